@@ -1,0 +1,343 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""One validated schema for configuration files, command-line flags and node parameters.
+
+Each model below is at once the schema of a YAML file, the source of the command line's overrides
+and, for the nodes, of the declared ROS parameters: a field's description becomes the parameter's
+descriptor and its limits the parameter's range.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sysid_ros.errors import ConfigError, nearest
+
+T = TypeVar('T', bound=BaseModel)
+
+Stamps = Literal['auto', 'header', 'receive']
+Storage = Literal['mcap', 'sqlite3']
+
+
+class Section(BaseModel):
+    """A section of a configuration: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra='forbid', frozen=True)
+
+
+class BagSelection(Section):
+    """Bags and what they are for."""
+
+    path: str = Field(description='bag folder, or a pattern such as bags/train_*')
+    role: Literal['train', 'validate'] = Field(default='train', description='train or validate')
+
+
+class ParameterConfig(Section):
+    """One entry of ``parameters``: a target or a pattern of targets."""
+
+    target: str = Field(description='what is written, as joint/*/armature')
+    name: str | None = Field(default=None, description='name in the result; default the target')
+    initial: float | None = Field(default=None, description="start value; default the model's")
+    bounds: tuple[float, float] | None = Field(default=None, description='lower and upper bound')
+    shared: bool = Field(default=False, description='one value for all matches')
+
+
+class SolverConfig(Section):
+    """How the least-squares problem is solved."""
+
+    backend: Literal['mujoco', 'scipy'] = Field(default='mujoco', description='which solver')
+    loss: Literal['linear', 'huber', 'soft_l1', 'cauchy'] = Field(
+        default='linear', description='loss on residuals in units of their noise'
+    )
+    max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
+    threads: Annotated[int, Field(ge=0, le=1024, description='0 means one per core')] = 0
+
+
+class CheckConfig(Section):
+    """What ``sysid check`` tolerates beside the intervals."""
+
+    tolerance: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description='parameter name or pattern to the absolute difference that is allowed',
+    )
+    held_out_factor: Annotated[float, Field(ge=1)] = Field(
+        default=1.1, description='held-out error may grow by this factor'
+    )
+
+
+class ChannelMapping(Section):
+    """One column of a bag and the sensor or actuator that it is."""
+
+    topic: str = Field(description='topic in the bag')
+    field: str = Field(description='field of the message: position, velocity, effort, data, …')
+    label: str = Field(description='joint name in the message, or the index of the element')
+    scale: float = Field(default=1.0, description='model value = scale * bag value + offset')
+    offset: float = 0.0
+
+
+class MappingConfig(Section):
+    """An explicit pairing of bag columns with the model, instead of ``mapping: auto``."""
+
+    sensors: dict[str, ChannelMapping] = Field(default_factory=dict)
+    actuators: dict[str, ChannelMapping] = Field(default_factory=dict)
+
+
+class CalibrationConfig(Section):
+    """``calibration.yaml``: from bags to an identified model."""
+
+    model: Path = Field(description='MJCF file')
+    bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
+    mapping: Literal['auto'] | MappingConfig | Path = Field(
+        default='auto', description='auto, a mapping, or a YAML file that holds one'
+    )
+    stamps: Stamps = Field(
+        default='auto', description='time of a message: header stamp unless zero, or as told'
+    )
+    parameters: tuple[ParameterConfig, ...] = Field(description='what to identify')
+    sensors: tuple[str, ...] | None = Field(
+        default=None, description='sensors that are compared; default all that are mapped'
+    )
+    solver: SolverConfig = SolverConfig()
+    check: CheckConfig = CheckConfig()
+    output: Path = Field(default=Path('out'), description='folder for model, result and report')
+
+    @model_validator(mode='after')
+    def _has_training_bags(self) -> CalibrationConfig:
+        if not any(bag.role == 'train' for bag in self.bags):
+            msg = 'Expected at least one bag with role train in bags, found none'
+            raise ValueError(msg)
+        if not self.parameters:
+            msg = 'Expected at least one entry in parameters, found none'
+            raise ValueError(msg)
+        return self
+
+
+class RecorderConfig(Section):
+    """Parameters of the ``recorder`` node."""
+
+    output: str = Field(default='', description='folder of the new bag; required')
+    topics: tuple[str, ...] = Field(
+        default=(),
+        description='topics to record; default /joint_states and the command topics in the graph',
+    )
+    storage: Storage = Field(default='mcap', description='mcap or sqlite3')
+    start_paused: bool = Field(default=False, description='wait for ~/start')
+    queue_size: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
+        default=100_000, description='messages held for the writer before they are dropped'
+    )
+    max_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description='stop after so many seconds of recording; 0 means never'
+    )
+
+
+class SimulatedRobotConfig(Section):
+    """Parameters of the ``simulated_robot`` node."""
+
+    model: str = Field(default='', description='MJCF file; required')
+    truth: str = Field(default='', description='YAML file of target: value that the robot hides')
+    rate: Annotated[float, Field(ge=1, le=10_000)] = Field(
+        default=500.0, description='joint state messages per second'
+    )
+    encoder_bits: Annotated[int, Field(ge=0, le=32)] = Field(
+        default=14, description='encoder counts per turn are 2^bits; 0 means exact'
+    )
+    position_noise: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=1e-4, description='standard deviation before the encoder, rad or m'
+    )
+    velocity_noise: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=5e-3, description='standard deviation, rad/s or m/s'
+    )
+    effort_noise: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=5e-2, description='standard deviation, N·m or N'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the noise')
+    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    commands_topic: str = Field(
+        default='/forward_position_controller/commands',
+        description='Float64MultiArray, one value per actuator in model order',
+    )
+    trajectory_topic: str = Field(
+        default='/joint_trajectory_controller/joint_trajectory',
+        description='JointTrajectory, joints by name',
+    )
+
+
+class ExciterConfig(Section):
+    """Parameters of the ``exciter`` node."""
+
+    model: str = Field(default='', description='MJCF file; required')
+    motion: str = Field(
+        default='', description='CSV or YAML file of waypoints; default a sum of sines'
+    )
+    duration: Annotated[float, Field(ge=0.1, le=86_400)] = Field(
+        default=15.0, description='seconds, ramps included'
+    )
+    ramp: Annotated[float, Field(ge=0, le=600)] = Field(
+        default=1.0, description='seconds over which the motion fades in and out'
+    )
+    amplitude: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.4, description="peak as a fraction of half of each actuator's range"
+    )
+    max_frequency: Annotated[float, Field(gt=0, le=100)] = Field(
+        default=1.5, description='highest frequency of the sines, Hz'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description='of phases and frequencies'
+    )
+    rate: Annotated[float, Field(ge=1, le=5_000)] = Field(
+        default=100.0, description='commands per second'
+    )
+    message: Literal['Float64MultiArray', 'JointTrajectory'] = Field(
+        default='Float64MultiArray', description='type of the command messages'
+    )
+    commands_topic: str = Field(
+        default='', description="where commands go; default ros2_control's topic for the type"
+    )
+    wait_for: str = Field(
+        default='/joint_states', description='topic that must have a publisher before it starts'
+    )
+
+
+class CalibratorConfig(Section):
+    """Parameters of the ``calibrator`` node."""
+
+    config: str = Field(default='', description='calibration.yaml; required')
+    output: str = Field(default='', description="folder for results; default the file's")
+
+
+NodeConfig = RecorderConfig | SimulatedRobotConfig | ExciterConfig | CalibratorConfig
+
+
+def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
+    """Turn the first complaint of a validation into one sentence.
+
+    Args:
+        error: What pydantic found.
+        schema: The schema that was asked for.
+        where: File, flag or parameter that held the values.
+    """
+    first = error.errors()[0]
+    place = '.'.join(str(part) for part in first['loc'] if part not in _UNION_TAGS)
+    if first['type'] == 'extra_forbidden':
+        key = str(first['loc'][-1])
+        known = _keys(schema, first['loc'][:-1])
+        return f'Unknown key {place!r} in {where}; {nearest(key, known)}.'
+    if first['type'] == 'missing':
+        return f'Missing key {place!r} in {where}.'
+    if first['type'] == 'value_error':
+        text = str(first['ctx']['error'])
+        return f'{text}, in {where}.'
+    if first['type'] == 'literal_error':
+        expected = first['ctx']['expected'].replace("'", '')
+        choices = [word for part in expected.split(', ') for word in part.split(' or ')]
+        value = first['input']
+        hint = nearest(str(value), choices)
+        return f'Expected {expected} for {place!r} in {where}, found {value!r}; {hint}.'
+    text = first['msg'][0].lower() + first['msg'][1:]
+    return f'Bad value {first["input"]!r} for {place!r} in {where}: {text}.'
+
+
+#: Names that pydantic puts into a location for the members of a union.
+_UNION_TAGS = frozenset({"literal['auto']", 'MappingConfig', 'path', 'Path'})
+
+
+def _keys(schema: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Return the valid keys at a location inside a schema."""
+    current: Any = schema
+    for part in loc:
+        if isinstance(part, int) or part in _UNION_TAGS:
+            continue
+        fields = getattr(current, 'model_fields', {})
+        current = _section(fields[part].annotation) if part in fields else current
+    return list(getattr(current, 'model_fields', {}))
+
+
+def _section(annotation: Any) -> Any:
+    """Return the section inside an annotation such as ``tuple[Section, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, '__args__', ()):
+        found = _section(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds one mapping.
+
+    Raises:
+        ConfigError: There is no such file, it is not YAML, or not a mapping.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding='utf-8'))
+    except OSError as err:
+        msg = f'Cannot read {str(path)!r}: {err.strerror}.'
+        raise ConfigError(msg) from err
+    except (yaml.YAMLError, UnicodeDecodeError) as err:
+        text = ' '.join(str(err).split())
+        msg = f'{str(path)!r} is not valid YAML: {text}.'
+        raise ConfigError(msg) from err
+    if not isinstance(document, dict):
+        found = type(document).__name__
+        msg = f'Expected keys and values in {str(path)!r}, found {found}.'
+        raise ConfigError(msg)
+    return document
+
+
+def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
+    """Validate values against a schema.
+
+    Raises:
+        ConfigError: A sentence about the first value that does not fit.
+    """
+    try:
+        return schema.model_validate(values)
+    except ValidationError as err:
+        raise ConfigError(explain(err, schema, where)) from err
+
+
+def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> CalibrationConfig:
+    """Read ``calibration.yaml``; relative paths inside are relative to the file's folder.
+
+    Args:
+        path: The file.
+        overrides: Dotted keys to values that replace the file's, as ``{'solver.loss': 'huber'}``;
+            relative paths among them are relative to the working directory.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid.
+    """
+    values = read_yaml(path)
+    folder = path.absolute().parent
+    given = dict(overrides or {})
+    for key, value in given.items():
+        _put(values, key, value)
+    config = validate(CalibrationConfig, values, str(path))
+    here = Path.cwd()
+    mapping = config.mapping
+    return config.model_copy(
+        update={
+            'model': (here if 'model' in given else folder) / config.model,
+            'output': (here if 'output' in given else folder) / config.output,
+            'bags': tuple(
+                bag.model_copy(update={'path': str(folder / bag.path)}) for bag in config.bags
+            ),
+            'mapping': folder / mapping if isinstance(mapping, Path) else mapping,
+        }
+    )
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split('.')
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            msg = f'Cannot set {key!r}: {section!r} is not a section.'
+            raise ConfigError(msg)
+        values = inner
+    values[last] = value

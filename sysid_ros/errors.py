@@ -1,0 +1,83 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of the package: one root, one subclass per area.
+
+Every message is one sentence that says what was expected, what was found and, where there is a
+closed set of choices, which of them are nearest. The command line prints it and exits with 2; a
+ROS service answers ``success: false`` with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SysidError(Exception):
+    """Root of every error that a user can cause and mend."""
+
+
+class ConfigError(SysidError):
+    """A configuration file, flag or node parameter is not valid."""
+
+
+class BagError(SysidError):
+    """A bag cannot be read or written."""
+
+
+class SignalError(SysidError):
+    """A time series is malformed."""
+
+
+class AlignmentError(SysidError):
+    """Columns of a bag cannot be paired with the model."""
+
+
+class ModelError(SysidError):
+    """An MJCF file cannot be read, compiled or written."""
+
+
+class ParameterError(SysidError):
+    """A parameter, its target or its bounds are not valid."""
+
+
+class FitError(SysidError):
+    """The identification cannot start or cannot go on."""
+
+
+class CancelledError(FitError):
+    """The identification was cancelled by the user."""
+
+
+class ResultError(SysidError):
+    """A stored result or baseline cannot be used."""
+
+
+class RosError(SysidError):
+    """ROS is missing or the live graph does not offer what is needed."""
+
+
+def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
+    """Describe the choices most similar to a name, for the end of an error message.
+
+    Args:
+        name: What the user wrote.
+        choices: What would have been valid.
+        limit: At most so many are named.
+
+    Returns:
+        ``"nearest: a, b"``, or ``"available: a, b, …"`` when nothing is similar, or
+        ``"there are none"``.
+    """
+    known = list(dict.fromkeys(choices))
+    if not known:
+        return 'there are none'
+    lowered = {choice.lower(): choice for choice in reversed(known)}
+    close = difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)
+    if close:
+        return 'nearest: ' + ', '.join(lowered[key] for key in close)
+    shown = ', '.join(known[:limit])
+    return f'available: {shown}' + (', …' if len(known) > limit else '')

@@ -1,0 +1,43 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from sysid_ros.errors import ResultError
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name beside its place, then rename it there.
+
+    Raises:
+        ResultError: The folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+        try:
+            with os.fdopen(handle, 'wb') as stream:
+                stream.write(content)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as err:
+        msg = f'Cannot write {str(path)!r}: {err.strerror}.'
+        raise ResultError(msg) from err
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open('rb') as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
