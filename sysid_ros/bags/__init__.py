@@ -1,3 +1,18 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
 """Reading and writing bags."""
+
+from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags.reader import UnfinishedBagError, read_bag
+from sysid_ros.bags.writer import BagWriter, TopicQos
+
+__all__ = [
+    'BagColumns',
+    'BagWriter',
+    'Field',
+    'TopicColumns',
+    'TopicQos',
+    'UnfinishedBagError',
+    'UnreadTopic',
+    'read_bag',
+]

@@ -1,0 +1,278 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading bags into columns."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
+
+from sysid_ros.bags import BagWriter, UnfinishedBagError, read_bag
+from sysid_ros.errors import BagError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sysid_ros.bags import Field, TopicColumns
+
+STATE = 'sensor_msgs/msg/JointState'
+ARRAY = 'std_msgs/msg/Float64MultiArray'
+TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+TEXT = 'std_msgs/msg/String'
+START = 1_700_000_000_000_000_000
+MS = 1_000_000
+
+
+def _field(columns: TopicColumns, name: str) -> Field:
+    return {field.name: field for field in columns.fields}[name]
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_joint_states_come_back_by_name_with_both_stamps(
+    messages: Any, write_bag: Callable[..., Path], storage: str
+):
+    values = np.arange(60.0).reshape(20, 3)
+    rows = [
+        (
+            START + 2 * MS * k + 5,
+            messages.joint_state(START + 2 * MS * k, ['a', 'bb', 'ccc'], row, row + 100, row + 200),
+        )
+        for k, row in enumerate(values)
+    ]
+    path = write_bag({('/joint_states', STATE): rows}, storage=storage)
+    (topic,) = read_bag(path).topics
+    assert topic.receive_ns.tolist() == [START + 2 * MS * k + 5 for k in range(20)]
+    assert topic.header_ns.tolist() == [START + 2 * MS * k for k in range(20)]
+    for offset, name in ((0, 'position'), (100, 'velocity'), (200, 'effort')):
+        field = _field(topic, name)
+        assert field.labels == ('a', 'bb', 'ccc')
+        np.testing.assert_array_equal(field.values, values + offset)
+
+
+def test_a_changing_order_of_names_does_not_mix_joints(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    rows = [
+        (START, messages.joint_state(START, ['a', 'b'], [1, 2])),
+        (START + 1, messages.joint_state(START, ['b', 'a'], [4, 3])),
+        (START + 2, messages.joint_state(START, ['b', 'c'], [6, 7], [8, 9])),
+    ]
+    (topic,) = read_bag(write_bag({('/joint_states', STATE): rows})).topics
+    position, velocity = _field(topic, 'position'), _field(topic, 'velocity')
+    assert position.labels == ('a', 'b', 'c')
+    nan = np.nan
+    np.testing.assert_array_equal(position.values, [[1, 2, nan], [3, 4, nan], [nan, 6, 7]])
+    assert velocity.labels == ('b', 'c')
+    np.testing.assert_array_equal(velocity.values, [[nan, nan], [nan, nan], [8, 9]])
+
+
+def test_joint_states_without_names_are_labelled_by_index(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    rows = [(START, messages.joint_state(0, [], [1, 2]))]
+    (topic,) = read_bag(write_bag({('/joint_states', STATE): rows})).topics
+    assert [field.name for field in topic.fields] == ['position']
+    assert topic.fields[0].labels == ('0', '1')
+    assert topic.header_ns.tolist() == [0]
+
+
+def test_trailing_alignment_bytes_do_not_matter(messages: Any, write_bag: Callable[..., Path]):
+    plain = [messages.joint_state(START, ['a', 'bc'], [k, k + 1], frame=str(k)) for k in range(8)]
+    rows = [(START + k, data + b'\xab' * k) for k, data in enumerate(plain)]
+    (topic,) = read_bag(write_bag({('/joint_states', STATE): rows})).topics
+    np.testing.assert_array_equal(_field(topic, 'position').values[:, 0], np.arange(8))
+
+
+def test_changing_frame_names_do_not_shift_values(messages: Any, write_bag: Callable[..., Path]):
+    rows = [
+        (START + k, messages.joint_state(START + k, ['a'], [k], [-k], frame='x' * (k % 7) + str(k)))
+        for k in range(50)
+    ]
+    (topic,) = read_bag(write_bag({('/joint_states', STATE): rows})).topics
+    np.testing.assert_array_equal(_field(topic, 'position').values[:, 0], np.arange(50))
+    np.testing.assert_array_equal(_field(topic, 'velocity').values[:, 0], -np.arange(50))
+
+
+def test_big_endian_messages_are_read(messages: Any, write_bag: Callable[..., Path]):
+    data = messages.joint_state(START, ['a'], [1.5], [2.5], [3.5], little_endian=False)
+    (topic,) = read_bag(write_bag({('/joint_states', STATE): [(START, data)]})).topics
+    assert topic.header_ns.tolist() == [START]
+    assert [field.values[0, 0] for field in topic.fields] == [1.5, 2.5, 3.5]
+
+
+def test_arrays_are_labelled_by_index_and_have_no_header(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    rows = [
+        (START, messages.array([1, 2])),
+        (START + 1, messages.array([3, 4, 5], dimensions=['joints'])),
+        (START + 2, messages.array([])),
+    ]
+    (topic,) = read_bag(write_bag({('/c/commands', ARRAY): rows})).topics
+    assert topic.header_ns is None
+    assert topic.fields[0].labels == ('0', '1', '2')
+    nan = np.nan
+    np.testing.assert_array_equal(topic.fields[0].values, [[1, 2, nan], [3, 4, 5], [nan] * 3])
+
+
+def test_single_point_trajectories_are_setpoints_at_stamp_plus_time_from_start(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    rows = [
+        (START + 10 * MS * k + 7, messages.trajectory(START + 10 * MS * k, ['a'], [(0.02, [k])]))
+        for k in range(5)
+    ]
+    (topic,) = read_bag(write_bag({('/c/joint_trajectory', TRAJECTORY): rows})).topics
+    assert topic.header_ns.tolist() == [START + (10 * k + 20) * MS for k in range(5)]
+    assert topic.receive_ns.tolist() == [START + (10 * k + 20) * MS + 7 for k in range(5)]
+    np.testing.assert_array_equal(_field(topic, 'position').values[:, 0], np.arange(5))
+
+
+def test_a_trajectory_replaces_what_is_left_of_the_one_before(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    rows = [
+        (START, messages.trajectory(0, ['b', 'a'], [(0, [1, 10]), (0.5, [2, 20]), (1.5, [3, 30])])),
+        (START + 1000 * MS, messages.trajectory(0, ['b', 'a'], [(0.1, [4, 40])])),
+    ]
+    (topic,) = read_bag(write_bag({('/c/joint_trajectory', TRAJECTORY): rows})).topics
+    assert topic.header_ns.tolist() == [0, 0, 0]
+    assert ((topic.receive_ns - START) // MS).tolist() == [0, 500, 1100]
+    field = _field(topic, 'position')
+    assert field.labels == ('b', 'a')
+    np.testing.assert_array_equal(field.values, [[1, 10], [2, 20], [4, 40]])
+
+
+def test_texts_keep_the_first_message_and_other_types_are_named(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    content = {
+        ('/robot_description', TEXT): [(START, messages.text('<ü/>')), (START, messages.text('b'))],
+        ('/image', 'sensor_msgs/msg/Image'): [(START, b'\0\1\0\0')],
+        ('/empty', STATE): [],
+    }
+    bag = read_bag(write_bag(content))
+    assert bag.texts == (('/robot_description', '<ü/>'),)
+    assert [(item.topic, item.count, item.reason) for item in bag.unread] == [
+        ('/empty', 0, 'no messages'),
+        ('/image', 1, 'messages of this type are not read'),
+    ]
+
+
+def test_a_damaged_message_costs_its_topic_only(messages: Any, write_bag: Callable[..., Path]):
+    good = messages.joint_state(START, ['a'], [1])
+    content = {
+        ('/bad', STATE): [(START, good), (START + 1, good[:-9])],
+        ('/odd', STATE): [(START, good + b'12345678')],
+        ('/good', STATE): [(START, good)],
+    }
+    bag = read_bag(write_bag(content))
+    assert [topic.topic for topic in bag.topics] == ['/good']
+    reasons = {item.topic: item.reason for item in bag.unread}
+    assert reasons['/bad'].startswith('message 2 of 2')
+    assert 'bytes more than its type' in reasons['/odd']
+
+
+def test_custom_definitions_that_cannot_be_parsed_do_not_matter(messages: Any, tmp_path: Path):
+    with Writer(tmp_path / 'bag', version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        odd = writer.add_connection('/odd', 'my/msg/Odd', msgdef='@@ no message', rihs01='RIHS01_0')
+        data = messages.joint_state(START, ['a'], [1])
+        writer.write(odd, START, data)
+        broken = writer.add_connection('/js', STATE, msgdef='no/Such thing?', rihs01='RIHS01_1')
+        writer.write(broken, START, data)
+    bag = read_bag(tmp_path / 'bag')
+    assert [topic.topic for topic in bag.topics] == ['/js']
+    assert [item.topic for item in bag.unread] == ['/odd']
+
+
+def test_a_storage_file_without_its_folder_is_read(
+    messages: Any, write_bag: Callable[..., Path], tmp_path: Path
+):
+    path = write_bag({('/js', STATE): [(START, messages.joint_state(START, ['a'], [1]))]})
+    shutil.copy(path / 'bag.mcap', tmp_path / 'alone.mcap')
+    assert len(read_bag(tmp_path / 'alone.mcap').topics) == 1
+
+
+def _error(path: Path, kind: type[BagError] = BagError) -> str:
+    with pytest.raises(BagError) as caught:
+        read_bag(path)
+    assert type(caught.value) is kind
+    text = str(caught.value)
+    assert '\n' not in text
+    assert text.endswith('.')
+    return text
+
+
+def test_a_missing_bag_is_an_error_that_names_the_nearest(
+    messages: Any, write_bag: Callable[..., Path], tmp_path: Path
+):
+    write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}, name='train_1')
+    assert 'nearest: train_1' in _error(tmp_path / 'train_2')
+    assert 'There is no bag' in _error(tmp_path / 'no' / 'such' / 'folder')
+
+
+def test_a_folder_or_file_that_is_no_bag_is_an_error(
+    messages: Any, write_bag: Callable[..., Path], tmp_path: Path
+):
+    write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}, name='train_1')
+    assert 'bags inside: train_1' in _error(tmp_path)
+    (tmp_path / 'notes.txt').write_text('hello')
+    assert '.mcap or .db3' in _error(tmp_path / 'notes.txt')
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_bag_without_metadata_was_not_finished(
+    messages: Any, write_bag: Callable[..., Path], storage: str
+):
+    content = {('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}
+    path = write_bag(content, storage=storage)
+    (path / 'metadata.yaml').unlink()
+    assert 'was not finished' in _error(path, UnfinishedBagError)
+
+
+def test_a_truncated_mcap_is_told_from_a_damaged_one(messages: Any, write_bag: Callable[..., Path]):
+    rows = [(START + k, messages.joint_state(0, ['a'], [k])) for k in range(100)]
+    path = write_bag({('/js', STATE): rows})
+    file = path / 'bag.mcap'
+    whole = file.read_bytes()
+    for size in (0, 4, 8, 20, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        text = _error(path, UnfinishedBagError if size >= 8 else BagError)
+        assert ('no MCAP footer' in text) == (size >= 8)
+    file.write_bytes(whole[:500] + b'\xff' * 200 + whole[700:])
+    assert 'is damaged' in _error(path)
+
+
+def test_metadata_without_its_data_file_is_an_error(messages: Any, write_bag: Callable[..., Path]):
+    path = write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]})
+    (path / 'bag.mcap').unlink()
+    assert 'data file bag.mcap is missing' in _error(path)
+
+
+def test_metadata_that_is_no_yaml_is_an_error(messages: Any, write_bag: Callable[..., Path]):
+    path = write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]})
+    for text in ('[1, 2', '', 'a: 1\n', 'rosbag2_bagfile_information: 3\n'):
+        (path / 'metadata.yaml').write_text(text)
+        assert 'is damaged' in _error(path)
+
+
+def test_a_damaged_sqlite_file_is_an_error(messages: Any, write_bag: Callable[..., Path]):
+    rows = [(START + k, messages.joint_state(0, ['a'], [k])) for k in range(500)]
+    path = write_bag({('/js', STATE): rows}, storage='sqlite3')
+    file = path / 'bag.db3'
+    whole = file.read_bytes()
+    for content in (b'', b'no database', whole[: len(whole) // 2], whole[:3000]):
+        file.write_bytes(content)
+        assert 'is damaged' in _error(path)
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_bag_without_messages_is_an_error(tmp_path: Path, storage: str):
+    with BagWriter(tmp_path / 'bag', storage) as bag:
+        bag.add_topic('/joint_states', STATE)
+    assert 'holds no messages; its topics: /joint_states' in _error(tmp_path / 'bag')
