@@ -1,0 +1,170 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Identify the parameters of a model from sequences."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.errors import FitError
+from sysid_ros.identification.least_squares import solve
+from sysid_ros.identification.parameter import check_distinct
+from sysid_ros.identification.residuals import Residuals, estimate_noise, smallest_noise
+from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.statistics import intervals
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from collections.abc import Sequence as Many
+
+    import mujoco
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.least_squares import Backend, Iteration, Loss, Solution
+    from sysid_ros.identification.parameter import Parameter
+    from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.identification.simulation import Prediction
+    from sysid_ros.identification.statistics import Interval
+
+#: The noise of each sensor is estimated anew from the residuals at most so often.
+_WEIGHTINGS = 4
+#: … and not again once no estimate moved by more than this fraction.
+_WEIGHT_TOLERANCE = 0.02
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What an identification found.
+
+    Attributes:
+        parameters: The unknowns.
+        solution: Values, residuals, Jacobian and trace.
+        intervals: Interval and verdict of each parameter.
+        noise: Sensor name to the standard deviation that its residuals were divided by.
+        rollouts: Number of simulations that were run.
+        diverged: How many of them became unstable.
+        seconds: Wall time.
+    """
+
+    parameters: tuple[Parameter, ...]
+    solution: Solution
+    intervals: tuple[Interval, ...]
+    noise: dict[str, float]
+    rollouts: int
+    diverged: int
+    seconds: float
+
+
+def fit(
+    model: mujoco.MjModel,
+    parameters: Many[Parameter],
+    sequences: Many[Sequence],
+    *,
+    backend: Backend = 'mujoco',
+    loss: Loss = 'linear',
+    max_iterations: int = 50,
+    threads: int = 0,
+    cancel: threading.Event | None = None,
+    observe: Callable[[Iteration], None] | None = None,
+) -> Fit:
+    """Fit parameters by weighted nonlinear least squares.
+
+    The first weights come from the roughness of the measurements. Then each sensor's noise is
+    estimated from its own residuals and the fit repeated from where it was, until the weights
+    stand still: iterated maximum likelihood for normal noise of unknown size per sensor (Aitken's
+    feasible generalised least squares).
+
+    Args:
+        model: The compiled nominal model; it is not changed.
+        parameters: The unknowns.
+        sequences: The training data.
+        backend: Solver, see ``solve``.
+        loss: Loss on residuals in units of their noise.
+        max_iterations: Limit of iterations, over all weightings together.
+        threads: Simulation threads; 0 means one per core.
+        cancel: Ends the fit when it is set.
+        observe: Called after every iteration.
+
+    Raises:
+        FitError: There is nothing to fit, or a parameter has no effect.
+        CancelledError: ``cancel`` was set.
+    """
+    check_distinct(parameters)
+    if not sequences or not parameters:
+        msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
+        raise FitError(msg)
+    started = time.monotonic()
+    trace: list[Iteration] = []
+
+    def note(iteration: Iteration) -> None:
+        shown = dataclasses.replace(
+            iteration,
+            number=len(trace),
+            seconds=time.monotonic() - started,
+            limit=max_iterations,
+        )
+        trace.append(shown)
+        if observe is not None:
+            observe(shown)
+
+    with Simulator(model, parameters, sequences, threads) as simulator:
+        residuals = Residuals(simulator, estimate_noise(simulator))
+        floors = smallest_noise(simulator)
+        x = np.array([parameter.nominal for parameter in parameters])
+        for weighting in range(_WEIGHTINGS):
+            solution = solve(
+                residuals,
+                parameters,
+                x,
+                backend=backend,
+                loss=loss,
+                max_iterations=max(max_iterations - len(trace), 1),
+                cancel=cancel,
+                observe=note,
+            )
+            x = solution.x
+            spread = residuals.spread(solution.residual, robust=loss != 'linear')
+            moved = max(abs(value - 1.0) for value in spread.values())
+            last = weighting == _WEIGHTINGS - 1 or len(trace) >= max_iterations
+            if moved < _WEIGHT_TOLERANCE or last:
+                break
+            residuals.set_noise({s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread})
+        return Fit(
+            parameters=tuple(parameters),
+            solution=dataclasses.replace(solution, trace=tuple(trace)),
+            intervals=intervals(solution, parameters, residuals.samples, loss),
+            noise=residuals.noise,
+            rollouts=simulator.rollouts,
+            diverged=residuals.diverged,
+            seconds=time.monotonic() - started,
+        )
+
+
+def predict(
+    model: mujoco.MjModel,
+    sequences: Many[Sequence],
+    parameters: Many[Parameter] = (),
+    values: NDArray[np.float64] | None = None,
+    threads: int = 0,
+) -> tuple[Prediction, ...]:
+    """Simulate sequences with a model as it is, or with parameters set to values.
+
+    Args:
+        model: The compiled model.
+        sequences: What is simulated.
+        parameters: What the values are.
+        values: (p,) parameter values.
+        threads: Simulation threads; 0 means one per core.
+
+    Returns:
+        One prediction per sequence, of a single candidate.
+    """
+    candidates = np.zeros((1, 0)) if values is None else values[None, :]
+    with Simulator(model, parameters, sequences, threads) as simulator:
+        return simulator.predict(candidates)

@@ -1,0 +1,190 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Predicted minus measured, in units of each sensor's noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.simulation import Channels, Prediction, Simulator
+
+#: Residual of every sample of a diverged simulation, in units of the noise: far above what any
+#: stable candidate gives, and finite, so that the solver steps back.
+DIVERGED = 1e4
+#: MAD of a normal distribution in units of its standard deviation.
+_MAD_OF_NORMAL = 0.6745
+#: Binomial weights of the third difference, and the root of the sum of their squares: white noise
+#: passes with that gain, motion that is smooth over four samples hardly at all.
+_THIRD_DIFFERENCE_GAIN = float(np.sqrt(1 + 9 + 9 + 1))
+_DIFFERENCE_ORDER = 3
+#: A channel without any visible noise is trusted to this fraction of its range.
+_SMALLEST_RELATIVE_NOISE = 1e-5
+#: The same for a channel that never moves, in SI units.
+_SMALLEST_NOISE = 1e-9
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Which measured samples the residual vector holds, in its order.
+
+    Attributes:
+        sequence: (n,) index of the sequence.
+        time: (n,) seconds from the sequence's start.
+        sensor: (n,) index into ``sensors``.
+        sensors: Names of the sensors.
+    """
+
+    sequence: NDArray[np.int64]
+    time: NDArray[np.float64]
+    sensor: NDArray[np.int64]
+    sensors: tuple[str, ...]
+
+
+def estimate_noise(simulator: Simulator) -> dict[str, float]:
+    """Estimate each sensor's noise from the roughness of its own samples.
+
+    The third difference of a smooth motion is small, that of white noise is not: its median
+    absolute value gives the standard deviation. The quantisation step, the smallest jump between
+    different neighbours, bounds it from below by step/sqrt(12).
+
+    Returns:
+        Sensor name to standard deviation, in the sensor's unit, always positive.
+    """
+    squares: dict[str, list[float]] = {}
+    for sensor, values in _measured(simulator):
+        squares.setdefault(sensor, []).append(max(_roughness(values), _floor(values)) ** 2)
+    return {sensor: float(np.sqrt(np.mean(values))) for sensor, values in squares.items()}
+
+
+def smallest_noise(simulator: Simulator) -> dict[str, float]:
+    """Return how far each sensor may be trusted at most, in the sensor's unit."""
+    floors: dict[str, float] = {}
+    for sensor, values in _measured(simulator):
+        floors[sensor] = max(floors.get(sensor, 0.0), _floor(values))
+    return floors
+
+
+def _measured(simulator: Simulator) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    for run in simulator.runs:
+        for channels in run.channels:
+            for column, sensor in enumerate(channels.sensors):
+                values = channels.measured[:, column]
+                yield sensor, values[np.isfinite(values)]
+
+
+def _roughness(values: NDArray[np.float64]) -> float:
+    if len(values) <= _DIFFERENCE_ORDER:
+        return 0.0
+    rough = np.abs(np.diff(values, _DIFFERENCE_ORDER))
+    sigma = float(np.median(rough)) / _MAD_OF_NORMAL / _THIRD_DIFFERENCE_GAIN
+    jumps = np.abs(np.diff(values))
+    jumps = jumps[jumps > 0]
+    step = float(jumps.min()) if len(jumps) else 0.0
+    return max(sigma, step / float(np.sqrt(12.0)))
+
+
+def _floor(values: NDArray[np.float64]) -> float:
+    extent = float(np.ptp(values)) if len(values) else 0.0
+    return max(extent * _SMALLEST_RELATIVE_NOISE, _SMALLEST_NOISE)
+
+
+class Residuals:
+    """The residual vector of a set of sequences as a function of the candidates.
+
+    Samples that were not measured (NaN) are left out; the vector's length does not depend on the
+    candidate.
+    """
+
+    def __init__(self, simulator: Simulator, noise: Mapping[str, float]) -> None:
+        """Lay out the residual vector.
+
+        Args:
+            simulator: What predicts.
+            noise: Sensor name to the standard deviation that its residuals are divided by.
+        """
+        self.simulator = simulator
+        self.diverged = 0
+        self._valid = [
+            [np.isfinite(channels.measured) for channels in run.channels] for run in simulator.runs
+        ]
+        self.samples = self._layout()
+        self.set_noise(noise)
+
+    def set_noise(self, noise: Mapping[str, float]) -> None:
+        """Change the scales, sensor name to standard deviation in the sensor's unit."""
+        self.noise = dict(noise)
+        self._scales = [
+            [np.array([noise[sensor] for sensor in channels.sensors]) for channels in run.channels]
+            for run in self.simulator.runs
+        ]
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
+        predictions = self.simulator.predict(candidates)
+        parts = []
+        for run, prediction, scales, valid in zip(
+            self.simulator.runs, predictions, self._scales, self._valid, strict=True
+        ):
+            parts.extend(self._sequence(run.channels, prediction, scales, valid))
+        self.diverged += sum(int(prediction.diverged.sum()) for prediction in predictions)
+        residual: NDArray[np.float64] = np.concatenate(parts, axis=1).T
+        return residual
+
+    @staticmethod
+    def _sequence(
+        channels: tuple[Channels, ...],
+        prediction: Prediction,
+        scales: list[NDArray[np.float64]],
+        valid: list[NDArray[np.bool_]],
+    ) -> list[NDArray[np.float64]]:
+        parts = []
+        for series, predicted, scale, mask in zip(
+            channels, prediction.channels, scales, valid, strict=True
+        ):
+            whitened = ((predicted - series.measured) / scale)[:, mask]
+            whitened[prediction.diverged] = DIVERGED
+            parts.append(np.clip(whitened, -DIVERGED, DIVERGED))
+        return parts
+
+    def _layout(self) -> Samples:
+        sensors = sorted(
+            {s for run in self.simulator.runs for c in run.channels for s in c.sensors}
+        )
+        place = {sensor: index for index, sensor in enumerate(sensors)}
+        sequence, time, sensor = [], [], []
+        for index, (run, masks) in enumerate(zip(self.simulator.runs, self._valid, strict=True)):
+            for channels, mask in zip(run.channels, masks, strict=True):
+                ids = np.array([place[name] for name in channels.sensors])
+                sensor.append(np.broadcast_to(ids, mask.shape)[mask])
+                time.append(np.broadcast_to(channels.times[:, None], mask.shape)[mask])
+                sequence.append(np.full(int(mask.sum()), index))
+        return Samples(
+            np.concatenate(sequence), np.concatenate(time), np.concatenate(sensor), tuple(sensors)
+        )
+
+    def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
+        """Return how far each sensor's residuals scatter around zero, dimensionless.
+
+        Args:
+            residual: (n,) residuals in units of the noise.
+            robust: Take the median absolute residual, scaled to a normal distribution, instead of
+                the root mean square.
+        """
+        found: dict[str, float] = {}
+        for index, sensor in enumerate(self.samples.sensors):
+            values = residual[self.samples.sensor == index]
+            if not len(values):
+                found[sensor] = float('nan')
+            elif robust:
+                found[sensor] = float(np.median(np.abs(values))) / _MAD_OF_NORMAL
+            else:
+                found[sensor] = float(np.sqrt(np.mean(values**2)))
+        return found
