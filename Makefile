@@ -1,0 +1,63 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# ROS nodes started from here talk to this machine only.
+export ROS_AUTOMATIC_DISCOVERY_RANGE ?= LOCALHOST
+
+.PHONY: help venv demo test lint bench clean
+
+help: ## Say what there is to make
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+venv: $(STAMP) ## Create .venv with the package, ROS 2 Jazzy from wheels and the test tools
+
+# Debian's python3 comes without ensurepip unless python3-venv is installed, and its pip installs
+# nothing outside of a virtual environment: virtualenv is then unpacked into a folder and run there.
+$(STAMP): setup.py package.xml
+	if [ ! -x $(BIN)/pip ]; then
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+	    { echo "make venv: expected Python 3.10 or newer, found $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	  if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then
+	    $(PYTHON) -m venv $(VENV)
+	  else
+	    bootstrap=$$(mktemp -d)
+	    trap 'rm -rf "$$bootstrap"' EXIT
+	    { $(PYTHON) -m pip install --quiet --target "$$bootstrap" virtualenv &&
+	      PYTHONPATH="$$bootstrap" $(PYTHON) -m virtualenv --quiet $(VENV); } ||
+	      { echo "make venv: expected python3-venv or pip: apt install python3-venv" >&2; exit 1; }
+	  fi
+	fi
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[ros,test]'
+	touch $@
+
+demo: venv ## Simulate, record, calibrate and report, on this machine
+	$(BIN)/python -m sysid_ros.demo
+
+test: lint ## Lint, check types and run the tests
+	$(BIN)/python -m pytest
+
+lint: venv ## Lint, check the format and the types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: venv ## Run every benchmark
+	for benchmark in benchmarks/*.py; do
+	  echo "== $$benchmark"
+	  $(BIN)/python "$$benchmark"
+	done
+
+clean: ## Remove what was built; the recordings in out/ and demo/ stay
+	rm -rf $(VENV) build install log dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

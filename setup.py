@@ -1,0 +1,105 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from setuptools import find_packages, setup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = 'sysid_ros'
+
+#: Nodes, started with `ros2 run sysid_ros <name>`.
+NODES = ('calibrator', 'exciter', 'recorder', 'simulated_robot')
+
+REQUIRED = (
+    'jinja2>=3.1',
+    'lxml>=4.9',
+    'matplotlib>=3.6',
+    'mcap>=1.1',
+    'mujoco>=4.0',
+    'numpy>=1.24',
+    'plotly>=5.18',
+    'pydantic>=2.5',
+    'pyyaml>=6.0',
+    'rich>=13.0',
+    'rosbags>=0.11',
+    'scipy>=1.10',
+)
+
+#: ROS 2 Jazzy as wheels. Two version lines of the interfaces share their names; Jazzy's are 5.3.x
+#: and, for those that rclpy needs itself, 2.0.x.
+ROS = (
+    'ros-jazzy-rclpy[fastrtps]>=7.1',
+    'ros-builtin-interfaces==2.0.3',
+    'ros-rcl-interfaces==2.0.3',
+    'ros-diagnostic-msgs==5.3.6',
+    'ros-sensor-msgs==5.3.6',
+    'ros-std-msgs==5.3.6',
+    'ros-std-srvs==5.3.6',
+    'ros-trajectory-msgs==5.3.6',
+)
+
+TEST = (
+    'colcon-common-extensions',
+    'hypothesis',
+    'lxml-stubs',
+    'mypy',
+    'pytest',
+    'ruff',
+    'types-PyYAML',
+)
+
+
+def _executables(commands: Sequence[str]) -> list[str]:
+    """Return the console scripts of this build.
+
+    `setup.py install` and `develop` are what colcon and the ROS build farm run; there, scripts go
+    to lib/sysid_ros, where `ros2 run` looks. A wheel puts them on the PATH, where names such as
+    `recorder` would be in the way of other programs, so it has `sysid` only; the nodes are then
+    started as `python -m sysid_ros.nodes.recorder`.
+    """
+    scripts = ['sysid = sysid_ros.cli:main']
+    if {'install', 'develop'} & set(commands):
+        scripts += [f'{node} = {NAME}.nodes.{node}:main' for node in NODES]
+    return scripts
+
+
+def _share(folder: str, *patterns: str) -> tuple[str, list[str]]:
+    """Return the data_files entry of one folder of the source tree."""
+    files = (path for pattern in patterns for path in Path(folder).glob(pattern))
+    return f'share/{NAME}/{folder}', sorted(str(path) for path in files if path.is_file())
+
+
+_package = ET.parse('package.xml').getroot()  # noqa: S314 (our own file)
+_maintainer = _package.find('maintainer')
+
+setup(
+    name=NAME,
+    version=_package.findtext('version'),
+    description=_package.findtext('description'),
+    long_description=Path('README.md').read_text('utf-8') if Path('README.md').exists() else '',
+    long_description_content_type='text/markdown',
+    license=_package.findtext('license'),
+    maintainer=_maintainer.text,
+    maintainer_email=_maintainer.get('email'),
+    packages=find_packages(include=[NAME, f'{NAME}.*']),
+    package_data={NAME: ['py.typed'], f'{NAME}.report': ['templates/*']},
+    data_files=[
+        ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
+        (f'share/{NAME}', ['package.xml']),
+        _share('launch', '*.launch.xml'),
+        _share('config', '*.yaml'),
+        _share('config/demo', '*'),
+    ],
+    python_requires='>=3.10',
+    install_requires=REQUIRED,
+    extras_require={'ros': ROS, 'test': TEST},
+    entry_points={'console_scripts': _executables(sys.argv)},
+    zip_safe=False,
+)
