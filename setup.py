@@ -18,8 +18,10 @@ NAME = 'sysid_ros'
 NODES = ('calibrator', 'exciter', 'recorder', 'simulated_robot')
 
 REQUIRED = (
+    'annotated-types>=0.6',
     'jinja2>=3.1',
     'lxml>=4.9',
+    'markupsafe>=2.1',
     'matplotlib>=3.6',
     'mcap>=1.1',
     'mujoco>=4.0',
@@ -77,7 +79,7 @@ def _share(folder: str, *patterns: str) -> tuple[str, list[str]]:
 
 
 _package = ET.parse('package.xml').getroot()  # noqa: S314 (our own file)
-_maintainer = _package.find('maintainer')
+_maintainer = next(_package.iter('maintainer'))
 
 setup(
     name=NAME,
@@ -89,7 +91,11 @@ setup(
     maintainer=_maintainer.text,
     maintainer_email=_maintainer.get('email'),
     packages=find_packages(include=[NAME, f'{NAME}.*']),
-    package_data={NAME: ['py.typed'], f'{NAME}.report': ['templates/*']},
+    package_data={
+        NAME: ['py.typed'],
+        f'{NAME}.cli': ['*.yaml'],
+        f'{NAME}.report': ['templates/*'],
+    },
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),

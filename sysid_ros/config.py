@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from sysid_ros.errors import ConfigError, nearest
 
@@ -132,6 +139,12 @@ class RecorderConfig(Section):
     max_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
         default=0.0, description='stop after so many seconds of recording; 0 means never'
     )
+
+    @field_validator('topics')
+    @classmethod
+    def _without_empty_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        # A launch file cannot pass an empty list; it passes an empty string.
+        return tuple(topic for topic in topics if topic)
 
 
 class SimulatedRobotConfig(Section):
@@ -341,3 +354,12 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
             raise ConfigError(msg)
         values = inner
     values[last] = value
+
+
+def load_mapping(path: Path) -> MappingConfig:
+    """Read a mapping file.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid.
+    """
+    return validate(MappingConfig, read_yaml(path), str(path))
