@@ -91,7 +91,14 @@ def _kp(model: mujoco.MjModel, actuator: int, _: int) -> list[tuple[NDArray[np.f
 
 
 def _kv(model: mujoco.MjModel, actuator: int, _: int) -> list[tuple[NDArray[np.float64], float]]:
-    return [(model.actuator_biasprm[actuator, 2:3], -1.0)]
+    slots = [(model.actuator_biasprm[actuator, 2:3], -1.0)]
+    if (
+        model.actuator_ctrlspec[actuator] == mujoco.mjtCtrlInput.mjINPUT_VEL
+        and model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
+        and model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+    ):  # <velocity kv>: gain kv, bias -kv
+        slots.append((model.actuator_gainprm[actuator, 0:1], 1.0))
+    return slots
 
 
 def _gravity(model: mujoco.MjModel, _: int, index: int) -> list[tuple[NDArray[np.float64], float]]:
@@ -216,9 +223,19 @@ class Target:
 
 def element_names(model: mujoco.MjModel, element: str) -> list[str]:
     """Return the names of all elements of one kind, in model order, the unnamed left out."""
-    count = {'joint': model.njnt, 'body': model.nbody, 'geom': model.ngeom, 'actuator': model.nu}
+    count = {
+        'joint': model.njnt,
+        'body': model.nbody,
+        'geom': model.ngeom,
+        'actuator': model.nactuator,  # an actuator may have several controls
+    }
     names = (mujoco.mj_id2name(model, _OBJECTS[element], index) for index in range(count[element]))
     return [name for name in names if name and name != 'world']
+
+
+def object_id(model: mujoco.MjModel, element: str, name: str) -> int:
+    """Return the row of a named element in a compiled model; -1 where there is none."""
+    return int(mujoco.mj_name2id(model, _OBJECTS[element], name))
 
 
 def resolve(pattern: str, model: mujoco.MjModel) -> tuple[Target, ...]:
@@ -252,9 +269,10 @@ def resolve(pattern: str, model: mujoco.MjModel) -> tuple[Target, ...]:
     if element == 'option':
         return (Target(element, '', attribute, index, 0, kind.unit),)
     names = element_names(model, element)
-    found = [name for name in names if fnmatch.fnmatchcase(name, match['name'])]
+    wanted = match['name']
+    exact = [name for name in names if name == wanted]  # a name may hold brackets
+    found = exact or [name for name in names if fnmatch.fnmatchcase(name, wanted)]
     if not found:
-        wanted = match['name']
         msg = f'No {element} matches {wanted!r} in target {pattern!r}; {nearest(wanted, names)}.'
         raise ParameterError(msg)
     return tuple(_targets(pattern, element, attribute, index, kind, found, model))
@@ -281,7 +299,7 @@ def _targets(
     refused: list[str] = []
     some = False
     for name in names:
-        row = mujoco.mj_name2id(model, _OBJECTS[element], name)
+        row = object_id(model, element, name)
         complaint = kind.needs(model, row) if kind.needs else None
         if complaint:
             refused.append(f'{element} {name!r} is not {complaint}')
