@@ -1,0 +1,76 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The samples behind the plots, packed for a script element of the report.
+
+Numbers travel as base64 of little-endian float32, the form plotly calls ``bdata``: half the size
+of decimal text, and NaN stays a gap. Sensors of one sequence mostly share their stamps, so each
+array of times is stored once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sysid_ros.report.view import SequenceFigures
+    from sysid_ros.results.result import CalibrationResult
+
+#: Characters that could end a script element or open a comment in it, and their JSON escapes.
+_ESCAPES = {'<': '\\u003c', '>': '\\u003e', '&': '\\u0026'}
+
+
+def script_json(document: object) -> str:
+    """Write JSON that is safe inside a script element, whatever its strings hold."""
+    text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(',', ':'))
+    for character, escape in _ESCAPES.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def _pack(values: Sequence[float]) -> str:
+    with np.errstate(over='ignore'):
+        packed = np.asarray(values, dtype='<f4')
+    return base64.b64encode(packed.tobytes()).decode('ascii')
+
+
+def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> str:
+    """Pack all plots, in the order of the report, and the solver's trace.
+
+    Args:
+        result: The result, for the solver's trace.
+        groups: The plots as ``view.sequences`` orders them.
+
+    Returns:
+        ``{"times": [...], "plots": [...], "trace": {...}}`` as JSON for a script element.
+    """
+    times: dict[str, int] = {}
+    plots = []
+    for group in groups:
+        for figure in group.figures:
+            plot = figure.plot
+            index = times.setdefault(_pack(plot.times), len(times))
+            plots.append(
+                {
+                    'times': index,
+                    'unit': plot.unit,
+                    'measured': _pack(plot.measured),
+                    'before': _pack(plot.before),
+                    'after': _pack(plot.after),
+                }
+            )
+    trace = result.solver.trace
+    document = {
+        'times': list(times),
+        'plots': plots,
+        'trace': {
+            'iteration': [entry.iteration for entry in trace],
+            'cost': _pack([entry.cost for entry in trace]),
+        },
+    }
+    return script_json(document)

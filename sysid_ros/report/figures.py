@@ -1,0 +1,181 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""PNG figures of a result, for papers, tickets and terminals without a browser."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from sysid_ros.files import replace_file
+from sysid_ros.report import forest, view
+from sysid_ros.report.numbers import significant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from sysid_ros.results.result import CalibrationResult
+
+#: Colours that people with any colour vision tell apart, and by lightness in grey.
+MEASURED, BEFORE, AFTER, INK = '#8a8f98', '#c2570c', '#0b5cad', '#22262b'
+
+_DPI = 120
+_WIDTH = 12.0  # inches
+_PANEL_HEIGHT = 2.1  # inches
+_ROW_HEIGHT = 0.3  # inches
+_COLUMNS = 3
+
+
+def _figure(height: float, width: float = _WIDTH) -> Figure:
+    """Return an empty figure with an Agg canvas of its own; pyplot is not involved."""
+    figure = Figure(figsize=(width, height), layout='constrained')
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format='png', dpi=_DPI)
+    replace_file(path, buffer.getvalue())
+    return path
+
+
+def _calm(axes: Axes) -> None:
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.tick_params(labelsize=8, colors=INK)
+    axes.grid(visible=True, color='#e3e5e8', linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _title(axes: Axes, text: str) -> None:
+    """Set a title literally: a name may hold dollars, which would start a formula."""
+    axes.set_title(text, loc='left', fontsize=9, color=INK).set_parse_math(False)
+
+
+def _draw_panel(axes: Axes, panel: forest.Panel) -> None:
+    """Draw values and intervals of the parameters that share an axis."""
+    rows = range(len(panel.marks))
+    for row, mark in zip(rows, panel.marks, strict=True):
+        if mark.low is not None and mark.high is not None:
+            axes.plot([mark.low, mark.high], [row, row], color=AFTER, linewidth=2)
+        for cut, end, marker in ((mark.cut_low, 0.0, '<'), (mark.cut_high, 1.0, '>')):
+            if cut:
+                axes.plot(end, row, marker, color=AFTER, markersize=6, clip_on=False)
+        axes.plot(mark.initial, row, '|', color=BEFORE, markersize=12, markeredgewidth=2)
+        face = AFTER if mark.low is not None else 'white'
+        axes.plot(mark.value, row, 'o', color=AFTER, markerfacecolor=face, markersize=6)
+        if mark.truth is not None:
+            axes.plot(mark.truth, row, 'D', color=INK, markerfacecolor='none', markersize=7)
+    axes.set_yticks(list(rows), [mark.parameter.name for mark in panel.marks])
+    axes.set_xticks([tick.position for tick in panel.ticks], [tick.label for tick in panel.ticks])
+    _calm(axes)
+    for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
+        label.set_parse_math(False)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(len(panel.marks) - 0.5, -0.5)
+    _title(axes, panel.title + (' (logarithmic)' if panel.logarithmic else ''))
+
+
+def _parameters(result: CalibrationResult, folder: Path) -> Path:
+    panels = forest.panels(result)
+    heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
+    figure = _figure(sum(heights) + 0.6, width=9.0)
+    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+    for axes, panel in zip(grid[:, 0], panels, strict=True):
+        _draw_panel(axes, panel)
+    figure.suptitle(
+        'Identified value (dot), 95 % interval (line), initial value (bar); hollow: no interval',
+        fontsize=9,
+        x=0.01,
+        ha='left',
+    )
+    return _save(figure, folder / 'parameters.png')
+
+
+def _sequence(group: view.SequenceFigures, path: Path) -> Path:
+    columns = min(_COLUMNS, len(group.figures))
+    count = math.ceil(len(group.figures) / columns)
+    figure = _figure(_PANEL_HEIGHT * count + 0.9)
+    grid = figure.subplots(count, columns, squeeze=False, sharex=True)
+    for axes, entry in zip(grid.flat, group.figures, strict=False):
+        plot = entry.plot
+        axes.plot(plot.times, plot.measured, color=MEASURED, linewidth=2.4, label='measured')
+        axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='before')
+        axes.plot(plot.times, plot.after, color=AFTER, linewidth=1.0, label='after')
+        _calm(axes)
+        _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
+    for axes in grid.flat[len(group.figures) :]:
+        axes.set_visible(False)
+    for axes in grid.flat[max(len(group.figures) - columns, 0) : len(group.figures)]:
+        axes.tick_params(labelbottom=True)
+        axes.set_xlabel('time [s]', fontsize=8)
+    name = f'{group.sequence} ({view.ROLE_NAMES[group.role]})'
+    figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper right', ncols=3, fontsize=9, frameon=False)
+    return _save(figure, path)
+
+
+def _trace(result: CalibrationResult, folder: Path) -> Path:
+    figure = _figure(3.4, width=7.0)
+    axes = figure.subplots()
+    trace = result.solver.trace
+    costs = np.array([entry.cost for entry in trace])
+    axes.plot([entry.iteration for entry in trace], costs, 'o-', color=AFTER, markersize=4)
+    if np.any(costs > 0):
+        axes.set_yscale('log')
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel('iteration', fontsize=9)
+    axes.set_ylabel('cost', fontsize=9)
+    _calm(axes)
+    final = significant(result.solver.final_cost)
+    _title(axes, f'{result.solver.backend}: {result.solver.status}, final cost {final}')
+    return _save(figure, folder / 'solver_trace.png')
+
+
+def _file_names(groups: Sequence[view.SequenceFigures]) -> list[str]:
+    """Turn sequence names into file names, each its own even where names differ by a slash."""
+    names: list[str] = []
+    for group in groups:
+        stem = re.sub(r'[^A-Za-z0-9._-]+', '_', group.sequence).strip('._') or 'sequence'
+        name, count = f'sequence_{stem}.png', 1
+        while name in names:
+            count += 1
+            name = f'sequence_{stem}_{count}.png'
+        names.append(name)
+    return names
+
+
+def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
+    """Write the figures of a result as PNG files.
+
+    Args:
+        result: What to show.
+        folder: Where the files go; made if it is not there.
+
+    Returns:
+        The files written: ``parameters.png``, one ``sequence_NAME.png`` per sequence with the
+        held-out ones first, and ``solver_trace.png``. What the result has no data for is left out.
+
+    Raises:
+        ResultError: The folder cannot be written.
+    """
+    written: list[Path] = []
+    if result.parameters:
+        written.append(_parameters(result, folder))
+    groups = view.sequences(result)
+    for group, name in zip(groups, _file_names(groups), strict=True):
+        written.append(_sequence(group, folder / name))
+    if result.solver.trace:
+        written.append(_trace(result, folder))
+    return tuple(written)

@@ -1,0 +1,259 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Results to render: a rich one as a real calibration gives it, and one with nothing in it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sysid_ros.results.result import (
+    CalibrationResult,
+    FileHash,
+    HealthFinding,
+    NoiseScale,
+    ParameterResult,
+    Provenance,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    TopicRate,
+    TraceEntry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sysid_ros.results.result import Role
+
+JOINTS = ('shoulder_pan', 'shoulder_lift', 'elbow', 'wrist_1', 'wrist_2', 'wrist_3')
+KINDS = (('pos', 'rad', 1.0), ('vel', 'rad/s', 2.5), ('torque', 'N·m', 12.0))
+SEQUENCES: tuple[tuple[str, Role], ...] = (
+    ('bags/train_slow', 'train'),
+    ('bags/train_fast', 'train'),
+    ('bags/held', 'validate'),
+)
+SAMPLES = 1500
+NAN = math.nan
+
+
+def _signal(
+    sequence: str, role: Role, joint: int, kind: tuple[str, str, float], seed: int
+) -> SignalPlot:
+    name, unit, size = kind
+    rng = np.random.default_rng(seed)
+    times = np.linspace(0, 15, SAMPLES) + 0.001 * rng.random()
+    rates = rng.uniform(0.2, 1.4, 4)
+    phases = rng.uniform(0, 6, 4)
+    clean = size * sum(np.sin(6.28 * r * times + p) for r, p in zip(rates, phases, strict=True)) / 3
+    measured = clean + rng.normal(0, 0.01 * size, SAMPLES)
+    before = 0.85 * np.interp(times - 0.06, times, clean) + 0.05 * size
+    after = clean + 0.004 * size * np.sin(times)
+    measured[400:420] = NAN
+    return SignalPlot(
+        sequence=sequence,
+        role=role,
+        sensor=f'{JOINTS[joint]}_{name}',
+        unit=unit,
+        times=tuple(times),
+        measured=tuple(measured),
+        before=tuple(before),
+        after=tuple(after),
+    )
+
+
+def _parameter(
+    target: str,
+    unit: str,
+    initial: float,
+    value: float,
+    half: float,
+    *,
+    verdict: str = 'identified',
+    bounds: tuple[float, float] = (0, math.inf),
+) -> ParameterResult:
+    return ParameterResult(
+        name=target,
+        targets=(target,),
+        unit=unit,
+        initial=initial,
+        value=value,
+        low=value - half,
+        high=value + half,
+        bounds=bounds,
+        verdict=verdict,
+    )
+
+
+def _parameters() -> Iterator[ParameterResult]:
+    values = np.random.default_rng(3).uniform(0.4, 2.4, (len(JOINTS), 3))
+    for joint, (armature, damping, friction) in zip(JOINTS, values, strict=True):
+        yield _parameter(
+            f'joint/{joint}/armature', 'kg·m²', 0.05, 0.05 * armature, 0.002 * armature
+        )
+        yield _parameter(f'joint/{joint}/damping', 'N·m·s/rad', 1.0, damping, 0.034)
+        yield _parameter(f'joint/{joint}/frictionloss', 'N·m', 0.0, friction, 0.11 * damping)
+    yield _parameter(
+        'body/tool/mass', 'kg', 0.8, 1.2, 0.0, bounds=(0.2, 1.2), verdict='at bound'
+    ).model_copy(update={'low': 1.131, 'high': 1.2})
+    yield _parameter(
+        'geom/foot/friction[0]', '1', 1.0, 1.0, NAN, bounds=(0.2, 2), verdict='not excited'
+    )
+    confounded = 'confounded with actuator/elbow/kp, joint/elbow/stiffness'
+    yield _parameter('actuator/elbow/kp', 'N·m/rad', 400, 512.3, 2900.0, verdict=confounded)
+    yield _parameter('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, bounds=(0, 0.1))
+
+
+def _errors() -> Iterator[SensorError]:
+    for role, factor in (('train', 1.0), ('validate', 1.13)):
+        for joint in JOINTS:
+            for name, unit, size in KINDS:
+                after = 0.012 * size * factor * (22 if joint == 'wrist_3' and name == 'vel' else 1)
+                yield SensorError(
+                    sensor=f'{joint}_{name}',
+                    unit=unit,
+                    role=role,
+                    before=0.21 * size * factor,
+                    after=after,
+                    samples=7500 * (2 if role == 'train' else 1),
+                )
+
+
+def _bag_contents() -> Iterator[TopicRate]:
+    for bag, _ in SEQUENCES:
+        yield TopicRate(
+            bag=bag, topic='/joint_states', messages=7501, rate=500.04, longest_gap=0.0113
+        )
+        topic = '/forward_position_controller/commands'
+        yield TopicRate(bag=bag, topic=topic, messages=1500, rate=100.0, longest_gap=0.0104)
+    yield TopicRate(
+        bag=SEQUENCES[0][0], topic='/robot_description', messages=1, rate=NAN, longest_gap=NAN
+    )
+
+
+@pytest.fixture(scope='session')
+def rich_result() -> CalibrationResult:
+    """A six-joint arm with 18 sensors in three sequences, one of them held out."""
+    plots = [
+        _signal(sequence, role, joint, kind, seed=100 * number + 10 * joint + len(kind[0]))
+        for number, (sequence, role) in enumerate(SEQUENCES)
+        for joint in range(len(JOINTS))
+        for kind in KINDS
+    ]
+    costs = [81234.0 * 0.32**count + 950 for count in range(9)]
+    trace = [
+        TraceEntry(
+            iteration=count,
+            cost=cost,
+            step=NAN if count == 0 else 0.8**count,
+            rollouts=66 * (count + 1),
+            diverged=int(count == 2),
+        )
+        for count, cost in enumerate(costs)
+    ]
+    return CalibrationResult(
+        model='models/six_axis_arm.xml',
+        parameters=tuple(_parameters()),
+        accepted=True,
+        acceptance='held-out error fell from 17.4 to 1.07 times the noise',
+        held_out_before=17.42,
+        held_out_after=1.0694,
+        training_before=16.91,
+        training_after=1.0122,
+        errors=tuple(_errors()),
+        noise=tuple(
+            NoiseScale(
+                sensor=f'{joint}_{name}',
+                unit=unit,
+                sigma=0.01 * size,
+                source='differences of the measured signal' if name != 'torque' else 'mapping file',
+            )
+            for joint in JOINTS
+            for name, unit, size in KINDS
+        ),
+        plots=tuple(plots),
+        topics=tuple(_bag_contents()),
+        health=(
+            HealthFinding(
+                bag='bags/train_fast',
+                subject='/joint_states',
+                kind='gap',
+                count=2,
+                detail='longest 0.011 s at 4.0 s, expected 0.002 s between messages',
+            ),
+            HealthFinding(
+                bag='bags/held',
+                subject='gripper_finger_joint effort',
+                kind='dead channel',
+                count=1,
+                detail='every sample is 0',
+            ),
+        ),
+        solver=SolverSummary(
+            backend='mujoco',
+            loss='linear',
+            status='converged',
+            message='The step became smaller than the tolerance.',
+            success=True,
+            iterations=8,
+            rollouts=594,
+            diverged=1,
+            initial_cost=costs[0],
+            final_cost=costs[-1],
+            seconds=74.318,
+            trace=tuple(trace),
+        ),
+        warnings=(
+            (
+                'The parameters actuator/elbow/kp and joint/elbow/stiffness are confounded: '
+                'record a motion that loads the elbow differently, or fix one of them.'
+            ),
+        ),
+        provenance=Provenance(
+            created='2026-02-03T14:05:06+00:00',
+            versions={'sysid_ros': '0.1.0', 'mujoco': '4.0.0', 'numpy': '2.3.1', 'python': '3.11'},
+            files=(
+                FileHash(path='models/six_axis_arm.xml', role='model', sha256='ab12' * 16),
+                *(
+                    FileHash(path=f'{bag}/{bag[5:]}_0.mcap', role=role, sha256=f'{n}9ef' * 16)
+                    for n, (bag, role) in enumerate(SEQUENCES)
+                ),
+            ),
+            command='sysid calibrate calibration.yaml --solver.loss linear',
+            config={
+                'model': 'models/six_axis_arm.xml',
+                'bags': [{'path': bag, 'role': role} for bag, role in SEQUENCES],
+                'solver': {'backend': 'mujoco', 'loss': 'linear', 'max_iterations': 50},
+            },
+            input_mode='position commands of 6 actuators, zero-order held',
+        ),
+    )
+
+
+@pytest.fixture
+def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
+    """A result with nothing in it that could be left out."""
+    solver = rich_result.solver.model_copy(update={'trace': (), 'final_cost': NAN})
+    provenance = rich_result.provenance.model_copy(
+        update={'versions': {}, 'files': (), 'config': {}, 'command': ''}
+    )
+    return rich_result.model_copy(
+        update={
+            'parameters': (),
+            'accepted': False,
+            'acceptance': 'nothing was identified',
+            'held_out_before': NAN,
+            'held_out_after': NAN,
+            'errors': (),
+            'noise': (),
+            'plots': (),
+            'topics': (),
+            'health': (),
+            'warnings': (),
+            'solver': solver,
+            'provenance': provenance,
+        }
+    )
