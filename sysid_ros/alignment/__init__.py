@@ -1,3 +1,24 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
 """From columns of a bag to sequences aligned with a model."""
+
+from sysid_ros.alignment.export import describe, write_csv, write_npz
+from sysid_ros.alignment.health import HealthFinding, TopicRate
+from sysid_ros.alignment.mapping import map_columns
+from sysid_ros.alignment.pairs import Mapping, Pair, Role, Unmapped
+from sysid_ros.alignment.sequences import Alignment, align
+
+__all__ = [
+    'Alignment',
+    'HealthFinding',
+    'Mapping',
+    'Pair',
+    'Role',
+    'TopicRate',
+    'Unmapped',
+    'align',
+    'describe',
+    'map_columns',
+    'write_csv',
+    'write_npz',
+]

@@ -1,0 +1,261 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pairing by the joint names that bag and model share.
+
+Sensors: a JointState's position, velocity and effort of a joint are the model's jointpos, jointvel
+and jointactuatorfrc sensors on that joint. Actuators: commands by joint name go to the actuators
+whose transmission is that joint. An array of numbers carries no names: it is taken in model order
+only where nothing else is possible, and the result says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.pairs import (
+    Mapping,
+    Pair,
+    Role,
+    Unmapped,
+    actuator_names,
+    field_columns,
+    scalar_joints,
+    sensor_names,
+)
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sysid_ros.bags import BagColumns, TopicColumns
+
+STATE = 'sensor_msgs/msg/JointState'
+TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+ARRAY = 'std_msgs/msg/Float64MultiArray'
+
+#: A topic whose name holds one of these carries commands, not measurements.
+COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal')
+
+SENSOR_FIELDS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
+    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
+}
+_SHOWN = 6
+
+
+class _Claims(NamedTuple):
+    """Topics that were chosen for a purpose, best first, and those that were not and why."""
+
+    chosen: tuple[TopicColumns, ...]
+    refused: tuple[Unmapped, ...]
+
+
+def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
+    """Pair a bag with a model by joint names.
+
+    Raises:
+        AlignmentError: There are no joint states, no name is shared, or the model has no sensor.
+    """
+    joints = scalar_joints(model)
+    states = _state_topics(bag, joints)
+    sensors = _sensor_pairs(states.chosen, model, joints)
+    if not sensors:
+        shared = _joined(
+            label for topic in states.chosen for label in _labels(topic) if label in joints
+        )
+        msg = (
+            'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
+            f'measures at joints {shared}.'
+        )
+        raise AlignmentError(msg)
+    actuators, refused, health = _actuator_pairs(bag, model, joints)
+    return Mapping((*sensors, *actuators), (*states.refused, *refused), health)
+
+
+def is_command(topic: str) -> bool:
+    """Tell by its name whether a topic carries commands."""
+    return any(word in topic.lower() for word in COMMAND_WORDS)
+
+
+def _labels(topic: TopicColumns) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
+
+
+def _joined(names: Iterable[str]) -> str:
+    known = list(dict.fromkeys(names))
+    return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
+
+
+def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _Claims:
+    """Choose the topics that carry the measured state."""
+    all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
+    states = [topic for topic in all_states if not is_command(topic.topic)]
+    if not states:
+        found = (
+            _joined([item.topic for item in bag.topics] + [item.topic for item in bag.unread])
+            or 'none'
+        )
+        what = 'only command topics carry joint states' if all_states else 'there is none'
+        msg = f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
+        raise AlignmentError(msg)
+    matching = [topic for topic in states if any(label in joints for label in _labels(topic))]
+    if not matching:
+        labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))
+        raise AlignmentError(_nothing_in_common(labels, list(joints)))
+
+    def rank(topic: TopicColumns) -> tuple[int, bool, int]:
+        shared = sum(label in joints for label in _labels(topic))
+        return shared, topic.topic.endswith('joint_states'), len(topic.receive_ns)
+
+    claims = _claim(sorted(matching, key=rank, reverse=True), joints, 'the measured state')
+    others = [
+        Unmapped('topic', topic.topic, 'no joint name in common with the model')
+        for topic in states
+        if topic not in matching
+    ]
+    return _Claims(claims.chosen, (*claims.refused, *others))
+
+
+def _claim(topics: list[TopicColumns], joints: dict[str, int], purpose: str) -> _Claims:
+    """Take topics in order as long as each brings joints that none before it has."""
+    owner: dict[str, str] = {}
+    chosen: list[TopicColumns] = []
+    refused: list[Unmapped] = []
+    for topic in topics:
+        shared = [label for label in _labels(topic) if label in joints]
+        taken = next((owner[label] for label in shared if label in owner), None)
+        if taken is not None:
+            reason = f'{taken} is taken for {purpose} of the same joints'
+            refused.append(Unmapped('topic', topic.topic, reason))
+            continue
+        chosen.append(topic)
+        owner.update(dict.fromkeys(shared, topic.topic))
+    return _Claims(tuple(chosen), tuple(refused))
+
+
+def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
+    lowered = {joint.lower(): joint for joint in joints}
+    similar = [
+        f'{label} and {lowered[close[0]]}'
+        for label in labels
+        if (close := difflib.get_close_matches(label.lower(), lowered, n=1, cutoff=0.5))
+    ]
+    hint = f'nearest: {_joined(similar)}' if similar else 'none are similar, a mapping must say'
+    unnamed = ' (its messages carry no names)' if all(label.isdigit() for label in labels) else ''
+    return (
+        f'No joint name in common: the bag has {_joined(labels) or "none"}{unnamed}, '
+        f'the model has {_joined(joints) or "none"}; {hint}.'
+    )
+
+
+def _sensor_pairs(
+    states: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
+) -> list[Pair]:
+    pairs = []
+    by_id = {joint: name for name, joint in joints.items()}
+    taken: set[tuple[str, str]] = set()
+    for sensor, name in enumerate(sensor_names(model)):
+        field = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
+        joint = by_id.get(int(model.sensor_objid[sensor]))
+        if not name or field is None or joint is None or (field, joint) in taken:
+            continue
+        for topic in states:
+            columns = field_columns(topic, field)
+            if columns is not None and joint in columns.labels:
+                pairs.append(Pair(Role.SENSOR, name, topic.topic, field, joint))
+                taken.add((field, joint))
+                break
+    return pairs
+
+
+def command_field(model: mujoco.MjModel, actuator: int) -> str:
+    """Return which field of a command an actuator follows: position, velocity or effort."""
+    if model.actuator_biastype[actuator] != mujoco.mjtBias.mjBIAS_AFFINE:
+        return 'effort'
+    _, position, velocity = model.actuator_biasprm[actuator, :3]
+    if position:
+        return 'position'
+    return 'velocity' if velocity else 'effort'
+
+
+def _actuator_pairs(
+    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int]
+) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
+    if not model.nu:
+        return [], [], ()
+    named = [
+        topic
+        for topic in bag.topics
+        if topic.msgtype == TRAJECTORY or (topic.msgtype == STATE and is_command(topic.topic))
+    ]
+    named = [topic for topic in named if any(label in joints for label in _labels(topic))]
+    named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
+    claims = _claim(named, joints, 'the commands')
+    pairs = _named_commands(claims.chosen, model, joints)
+    arrays = [topic for topic in bag.topics if topic.msgtype == ARRAY]
+    if pairs:
+        by = _joined(pair.topic for pair in pairs)
+        reason = f'carries no names; commands are taken by joint name from {by}'
+        refused = [Unmapped('topic', topic.topic, reason) for topic in arrays]
+        return pairs, [*claims.refused, *refused], ()
+    return _ordered_commands(bag.path.name, arrays, model, list(claims.refused))
+
+
+def _named_commands(
+    topics: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
+) -> list[Pair]:
+    pairs = []
+    by_id = {joint: name for name, joint in joints.items()}
+    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    for actuator, name in enumerate(actuator_names(model)):
+        joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
+        transmission = mujoco.mjtTrn(model.actuator_trntype[actuator])
+        if not name or joint is None or transmission not in on_joint:
+            continue
+        field = command_field(model, actuator)
+        for topic in topics:
+            columns = field_columns(topic, field)
+            if columns is not None and joint in columns.labels:
+                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, field, joint))
+                break
+    return pairs
+
+
+def _ordered_commands(
+    bag: str, arrays: list[TopicColumns], model: mujoco.MjModel, refused: list[Unmapped]
+) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
+    """Pair an array with the actuators in model order, if there is exactly one candidate."""
+    candidates = [topic for topic in arrays if is_command(topic.topic)] or arrays
+    fitting = [topic for topic in candidates if _width(topic) == model.nu]
+    names = actuator_names(model)
+    if len(fitting) != 1 or not all(names):
+        reason = f'{len(fitting)} arrays have as many elements as the model has actuators'
+        for topic in candidates:
+            if topic not in fitting:
+                why = f'{_width(topic)} elements without names, the model has {model.nu} actuators'
+            else:
+                why = reason if len(fitting) > 1 else 'an actuator of the model has no name'
+            refused.append(Unmapped('topic', topic.topic, why))
+        return [], refused, ()
+    (topic,) = fitting
+    pairs = [
+        Pair(Role.ACTUATOR, name, topic.topic, 'data', str(index))
+        for index, name in enumerate(names)
+    ]
+    detail = f'carries no names; taken in the order of the model: {_joined(names)}'
+    finding = HealthFinding(bag, topic.topic, 'assumed order', len(names), detail)
+    return pairs, refused, (finding,)
+
+
+def _width(topic: TopicColumns) -> int:
+    """Return the number of elements of an array that is always whole, else 0."""
+    field = field_columns(topic, 'data')
+    if field is None or np.isnan(field.values).all(axis=1).any():
+        return 0
+    return len(field.labels)

@@ -1,0 +1,140 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a recording, counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.bags import Field, TopicColumns
+
+SECOND_NS = 1_000_000_000
+
+#: A gap is longer than so many median periods and longer than GAP_S seconds.
+GAP_PERIODS = 5.0
+GAP_S = 0.05
+#: A change of header stamp minus receive time by more than this is a jump of a clock, s.
+CLOCK_JUMP_S = 0.1
+#: An interval that differs from the median by more than this part of it is jittered.
+JITTER = 0.2
+#: A topic is called jittered when more than this part of its intervals is.
+JITTERED_PART = 0.05
+#: A channel that never changes over more than so many samples, while others move, is dead.
+DEAD_SAMPLES = 50
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """Something about a recording that a reader of the result must know.
+
+    Attributes:
+        bag: Name of the bag.
+        subject: A topic, a column, a sensor, an actuator or a sequence.
+        kind: A short fixed word such as ``gap``, ``dead channel``, ``clock jump``.
+        count: How often.
+        detail: What was found and what was done about it.
+    """
+
+    bag: str
+    subject: str
+    kind: str
+    count: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class TopicRate:
+    """What arrived on one topic: ``rate`` in Hz and ``longest_gap`` in s, NaN if unknown."""
+
+    bag: str
+    topic: str
+    messages: int
+    rate: float
+    longest_gap: float
+
+
+def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64]) -> TopicRate:
+    """Measure the rate of a topic.
+
+    Args:
+        bag: Name of the bag.
+        topic: Name of the topic.
+        messages: Messages in the bag, whether their stamps are usable or not.
+        times_ns: (n,) strictly increasing stamps, ns.
+    """
+    if len(times_ns) < 2:  # noqa: PLR2004 - one stamp makes no interval
+        return TopicRate(bag, topic, messages, float('nan'), float('nan'))
+    span = (times_ns[-1] - times_ns[0]) / SECOND_NS
+    longest = float(np.diff(times_ns).max() / SECOND_NS)
+    return TopicRate(bag, topic, messages, float((len(times_ns) - 1) / span), longest)
+
+
+def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[HealthFinding]:
+    """Count gaps and jitter of a topic that should be periodic.
+
+    Args:
+        bag: Name of the bag.
+        topic: Name of the topic.
+        times_ns: (n,) strictly increasing stamps, ns.
+    """
+    periods = np.diff(times_ns) / SECOND_NS
+    if not len(periods):
+        return []
+    median = float(np.median(periods))
+    findings = []
+    gaps = periods[(periods > GAP_PERIODS * median) & (periods > GAP_S)]
+    if len(gaps):
+        detail = f'longest {gaps.max():.3f} s, median period {1e3 * median:.3f} ms'
+        findings.append(HealthFinding(bag, topic, 'gap', len(gaps), detail))
+    deviations = np.abs(periods - median)
+    jittered = int(np.count_nonzero(deviations > JITTER * median))
+    if jittered > JITTERED_PART * len(periods):
+        detail = (
+            f'of {len(periods)} intervals, more than {JITTER:.0%} off the median period '
+            f'{1e3 * median:.3f} ms; 95 % are within {1e3 * np.percentile(deviations, 95):.3f} ms'
+        )
+        findings.append(HealthFinding(bag, topic, 'jitter', jittered, detail))
+    return findings
+
+
+def clock_findings(bag: str, topic: TopicColumns) -> list[HealthFinding]:
+    """Count jumps between the clock of the header stamps and the clock of the recorder."""
+    if topic.header_ns is None:
+        return []
+    stamped = topic.header_ns != 0
+    offset = (topic.receive_ns[stamped] - topic.header_ns[stamped]) / SECOND_NS
+    jumps = np.abs(np.diff(offset))
+    jumps = jumps[jumps > CLOCK_JUMP_S]
+    if not len(jumps):
+        return []
+    detail = f'receive time minus header stamp changes by up to {jumps.max():.3f} s'
+    return [HealthFinding(bag, topic.topic, 'clock jump', len(jumps), detail)]
+
+
+def dead_columns(topic: TopicColumns) -> list[tuple[Field, str]]:
+    """Find columns that never change while another column of the same topic moves.
+
+    A joint that is locked, an encoder that is not plugged in, and velocities or efforts that a
+    driver fills with zeros all look like this, and none of them says anything about the joint.
+
+    Returns:
+        Field and label of each dead column.
+    """
+    dead: list[tuple[Field, str]] = []
+    moving = False
+    for field in topic.fields:
+        for column, label in enumerate(field.labels):
+            values = field.values[np.isfinite(field.values[:, column]), column]
+            if not len(values):
+                continue
+            if np.ptp(values) > 0:
+                moving = True
+            elif len(values) > DEAD_SAMPLES:
+                dead.append((field, label))
+    return dead if moving else []

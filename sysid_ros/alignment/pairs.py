@@ -1,0 +1,127 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which column of a bag is which sensor or actuator of the model."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.health import HealthFinding
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
+
+
+class Role(enum.Enum):
+    """What a column is for the model."""
+
+    SENSOR = 'sensor'
+    ACTUATOR = 'actuator'
+
+
+class Pair(NamedTuple):
+    """A column of a bag and the sensor or actuator that it is.
+
+    The value for the model is ``scale * bag value + offset``.
+
+    Attributes:
+        role: Sensor or actuator.
+        name: Its name in the model.
+        topic: Topic in the bag.
+        field: Field of the message.
+        label: Column of the field.
+        scale: Model units per bag unit.
+        offset: In model units.
+    """
+
+    role: Role
+    name: str
+    topic: str
+    field: str
+    label: str
+    scale: float = 1.0
+    offset: float = 0.0
+
+
+class Unmapped(NamedTuple):
+    """Something in the bag or in the model that has no counterpart, and why.
+
+    Attributes:
+        kind: ``topic``, ``column``, ``sensor`` or ``actuator``.
+        name: Its name; a column is written as topic, field and label: ``/js position[elbow]``.
+        reason: Why it is not used.
+    """
+
+    kind: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """The pairing of a bag with a model.
+
+    Attributes:
+        pairs: What is paired, sensors first, both in model order.
+        unmapped: What is not.
+        health: What was left out or assumed on the way.
+    """
+
+    pairs: tuple[Pair, ...]
+    unmapped: tuple[Unmapped, ...]
+    health: tuple[HealthFinding, ...]
+
+
+def topic_columns(bag: BagColumns, topic: str) -> TopicColumns:
+    """Return the topic that a pair names."""
+    return next(item for item in bag.topics if item.topic == topic)
+
+
+def field_columns(topic: TopicColumns, name: str) -> Field | None:
+    """Return a field of a topic, or None where its messages do not carry it."""
+    return next((field for field in topic.fields if field.name == name), None)
+
+
+def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
+    """Return the (n,) values of a pair's column, in units of the bag."""
+    field = field_columns(topic_columns(bag, pair.topic), pair.field)
+    if field is None:
+        raise KeyError(pair.field)
+    return field.values[:, field.labels.index(pair.label)]
+
+
+def column_name(topic: str, field: str, label: str) -> str:
+    """Return how a column is called in messages and tables."""
+    return f'{topic} {field}[{label}]'
+
+
+def names_of(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int) -> list[str]:
+    """Return the names of all elements of one kind, in model order, empty where unnamed."""
+    return [mujoco.mj_id2name(model, kind, index) or '' for index in range(count)]
+
+
+def sensor_names(model: mujoco.MjModel) -> list[str]:
+    """Return the sensors of a model."""
+    return names_of(model, mujoco.mjtObj.mjOBJ_SENSOR, model.nsensor)
+
+
+def actuator_names(model: mujoco.MjModel) -> list[str]:
+    """Return the actuators of a model."""
+    return names_of(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu)
+
+
+def scalar_joints(model: mujoco.MjModel) -> dict[str, int]:
+    """Return name and id of the hinge and slide joints of a model."""
+    scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+    names = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    return {
+        name: joint
+        for joint, name in enumerate(names)
+        if name and mujoco.mjtJoint(model.jnt_type[joint]) in scalar
+    }

@@ -1,0 +1,217 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pairing columns with sensors and actuators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.alignment import Role, map_columns
+from sysid_ros.bags import BagColumns, UnreadTopic
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from sysid_ros.alignment import Mapping
+
+TIMES = np.arange(0, 2, 0.01)
+TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+
+
+def _pairs(mapping: Mapping, role: Role) -> dict[str, tuple[str, str, str]]:
+    return {
+        pair.name: (pair.topic, pair.field, pair.label)
+        for pair in mapping.pairs
+        if pair.role is role
+    }
+
+
+def _reasons(mapping: Mapping) -> dict[str, str]:
+    return {item.name: item.reason for item in mapping.unmapped}
+
+
+def test_sensors_are_found_by_what_they_refer_to(arm: Any, columns: Any):
+    state = columns.topic(
+        '/joint_states',
+        TIMES,
+        {
+            'position': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
+            'velocity': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
+            'effort': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
+        },
+    )
+    mapping = map_columns(columns.bag(state), arm, 'auto')
+    assert _pairs(mapping, Role.SENSOR) == {
+        's3': ('/joint_states', 'velocity', 'elbow'),
+        's1': ('/joint_states', 'position', 'elbow'),
+        's0': ('/joint_states', 'position', 'shoulder'),
+        's5': ('/joint_states', 'effort', 'shoulder'),
+        's2': ('/joint_states', 'position', 'wrist'),
+    }
+    reasons = _reasons(mapping)
+    assert 's6' in reasons
+    assert 'no sensor' in reasons['/joint_states velocity[wrist]']
+    assert {item.subject for item in mapping.health if item.kind == 'unmapped'} == {
+        'drive_e',
+        'drive_w',
+        'drive_s',
+    }
+
+
+def test_commands_by_name_follow_the_kind_of_actuator(arm: Any, columns: Any):
+    joints = {'wrist': TIMES, 'shoulder': TIMES, 'elbow': TIMES, 'gripper': TIMES}
+    fields = {'position': joints, 'velocity': joints}
+    commands = columns.topic('/jtc/joint_trajectory', TIMES, fields, msgtype=TRAJECTORY)
+    bag = columns.bag(columns.state(TIMES), commands, columns.array(TIMES))
+    mapping = map_columns(bag, arm, 'auto')
+    assert _pairs(mapping, Role.ACTUATOR) == {
+        'drive_e': ('/jtc/joint_trajectory', 'position', 'elbow'),
+        'drive_w': ('/jtc/joint_trajectory', 'velocity', 'wrist'),
+        'drive_s': ('/jtc/joint_trajectory', 'position', 'shoulder'),
+    }
+    assert 'carries no names' in _reasons(mapping)['/controller/commands']
+
+
+def test_an_array_is_taken_in_model_order_and_says_so(arm: Any, columns: Any):
+    mapping = map_columns(columns.bag(columns.state(TIMES), columns.array(TIMES)), arm, 'auto')
+    assert [pair[2] for pair in _pairs(mapping, Role.ACTUATOR).values()] == ['0', '1', '2']
+    assert list(_pairs(mapping, Role.ACTUATOR)) == ['drive_e', 'drive_w', 'drive_s']
+    (finding,) = [item for item in mapping.health if item.kind == 'assumed order']
+    assert finding.subject == '/controller/commands'
+    assert 'drive_e, drive_w, drive_s' in finding.detail
+
+
+def test_an_array_of_another_width_or_a_second_one_is_not_guessed(arm: Any, columns: Any):
+    for arrays in (
+        (columns.array(TIMES, 4),),
+        (columns.array(TIMES), columns.array(TIMES, name='/other/commands')),
+    ):
+        mapping = map_columns(columns.bag(columns.state(TIMES), *arrays), arm, 'auto')
+        assert not _pairs(mapping, Role.ACTUATOR)
+        assert '/controller/commands' in _reasons(mapping)
+
+
+def test_a_command_topic_of_joint_states_is_no_measurement(arm: Any, columns: Any):
+    command = columns.state(np.arange(0, 2, 0.001), '/arm/joint_command')
+    mapping = map_columns(columns.bag(columns.state(TIMES), command), arm, 'auto')
+    assert {pair[0] for pair in _pairs(mapping, Role.SENSOR).values()} == {'/joint_states'}
+    assert _pairs(mapping, Role.ACTUATOR)['drive_s'] == (
+        '/arm/joint_command',
+        'position',
+        'shoulder',
+    )
+    with pytest.raises(AlignmentError, match='only command topics'):
+        map_columns(columns.bag(command), arm, 'auto')
+
+
+def test_two_drivers_of_disjoint_joints_are_both_used(arm: Any, columns: Any):
+    left = columns.topic('/left', TIMES, {'position': {'shoulder': TIMES}})
+    right = columns.topic('/right', TIMES, {'position': {'elbow': TIMES, 'x': TIMES}})
+    copy = columns.topic('/right_copy', TIMES[:50], {'position': {'elbow': TIMES[:50]}})
+    mapping = map_columns(columns.bag(left, right, copy), arm, 'auto')
+    assert {pair[0] for pair in _pairs(mapping, Role.SENSOR).values()} == {'/left', '/right'}
+    assert '/right is taken' in _reasons(mapping)['/right_copy']
+
+
+def test_no_common_name_names_the_nearest(arm: Any, columns: Any):
+    state = columns.topic('/js', TIMES, {'position': {'Sholder': TIMES, 'q7': TIMES}})
+    with pytest.raises(AlignmentError) as caught:
+        map_columns(columns.bag(state), arm, 'auto')
+    assert str(caught.value) == (
+        'No joint name in common: the bag has Sholder, q7, the model has shoulder, elbow, wrist; '
+        'nearest: Sholder and shoulder.'
+    )
+    state = columns.topic('/js', TIMES, {'position': {'0': TIMES}})
+    with pytest.raises(AlignmentError, match='its messages carry no names'):
+        map_columns(columns.bag(state), arm, 'auto')
+
+
+def test_a_bag_without_joint_states_is_an_error(arm: Any, columns: Any):
+    with pytest.raises(AlignmentError, match='there is none; topics: /controller/commands'):
+        map_columns(columns.bag(columns.array(TIMES)), arm, 'auto')
+
+
+def test_a_model_without_sensors_is_an_error(columns: Any):
+    body = '<body><joint name="elbow"/><geom size=".1"/></body>'
+    model = mujoco.MjModel.from_xml_string(f'<mujoco><worldbody>{body}</worldbody></mujoco>')
+    with pytest.raises(AlignmentError, match=r'no jointpos.*joints elbow\.'):
+        map_columns(columns.bag(columns.state(TIMES)), model, 'auto')
+
+
+def test_channels_without_values_or_life_are_left_out_and_named(arm: Any, columns: Any):
+    position = {'shoulder': TIMES, 'elbow': np.nan, 'wrist': 0.3}
+    fields = {'position': position, 'effort': dict.fromkeys(position, 0.0)}
+    mapping = map_columns(columns.bag(columns.topic('/js', TIMES, fields)), arm, 'auto')
+    assert list(_pairs(mapping, Role.SENSOR)) == ['s0']
+    kinds = {item.subject: item.kind for item in mapping.health if item.kind != 'unmapped'}
+    assert kinds == {
+        '/js position[elbow]': 'masked',
+        '/js position[wrist]': 'dead channel',
+        '/js effort[shoulder]': 'dead channel',
+    }
+
+
+def test_a_short_or_wholly_resting_recording_has_no_dead_channels(arm: Any, columns: Any):
+    for times, shoulder in ((TIMES[:50], TIMES[:50]), (TIMES, 0.1)):
+        state = columns.topic('/js', times, {'position': {'shoulder': shoulder, 'elbow': 0.0}})
+        mapping = map_columns(columns.bag(state), arm, 'auto')
+        assert set(_pairs(mapping, Role.SENSOR)) == {'s0', 's1'}
+
+
+def test_nothing_usable_is_an_error(arm: Any, columns: Any):
+    state = columns.topic('/js', TIMES, {'position': {'shoulder': np.nan}})
+    with pytest.raises(AlignmentError, match='usable as a measurement'):
+        map_columns(columns.bag(state), arm, 'auto')
+
+
+def _channel(topic: str, field: str, label: str, **numbers: float) -> ChannelMapping:
+    return ChannelMapping(topic=topic, field=field, label=label, **numbers)
+
+
+def test_an_explicit_mapping_pairs_what_it_names_and_nothing_else(arm: Any, columns: Any):
+    bag = columns.bag(columns.state(TIMES), columns.array(TIMES))
+    config = MappingConfig(
+        sensors={'s2': _channel('/joint_states', 'position', 'elbow', scale=-1.0, offset=0.5)},
+        actuators={'drive_s': _channel('/controller/commands', 'data', '2')},
+    )
+    mapping = map_columns(bag, arm, config)
+    assert [(pair.name, pair.label, pair.scale, pair.offset) for pair in mapping.pairs] == [
+        ('s2', 'elbow', -1.0, 0.5),
+        ('drive_s', '2', 1.0, 0.0),
+    ]
+    assert _reasons(mapping)['s0'] == 'not in the mapping'
+
+
+@pytest.mark.parametrize(
+    ('role', 'name', 'channel', 'message'),
+    [
+        ('sensors', 's9', ('/joint_states', 'position', 'elbow'), "sensor 's9'.*nearest: s"),
+        ('sensors', 's6', ('/joint_states', 'position', 'elbow'), "one value, 's6' has 3"),
+        ('sensors', 's1', ('/joint_state', 'position', 'elbow'), 'nearest: /joint_states'),
+        ('sensors', 's1', ('/image', 'position', 'elbow'), 'type sensor_msgs/msg/Image: not read'),
+        ('sensors', 's1', ('/joint_states', 'positions', 'elbow'), 'nearest: position'),
+        ('sensors', 's1', ('/joint_states', 'position', 'ellbow'), 'nearest: elbow'),
+        ('sensors', 's1', ('/empty', 'position', 'elbow'), 'no finite value'),
+        ('actuators', 'drive', ('/joint_states', 'position', 'elbow'), "actuator 'drive'"),
+    ],
+)
+def test_a_mapping_that_names_what_is_not_there_is_an_error(
+    arm: Any, columns: Any, role: str, name: str, channel: tuple[str, str, str], message: str
+):
+    empty = columns.topic('/empty', TIMES, {'position': {'elbow': np.nan}})
+    made = columns.bag(columns.state(TIMES), empty)
+    unread = (UnreadTopic('/image', 'sensor_msgs/msg/Image', 3, 'not read'),)
+    bag = BagColumns(made.path, made.topics, unread)
+    channels = {'sensors': {'s0': _channel('/joint_states', 'position', 'shoulder')}}
+    channels.setdefault(role, {})[name] = _channel(*channel)
+    with pytest.raises(AlignmentError, match=message):
+        map_columns(bag, arm, MappingConfig(**channels))
+
+
+def test_a_mapping_without_sensors_is_an_error(arm: Any, columns: Any):
+    with pytest.raises(AlignmentError, match='names no sensor'):
+        map_columns(columns.bag(columns.state(TIMES)), arm, MappingConfig())

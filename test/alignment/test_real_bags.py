@@ -1,0 +1,62 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of a real robot, with all that is missing in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from sysid_ros.alignment import align, describe, map_columns
+from sysid_ros.bags import read_bag
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.shared
+
+
+def test_a_bag_with_names_maps_what_it_has(real_bags: Path, hinges: Any):
+    bag = read_bag(real_bags / 'ros2bag_ats_2025-12-02_12-48-52')
+    assert any(item.msgtype.startswith('px4_msgs') for item in bag.unread)
+    model = hinges(['q0', 'q1', 'q2', 'q9'])
+    alignment = align(bag, model, map_columns(bag, model, 'auto'), 'auto')
+    mapped = {pair.name: pair.topic for pair in alignment.pairs}
+    expected = [f'{kind}_q{joint}' for joint in range(3) for kind in 'pv']
+    assert mapped == dict.fromkeys(expected, '/servo/out/state')
+    kinds = {item.subject: item.kind for item in alignment.health}
+    assert kinds['/servo/out/state effort[q1]'] == 'dead channel'
+    (sequence,) = alignment.sequences
+    assert len(sequence.measurements[0]) == 102
+    reasons = {item.name: item.reason for item in alignment.unmapped}
+    assert '/servo/out/state is taken' in reasons['/servo/in/state']
+    assert 'p_q9' in reasons
+    assert '/servo/out/state position[q1]' in describe(alignment)
+
+
+def test_a_bag_without_names_needs_a_mapping(real_bags: Path, hinges: Any):
+    bag = read_bag(real_bags / 'ros2bag_servo_serial_log')
+    model = hinges(['pivot', 'shoulder', 'elbow'])
+    with pytest.raises(AlignmentError, match='its messages carry no names'):
+        map_columns(bag, model, 'auto')
+    state, command = '/servo/out/state', '/servo/in/references/joint_references'
+    config = MappingConfig(
+        sensors={
+            'p_pivot': ChannelMapping(topic=state, field='position', label='0'),
+            'v_pivot': ChannelMapping(topic=state, field='velocity', label='0'),
+        },
+        actuators={'m_pivot': ChannelMapping(topic=command, field='position', label='0')},
+    )
+    alignment = align(bag, model, map_columns(bag, model, config), 'auto')
+    zero = [item for item in alignment.health if item.kind == 'zero stamp']
+    assert [item.subject for item in zero] == [command]
+    rates = {rate.topic: rate.rate for rate in alignment.topics}
+    assert 15 < rates[state] < 30
+    assert alignment.sequences
+    for sequence in alignment.sequences:
+        assert sequence.commands[0].times[0] <= 0
+        assert np.isfinite(sequence.measurements[0].data).all()

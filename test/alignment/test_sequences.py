@@ -1,0 +1,250 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""From paired columns to sequences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.errors import AlignmentError
+from sysid_ros.signals import SignalType
+
+if TYPE_CHECKING:
+    from sysid_ros.alignment import Alignment
+    from sysid_ros.bags import BagColumns
+
+TIMES = np.arange(0, 2, 0.01)
+
+
+def _align(bag: BagColumns, model: mujoco.MjModel, stamps: str = 'auto') -> Alignment:
+    return align(bag, model, map_columns(bag, model, 'auto'), stamps)
+
+
+def _kinds(alignment: Alignment) -> Counter[str]:
+    kinds: Counter[str] = Counter()
+    for item in alignment.health:
+        kinds[item.kind] += item.count
+    return kinds
+
+
+def test_signals_keep_their_names_stamps_and_values(arm: Any, columns: Any):
+    alignment = _align(columns.bag(columns.state(TIMES), columns.array([-0.5, 0.505])), arm)
+    (sequence,) = alignment.sequences
+    assert sequence.name == 'run'
+    assert sequence.origin_ns == columns.start
+    assert sequence.duration == pytest.approx(1.99)
+    (series,) = sequence.measurements
+    assert series.signal_mapping['s1'][0] is SignalType.MjSensor
+    np.testing.assert_allclose(series.times, TIMES, atol=1e-9)
+    np.testing.assert_allclose(series.get('s1')[:, 0], 2 * TIMES)
+    np.testing.assert_allclose(series.get('s2')[:, 0], 3 * TIMES)
+    np.testing.assert_allclose(series.get('s3')[:, 0], np.cos(TIMES) + 2)
+    (commands,) = sequence.commands
+    assert commands.signal_mapping['drive_w'][0] is SignalType.MjCtrl
+    np.testing.assert_allclose(commands.times, [-0.5, 0.505])
+    np.testing.assert_allclose(commands.get('drive_w')[:, 0], [0.5, 1.505])
+
+
+def test_scale_and_offset_are_applied(arm: Any, columns: Any):
+    channel = ChannelMapping(
+        topic='/joint_states', field='position', label='elbow', scale=-0.5, offset=3
+    )
+    bag = columns.bag(columns.state(TIMES))
+    mapping = map_columns(bag, arm, MappingConfig(sensors={'s1': channel}))
+    (sequence,) = align(bag, arm, mapping, 'auto').sequences
+    np.testing.assert_allclose(sequence.measurements[0].get('s1')[:, 0], 3 - TIMES)
+
+
+def test_it_starts_when_all_commands_are_known(arm: Any, columns: Any):
+    alignment = _align(columns.bag(columns.state(TIMES), columns.array([0.503, 1])), arm)
+    (sequence,) = alignment.sequences
+    assert (sequence.origin_ns - columns.start) / 1e9 == pytest.approx(0.51)
+    np.testing.assert_allclose(sequence.commands[0].times, [-0.007, 0.49])
+    assert sequence.measurements[0].times[0] == 0
+    assert _kinds(alignment)['before first command'] == 51
+
+
+def test_the_command_in_force_is_kept_with_a_second_of_history(arm: Any, columns: Any):
+    state = columns.state(np.concatenate([TIMES, TIMES + 10]))
+    commands = columns.array(np.arange(0, 12, 0.3))
+    first, second = _align(columns.bag(state, commands), arm).sequences
+    assert (first.name, second.name) == ('run_0', 'run_1')
+    assert first.measurements[0].times[-1] == pytest.approx(1.99)
+    assert (second.origin_ns - columns.start) / 1e9 == pytest.approx(10)
+    times = second.commands[0].times
+    np.testing.assert_allclose(times[:2], [-1.0, -0.7])
+    assert times[-1] == pytest.approx(1.7)
+    assert second.initial_qpos[0] == pytest.approx(10)
+
+
+def test_commands_after_the_last_measurement_are_an_error_with_the_numbers(arm: Any, columns: Any):
+    with pytest.raises(AlignmentError, match=r'first command at \+5\.000 s.*last at \+1\.990 s'):
+        _align(columns.bag(columns.state(TIMES), columns.array([5.0])), arm)
+
+
+def test_gaps_jitter_and_rates_are_counted(arm: Any, columns: Any):
+    times = np.delete(TIMES, np.arange(50, 70))
+    alignment = _align(columns.bag(columns.state(times), columns.array([0, 1])), arm)
+    assert _kinds(alignment)['gap'] == 1
+    assert len(alignment.sequences) == 1
+    rates = {rate.topic: rate for rate in alignment.topics}
+    assert rates['/joint_states'].longest_gap == pytest.approx(0.21)
+    assert rates['/joint_states'].rate == pytest.approx(179 / 1.99)
+    assert rates['/controller/commands'].rate == pytest.approx(1)
+    wobble = TIMES + 0.004 * (np.arange(len(TIMES)) % 2)
+    assert _kinds(_align(columns.bag(columns.state(wobble)), arm))['jitter'] == 99
+    assert _kinds(_align(columns.bag(columns.state(TIMES)), arm))['jitter'] == 0
+
+
+def test_duplicates_reordered_and_future_stamps_cost_one_row_each(arm: Any, columns: Any):
+    times = TIMES.copy()
+    times[20] = times[19]
+    times[40] = times[30] + 0.001
+    times[60] = 500.0
+    alignment = _align(columns.bag(columns.state(times)), arm)
+    kinds = _kinds(alignment)
+    assert (kinds['duplicate stamp'], kinds['reordered stamp']) == (1, 2)
+    (series,) = alignment.sequences[0].measurements
+    np.testing.assert_allclose(series.times, np.delete(TIMES, [20, 40, 60]), atol=1e-9)
+
+
+def test_of_equal_stamps_the_last_command_is_in_force(arm: Any, columns: Any):
+    bag = columns.bag(columns.state(TIMES), columns.array([-0.1, 0.5, 0.5]))
+    bag.topics[0].fields[0].values[2] = 7
+    (sequence,) = _align(bag, arm).sequences
+    assert sequence.commands[0].data[-1].tolist() == [7, 7, 7]
+
+
+@given(st.lists(st.integers(0, 20), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_as_many_rows_as_possible_are_kept(times: list[int]):
+    stamps = np.array(times, dtype=np.int64)
+    kept = stamps[longest_increasing(stamps)]
+    assert np.all(np.diff(kept) > 0)
+    best = [1] * len(times)
+    for row, time in enumerate(times):
+        best[row] = 1 + max((best[k] for k in range(row) if times[k] < time), default=0)
+    assert len(kept) == max(best, default=0)
+
+
+def test_zero_header_stamps_give_way_to_the_receive_time(arm: Any, columns: Any):
+    state = columns.state(TIMES)
+    state.header_ns[:] = 0
+    alignment = _align(columns.bag(state), arm)
+    assert _kinds(alignment)['zero stamp'] == len(TIMES)
+    np.testing.assert_allclose(alignment.sequences[0].measurements[0].times, TIMES, atol=1e-9)
+
+
+def test_header_and_receive_stamps_are_chosen_as_told(arm: Any, columns: Any):
+    receive = TIMES * 1.01 + 0.2
+    fields = {'position': {'elbow': TIMES}}
+    bag = columns.bag(columns.topic('/js', TIMES, fields, receive=receive))
+    for stamps, expected in (('auto', 0), ('header', 0), ('receive', 0.2)):
+        (sequence,) = _align(bag, arm, stamps).sequences
+        assert (sequence.origin_ns - columns.start) / 1e9 == pytest.approx(expected)
+
+
+def test_stamps_of_another_clock_are_not_mixed_with_receive_times(arm: Any, columns: Any):
+    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=TIMES + 3600)
+    alignment = _align(columns.bag(state, columns.array([3599.0, 3600.5])), arm)
+    assert _kinds(alignment)['clock offset'] == 1
+    (sequence,) = alignment.sequences
+    np.testing.assert_allclose(sequence.commands[0].times, [-1.0, 0.5], atol=1e-6)
+
+
+def test_a_clock_that_jumps_is_counted(arm: Any, columns: Any):
+    receive = TIMES + 0.3 * (TIMES > 1)
+    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=receive)
+    assert _kinds(_align(columns.bag(state), arm))['clock jump'] == 1
+
+
+def test_values_that_are_not_finite_are_masked_and_counted(arm: Any, columns: Any):
+    state = columns.state(TIMES)
+    state.fields[0].values[10:15, 2] = np.nan
+    state.fields[0].values[20, 2] = np.inf
+    alignment = _align(columns.bag(state), arm)
+    (sequence,) = alignment.sequences
+    assert all(np.isfinite(series.data).all() for series in sequence.measurements)
+    lengths = {name: len(series) for series in sequence.measurements for name in series.names}
+    assert lengths == {'s0': 200, 's1': 194, 's2': 200, 's3': 200}
+    assert _kinds(alignment)['masked'] == 6
+
+
+def test_the_initial_state_is_measured_at_time_zero(arm: Any, columns: Any):
+    (sequence,) = _align(columns.bag(columns.state(TIMES), columns.array([0.5])), arm).sequences
+    # Velocity of the elbow is measured (cos t + 2); the others are slopes of the position.
+    expected = np.array(arm.qpos0)
+    expected[:3] = [0.5, 1.0, 1.5]
+    np.testing.assert_allclose(sequence.initial_qpos, expected, atol=1e-9)
+    np.testing.assert_allclose(sequence.initial_qvel[:2], [1, np.cos(0.5) + 2], atol=1e-3)
+    assert sequence.initial_qvel[2] == pytest.approx(3)
+    np.testing.assert_array_equal(sequence.initial_qvel[3:], 0)
+
+
+def test_joints_without_measurement_start_at_the_models_reference(arm: Any, columns: Any):
+    state = columns.topic('/js', TIMES, {'position': {'elbow': 2 * TIMES}})
+    (sequence,) = _align(columns.bag(state), arm).sequences
+    np.testing.assert_allclose(sequence.initial_qpos, arm.qpos0, atol=1e-9)
+    np.testing.assert_allclose(sequence.initial_qvel[:3], [0, 2, 0], atol=1e-9)
+
+
+def test_slow_and_quantised_positions_still_give_a_state(arm: Any, columns: Any):
+    slow = np.arange(0, 3, 0.2)
+    state = columns.topic('/js', slow, {'position': {'elbow': 2 * slow + 0.3}})
+    (sequence,) = _align(columns.bag(state), arm).sequences
+    assert sequence.initial_qpos[1] == pytest.approx(0.3)
+    assert sequence.initial_qvel[1] == pytest.approx(2)
+    fast = np.arange(0, 1, 0.001)
+    counts = np.round((2 * fast + 0.3) / 0.01) * 0.01
+    state = columns.topic('/js', fast, {'position': {'elbow': counts}})
+    (sequence,) = _align(columns.bag(state, columns.array([0.5])), arm).sequences
+    assert sequence.initial_qpos[1] == pytest.approx(1.3, abs=2e-3)
+    assert sequence.initial_qvel[1] == pytest.approx(2, abs=0.1)
+
+
+def test_simulating_from_the_initial_state_gives_the_measurements(arm: Any, columns: Any):
+    data = mujoco.MjData(arm)
+    data.qpos[:3] = [0.3, -0.2, 0.5]
+    rows = []
+    for _ in range(400):
+        mujoco.mj_step(arm, data)
+        rows.append((data.time, *data.qpos[:3], *data.qvel[:3]))
+    times, *channels = np.array(rows).T
+    joints = ('shoulder', 'elbow', 'wrist')
+    fields = {
+        'position': dict(zip(joints, channels[:3], strict=True)),
+        'velocity': dict(zip(joints, channels[3:], strict=True)),
+    }
+    commands = columns.topic(
+        '/controller/commands',
+        [0.2],
+        {'data': dict.fromkeys('012', 0.0)},
+        msgtype='std_msgs/msg/Float64MultiArray',
+        header=False,
+    )
+    bag = columns.bag(columns.topic('/joint_states', times, fields), commands)
+    (sequence,) = _align(bag, arm).sequences
+    data = mujoco.MjData(arm)
+    data.qpos[:] = sequence.initial_qpos
+    data.qvel[:] = sequence.initial_qvel
+    (series,) = sequence.measurements
+    for measured in series.get('s1')[1:, 0]:
+        mujoco.mj_step(arm, data)
+        assert data.qpos[1] == pytest.approx(measured, abs=5e-3)
+
+
+def test_a_short_piece_between_gaps_is_left_out_and_counted(arm: Any, columns: Any):
+    times = np.concatenate([TIMES, [5.0, 5.01], TIMES + 8])
+    alignment = _align(columns.bag(columns.state(times)), arm)
+    assert [item.name for item in alignment.sequences] == ['run_0', 'run_1']
+    assert _kinds(alignment)['short sequence'] == 2
