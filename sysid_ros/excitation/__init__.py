@@ -1,3 +1,19 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
 """Motions worth recording."""
+
+from sysid_ros.excitation.drives import Drive, drives
+from sysid_ros.excitation.motion import Motion, approach
+from sysid_ros.excitation.sines import sum_of_sines
+from sysid_ros.excitation.waypoints import Waypoints, follow, read_waypoints
+
+__all__ = [
+    'Drive',
+    'Motion',
+    'Waypoints',
+    'approach',
+    'drives',
+    'follow',
+    'read_waypoints',
+    'sum_of_sines',
+]
