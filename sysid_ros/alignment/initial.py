@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: A line or parabola is fitted to the samples within this of time zero, s.
 VALUE_WINDOW_S = 0.02
 #: The slope of the position stands in for a velocity that is not measured, within this, s.
-SLOPE_WINDOW_S = 0.05
+SLOPE_WINDOW_S = 0.025
 #: Where the rate is too low for that window, two samples this close do, s.
 LONGEST_SLOPE_S = 0.5
 #: With so many samples a parabola is fitted: noise then costs less than curvature.

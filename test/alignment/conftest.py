@@ -27,9 +27,9 @@ ARM = """
 <mujoco>
   <option integrator="implicitfast"><flag contact="disable"/></option>
   <worldbody>
-    <body><joint name="shoulder" axis="0 1 0"/><geom size=".1" mass="1" pos=".2 0 0"/>
-      <body pos=".4 0 0"><joint name="elbow" axis="0 1 0"/><geom size=".1" mass="1" pos=".2 0 0"/>
-        <body pos=".4 0 0"><joint name="wrist" axis="0 1 0" ref=".1"/><geom size=".1" mass="1"/>
+    <body><joint name="shoulder" axis="0 1 0" armature="1"/><geom size=".1" mass="1" pos=".2 0 0"/>
+      <body pos=".4 0 0"><joint name="elbow" axis="0 1 0" armature="1"/><geom size=".1" mass="1" pos=".2 0 0"/>
+        <body pos=".4 0 0"><joint name="wrist" axis="0 1 0" armature="1" ref=".1"/><geom size=".1" mass="1"/>
         </body>
       </body>
     </body>
