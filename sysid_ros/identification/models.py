@@ -178,19 +178,21 @@ def _apply_delays(
 def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
     """Update what the compiler derives from the fields that targets write.
 
-    ``mj_setConst`` leaves out the rest lengths of tendons that were derived from ``qpos_spring``
-    (unless they are -1 again) and the two statistics that depend on masses (MuJoCo 4.0).
+    ``mj_setConst`` leaves out the rest lengths of tendons, which follow ``qpos_spring`` where the
+    file gives none, and the two statistics that depend on masses (MuJoCo 4.0).
     """
-    for tendon in spec.tendons:
-        if np.all(np.asarray(tendon.springlength) == -1):
-            model.tendon_lengthspring[tendon.id] = -1
     data = mujoco.MjData(model)
     mujoco.mj_setConst(model, data)
+    data.qpos[:] = model.qpos_spring
+    mujoco.mj_fwdPosition(model, data)
+    for tendon in spec.tendons:
+        if np.all(np.asarray(tendon.springlength) == -1):
+            model.tendon_lengthspring[tendon.id] = data.ten_length[tendon.id]
     if np.isnan(spec.stat.meanmass) and model.nbody > 1:
         model.stat.meanmass = max(float(np.mean(model.body_mass[1:])), mujoco.mjMINVAL)
     if np.isnan(spec.stat.meaninertia) and model.nv:
         mujoco.mj_resetData(model, data)
-        mujoco.mj_forward(model, data)
+        mujoco.mj_fwdPosition(model, data)
         inertia = np.zeros((model.nv, model.nv))
         mujoco.mj_fullM(model, data, inertia)
         model.stat.meaninertia = max(float(np.mean(np.diag(inertia))), mujoco.mjMINVAL)

@@ -125,7 +125,8 @@ def _needs_affine_bias(model: mujoco.MjModel, actuator: int) -> str | None:
 
 def _needs_scalar_joint(model: mujoco.MjModel, joint: int) -> str | None:
     scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-    return None if model.jnt_type[joint] in scalar else 'a hinge or slide joint'
+    kind = mujoco.mjtJoint(model.jnt_type[joint])  # an enum equals no NumPy integer to its right
+    return None if kind in scalar else 'a hinge or slide joint'
 
 
 _NONNEGATIVE = (0.0, INFINITY)
