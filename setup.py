@@ -54,6 +54,7 @@ TEST = (
     'mypy',
     'pytest',
     'ruff',
+    'setuptools>=70.1,<80',  # the newest that colcon builds with
     'types-PyYAML',
 )
 
