@@ -1,0 +1,203 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Recording: every message is in the bag or counted as lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from rosbags.rosbag2 import Reader
+
+from sysid_ros.bags.recording import Recording, TopicCount, TopicSpec, free_name, summary
+from sysid_ros.bags.writer import BagWriter
+from sysid_ros.errors import BagError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STATES = TopicSpec('/joint_states', 'sensor_msgs/msg/JointState')
+COMMANDS = TopicSpec('/arm/commands', 'std_msgs/msg/Float64MultiArray')
+SECOND = 1_000_000_000
+TIMEOUT = 20.0
+
+
+def _content(path: Path) -> list[tuple[str, int, bytes]]:
+    with Reader(path) as reader:
+        return [(connection.topic, stamp, data) for connection, stamp, data in reader.messages()]
+
+
+def _numbered(topic: str, count: int) -> list[tuple[str, int, bytes]]:
+    return [
+        (topic, number * SECOND // 100, number.to_bytes(8, 'little')) for number in range(count)
+    ]
+
+
+@pytest.fixture
+def held_writer(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Make the writer wait in its first message; return (it waits, let it go on)."""
+    reached, release = threading.Event(), threading.Event()
+    write = BagWriter.write
+
+    def wait(self: BagWriter, topic: str, receive_ns: int, cdr: bytes) -> None:
+        reached.set()
+        assert release.wait(TIMEOUT)
+        write(self, topic, receive_ns, cdr)
+
+    monkeypatch.setattr(BagWriter, 'write', wait)
+    return reached, release
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_every_message_is_in_the_bag_once_and_in_order(tmp_path: Path, storage: str):
+    sent = sorted(
+        _numbered(STATES.topic, 5000) + _numbered(COMMANDS.topic, 500), key=lambda row: row[1]
+    )
+    recording = Recording(tmp_path / 'bag', [STATES, COMMANDS], storage=storage)
+    for row in sent:
+        recording.put(*row)
+    counts = recording.close()
+    assert sorted(_content(tmp_path / 'bag')) == sorted(sent)
+    assert counts == (
+        TopicCount(COMMANDS.topic, 500, pytest.approx(100), 0),
+        TopicCount(STATES.topic, 5000, pytest.approx(100), 0),
+    )
+    assert recording.failure is None
+
+
+def test_what_does_not_fit_into_the_queue_is_counted_per_topic(
+    tmp_path: Path, held_writer: tuple[threading.Event, threading.Event]
+):
+    reached, release = held_writer
+    recording = Recording(tmp_path / 'bag', [STATES, COMMANDS], queue_size=10)
+    recording.put(STATES.topic, 0, b'first')
+    assert reached.wait(TIMEOUT)
+    for number in range(13):
+        recording.put(STATES.topic, number, b'more')
+    for number in range(4):
+        recording.put(COMMANDS.topic, number, b'none')
+    release.set()
+    assert [(c.topic, c.messages, c.lost) for c in recording.close()] == [
+        (COMMANDS.topic, 0, 4),
+        (STATES.topic, 11, 3),
+    ]
+    assert len(_content(tmp_path / 'bag')) == 11
+
+
+def test_losses_in_the_middleware_are_counted(tmp_path: Path):
+    recording = Recording(tmp_path / 'bag', [STATES])
+    recording.count_lost(STATES.topic, 7)
+    recording.put(STATES.topic, 0, b'one')
+    assert recording.close() == (TopicCount(STATES.topic, 1, 0.0, 7),)
+
+
+def test_messages_after_the_end_are_lost_and_counted(tmp_path: Path):
+    recording = Recording(tmp_path / 'bag', [STATES])
+    recording.close()
+    recording.put(STATES.topic, 0, b'late')
+    assert recording.counts() == (TopicCount(STATES.topic, 0, 0.0, 1),)
+
+
+def test_a_topic_may_join_later(tmp_path: Path):
+    recording = Recording(tmp_path / 'bag', [STATES])
+    recording.add(COMMANDS)
+    recording.put(COMMANDS.topic, 5, b'data')
+    recording.close()
+    assert _content(tmp_path / 'bag') == [(COMMANDS.topic, 5, b'data')]
+
+
+def test_a_topic_without_messages_is_in_the_bag_with_its_type(tmp_path: Path):
+    Recording(tmp_path / 'bag', [STATES]).close()
+    with Reader(tmp_path / 'bag') as reader:
+        assert [(c.topic, c.msgtype) for c in reader.connections] == [STATES[:2]]
+
+
+def test_an_unknown_type_leaves_no_bag_behind(tmp_path: Path):
+    unknown = TopicSpec('/zzz', 'sensor_msgs/msg/JointStat')
+    with pytest.raises(BagError, match='nearest: sensor_msgs/msg/JointState'):
+        Recording(tmp_path / 'bag', [STATES, unknown])
+    assert not (tmp_path / 'bag').exists()
+
+
+def test_an_existing_bag_is_not_touched(tmp_path: Path):
+    (tmp_path / 'bag').mkdir()
+    with pytest.raises(BagError, match='exists already'):
+        Recording(tmp_path / 'bag', [STATES])
+    assert list((tmp_path / 'bag').iterdir()) == []
+
+
+def test_a_removed_folder_is_reported_once(tmp_path: Path):
+    failures: list[BagError] = []
+    failed = threading.Event()
+
+    def on_failure(error: BagError) -> None:
+        failures.append(error)
+        failed.set()
+
+    recording = Recording(tmp_path / 'bag', [STATES], on_failure=on_failure)
+    shutil.rmtree(tmp_path / 'bag')
+    recording.put(STATES.topic, 0, b'one')
+    assert failed.wait(TIMEOUT)
+    recording.put(STATES.topic, 1, b'two')
+    counts = recording.close()
+    assert [str(error) for error in failures] == [
+        f'The bag {str(tmp_path / "bag")!r} was removed while it was recorded.'
+    ]
+    assert recording.failure is failures[0]
+    assert counts[0].lost == 1
+
+
+_FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from sysid_ros.bags.recording import Recording, TopicSpec
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+failures = []
+recording = Recording(
+    Path(sys.argv[1]), [TopicSpec('/a', 'std_msgs/msg/String')],
+    storage=sys.argv[2], on_failure=failures.append,
+)
+for number in range(1000):
+    recording.put('/a', number, bytes(1000))
+counts = recording.close()
+assert counts[0].messages + counts[0].lost >= 999, counts
+print(len(failures), failures[0])
+"""
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_full_disk_is_one_sentence_and_no_crash(tmp_path: Path, storage: str):
+    done = subprocess.run(
+        [sys.executable, '-c', _FULL_DISK, tmp_path / 'bag', storage],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr == ''
+    assert done.returncode == 0
+    assert done.stdout.startswith('1 Cannot write the bag ')
+    assert done.stdout.count('\n') == 1
+
+
+def test_free_names_count_up_from_the_base(tmp_path: Path):
+    base = tmp_path / 'run'
+    assert free_name(base) == base
+    base.mkdir()
+    assert free_name(base) == tmp_path / 'run_1'
+    (tmp_path / 'run_1').mkdir()
+    assert free_name(base) == tmp_path / 'run_2'
+
+
+def test_the_summary_has_a_line_per_topic_and_totals():
+    counts = (TopicCount('/joint_states', 5000, 500.04, 0), TopicCount('/a', 20, 9.96, 3))
+    assert summary(counts).splitlines() == [
+        'topic          messages  rate/Hz  lost',
+        '/joint_states      5000    500.0     0',
+        '/a                   20     10.0     3',
+        'total              5020              3',
+    ]
