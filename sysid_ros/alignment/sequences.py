@@ -26,7 +26,7 @@ from sysid_ros.alignment.pairs import (
     raw_values,
     sensor_names,
 )
-from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
+from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
 from sysid_ros.errors import AlignmentError
 from sysid_ros.identification.sequence import Sequence
 from sysid_ros.signals import SignalType, TimeSeries
@@ -147,8 +147,10 @@ def _groups(
         together.setdefault((pair.role, pair.topic, finite.tobytes()), []).append(pair)
     groups = []
     for (role, topic, _), pairs in together.items():
-        times, usable, _ = stamped[topic]
-        rows = usable & np.isfinite(raw_values(bag, pairs[0]))
+        times = stamped[topic].times_ns
+        present = np.flatnonzero(np.isfinite(raw_values(bag, pairs[0])))
+        # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
+        rows = present[longest_increasing(times[present])]
         values = [pair.scale * raw_values(bag, pair)[rows] + pair.offset for pair in pairs]
         names = tuple(pair.name for pair in pairs)
         groups.append(_Group(role, names, times[rows], np.column_stack(values)))

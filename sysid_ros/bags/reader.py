@@ -145,7 +145,7 @@ def _readable(path: Path) -> Iterator[None]:
     """Turn whatever a damaged bag raises into one sentence."""
     try:
         yield
-    except (BagError, MemoryError):
+    except BagError:
         raise
     # The reader lets everything through that damaged bytes can cause: struct.error, KeyError,
     # AssertionError, TypeError, sqlite and zstd errors beside its own.
@@ -167,6 +167,9 @@ def _diagnosis(path: Path, err: Exception) -> BagError:
                 f'(was the recorder killed?): {file.name} has no MCAP footer.'
             )
             return UnfinishedBagError(msg)
+    if isinstance(err, MemoryError):
+        msg = f'The bag {str(path)!r} is damaged or too large: it announces more than memory holds.'
+        return BagError(msg)
     reason = ' '.join(str(err).split()).rstrip('.') or type(err).__name__
     return BagError(f'The bag {str(path)!r} is damaged: {reason}.')
 

@@ -26,10 +26,11 @@ SECOND = 1_000_000_000
 ARM = """
 <mujoco>
   <option integrator="implicitfast"><flag contact="disable"/></option>
+  <default><joint axis="0 1 0" armature="1"/></default>
   <worldbody>
-    <body><joint name="shoulder" axis="0 1 0" armature="1"/><geom size=".1" mass="1" pos=".2 0 0"/>
-      <body pos=".4 0 0"><joint name="elbow" axis="0 1 0" armature="1"/><geom size=".1" mass="1" pos=".2 0 0"/>
-        <body pos=".4 0 0"><joint name="wrist" axis="0 1 0" armature="1" ref=".1"/><geom size=".1" mass="1"/>
+    <body><joint name="shoulder"/><geom size=".1" mass="1" pos=".2 0 0"/>
+      <body pos=".4 0 0"><joint name="elbow"/><geom size=".1" mass="1" pos=".2 0 0"/>
+        <body pos=".4 0 0"><joint name="wrist" ref=".1"/><geom size=".1" mass="1"/>
         </body>
       </body>
     </body>

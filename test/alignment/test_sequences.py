@@ -168,6 +168,18 @@ def test_a_clock_that_jumps_is_counted(arm: Any, columns: Any):
     assert _kinds(_align(columns.bag(state), arm))['clock jump'] == 1
 
 
+def test_messages_that_share_a_stamp_may_carry_other_joints(arm: Any, columns: Any):
+    times = np.repeat(TIMES, 2)
+    even = np.arange(len(times)) % 2 == 0
+    position = {'elbow': np.where(even, times, np.nan), 'wrist': np.where(even, np.nan, times)}
+    state = columns.topic('/js', times, {'position': position})
+    (sequence,) = _align(columns.bag(state), arm).sequences
+    assert {series.names: len(series) for series in sequence.measurements} == {
+        ('s1',): len(TIMES),
+        ('s2',): len(TIMES),
+    }
+
+
 def test_values_that_are_not_finite_are_masked_and_counted(arm: Any, columns: Any):
     state = columns.state(TIMES)
     state.fields[0].values[10:15, 2] = np.nan

@@ -148,6 +148,19 @@ def test_a_trajectory_replaces_what_is_left_of_the_one_before(
     np.testing.assert_array_equal(field.values, [[1, 10], [2, 20], [4, 40]])
 
 
+def test_trajectories_of_other_joints_go_on_in_parallel(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    rows = [
+        (START, messages.trajectory(0, ['a'], [(0.1, [1]), (0.5, [2])])),
+        (START + 200 * MS, messages.trajectory(0, ['b'], [(0.1, [3])])),
+    ]
+    (topic,) = read_bag(write_bag({('/c/joint_trajectory', TRAJECTORY): rows})).topics
+    assert ((topic.receive_ns - START) // MS).tolist() == [100, 300, 500]
+    nan = np.nan
+    np.testing.assert_array_equal(_field(topic, 'position').values, [[1, nan], [nan, 3], [2, nan]])
+
+
 def test_texts_keep_the_first_message_and_other_types_are_named(
     messages: Any, write_bag: Callable[..., Path]
 ):

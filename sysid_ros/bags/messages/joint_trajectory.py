@@ -62,7 +62,7 @@ def _message(data: bytes) -> _Message:
 
 
 def _rows(receive_ns: NDArray[np.int64], messages: Sequence[_Message]) -> list[_Row]:
-    """Return the points that came into force, in the order of the messages."""
+    """Return the points that came into force, in the order of their times."""
     rows: list[_Row] = []
     superseded: dict[tuple[str, ...], int] = {}
     for received, message in zip(reversed(receive_ns.tolist()), reversed(messages), strict=True):
@@ -81,7 +81,8 @@ def _rows(receive_ns: NDArray[np.int64], messages: Sequence[_Message]) -> list[_
         if message.points:
             first = base + message.points[0].after_ns
             superseded[message.joints] = first if limit is None else min(limit, first)
-    return rows[::-1]
+    rows.reverse()
+    return sorted(rows, key=lambda row: row.header_ns or row.receive_ns)
 
 
 def decode(topic: str, receive_ns: NDArray[np.int64], messages: Sequence[bytes]) -> TopicColumns:
