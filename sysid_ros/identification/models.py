@@ -183,11 +183,13 @@ def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
     """
     data = mujoco.MjData(model)
     mujoco.mj_setConst(model, data)
-    data.qpos[:] = model.qpos_spring
-    mujoco.mj_fwdPosition(model, data)
-    for tendon in spec.tendons:
-        if np.all(np.asarray(tendon.springlength) == -1):
-            model.tendon_lengthspring[tendon.id] = data.ten_length[tendon.id]
+    following = [
+        tendon.id for tendon in spec.tendons if np.all(np.asarray(tendon.springlength) == -1)
+    ]
+    if following:
+        data.qpos[:] = model.qpos_spring
+        mujoco.mj_fwdPosition(model, data)
+        model.tendon_lengthspring[following] = data.ten_length[following, np.newaxis]
     if np.isnan(spec.stat.meanmass) and model.nbody > 1:
         model.stat.meanmass = max(float(np.mean(model.body_mass[1:])), mujoco.mjMINVAL)
     if np.isnan(spec.stat.meaninertia) and model.nv:

@@ -97,9 +97,11 @@ def write_model(source: Path, values: Sequence[tuple[Target, float]], folder: Pa
         try:
             layout.write(temporary)
             main = temporary / layout.inside(source)
-            if _pin_gains(editor, _load_written(main, source), fitted):
+            written = _load_written(main, source)
+            if _pin_gains(editor, written, fitted):
                 layout.write(temporary)
-            _compare(_load_written(main, source), fitted, source)
+                written = _load_written(main, source)
+            _compare(written, fitted, source)
             temporary.chmod(_FOLDER_MODE)
             _replace(temporary, folder)
         finally:
