@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 _REST_SPEED = 1e-5
 #: A robot that does not come to rest in so many seconds, as a pendulum, starts moving.
 _LONGEST_SETTLING = 20.0
+_DIVERGED = [
+    int(mujoco.mjtWarning.mjWARN_BADQPOS),
+    int(mujoco.mjtWarning.mjWARN_BADQVEL),
+    int(mujoco.mjtWarning.mjWARN_BADQACC),
+]
 
 
 @dataclass(frozen=True)
@@ -99,10 +104,12 @@ class Plant:
             noise: Of the sensors; default none.
 
         Raises:
-            ModelError: The model cannot be compiled, or has no named hinge or slide joint.
+            ModelError: The model cannot be compiled, has no named hinge or slide joint, or is
+                unstable at rest.
             ParameterError: A target of the truth is unknown.
             ConfigError: The rate is above one sample per time step.
         """
+        self._name = str(path)
         spec = read_spec(path)
         self.joints = joint_names(compile_spec(spec, path))
         if not self.joints:
@@ -166,6 +173,9 @@ class Plant:
         Args:
             until: Seconds since the start. Commands that arrive by then less their delay must have
                 been given.
+
+        Raises:
+            ModelError: The simulation became unstable.
         """
         # The small part keeps a step whose end is this very time, which floating point puts after.
         last = int(np.floor(until / self.timestep + 1e-6))
@@ -181,7 +191,14 @@ class Plant:
             mujoco.mj_step(self.model, self._data)
             self._step += 1
             self._samples += 1
+            self._check(start)
             yield self._sensors.measure(start, position, velocity, self._data)
+
+    def _check(self, time: float) -> None:
+        """Stop where MuJoCo has found the state unbounded and started anew from ``qpos0``."""
+        if self._data.warning.number[_DIVERGED].any():
+            msg = f'The simulation of {self._name!r} became unstable at {time:g} s.'
+            raise ModelError(msg)
 
     @property
     def _sample_step(self) -> int:
@@ -196,6 +213,7 @@ class Plant:
             settled = step > 0 and float(np.max(np.abs(self._data.qvel))) < _REST_SPEED
             if settled:
                 break
+        self._check(0.0)
         self._data.time = 0.0
         return settled
 
