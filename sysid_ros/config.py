@@ -222,7 +222,13 @@ class CalibratorConfig(Section):
     output: str = Field(default='', description="folder for results; default the file's")
 
 
-NodeConfig = RecorderConfig | SimulatedRobotConfig | ExciterConfig | CalibratorConfig
+class RefitConfig(Section):
+    """Parameters of the ``refit`` node."""
+
+    calibrator: str = Field(default='/calibrator', description='full name of the calibrator node')
+    timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=10.0, description='seconds to wait for the service to appear'
+    )
 
 
 def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:

@@ -39,6 +39,23 @@ _WEIGHT_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
+class FitSettings:
+    """How a fit is done.
+
+    Attributes:
+        backend: Solver, see ``solve``.
+        loss: Loss on residuals in units of their noise.
+        max_iterations: Limit of iterations, over all weightings together.
+        threads: Simulation threads; 0 means one per core.
+    """
+
+    backend: Backend = 'mujoco'
+    loss: Loss = 'linear'
+    max_iterations: int = 50
+    threads: int = 0
+
+
+@dataclass(frozen=True)
 class Fit:
     """What an identification found.
 
@@ -66,10 +83,7 @@ def fit(
     parameters: Many[Parameter],
     sequences: Many[Sequence],
     *,
-    backend: Backend = 'mujoco',
-    loss: Loss = 'linear',
-    max_iterations: int = 50,
-    threads: int = 0,
+    settings: FitSettings | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -84,10 +98,7 @@ def fit(
         model: The compiled nominal model; it is not changed.
         parameters: The unknowns.
         sequences: The training data.
-        backend: Solver, see ``solve``.
-        loss: Loss on residuals in units of their noise.
-        max_iterations: Limit of iterations, over all weightings together.
-        threads: Simulation threads; 0 means one per core.
+        settings: Solver, loss and limits.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
@@ -95,6 +106,7 @@ def fit(
         FitError: There is nothing to fit, or a parameter has no effect.
         CancelledError: ``cancel`` was set.
     """
+    settings = settings or FitSettings()
     check_distinct(parameters)
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
@@ -107,13 +119,13 @@ def fit(
             iteration,
             number=len(trace),
             seconds=time.monotonic() - started,
-            limit=max_iterations,
+            limit=settings.max_iterations,
         )
         trace.append(shown)
         if observe is not None:
             observe(shown)
 
-    with Simulator(model, parameters, sequences, threads) as simulator:
+    with Simulator(model, parameters, sequences, settings.threads) as simulator:
         residuals = Residuals(simulator, estimate_noise(simulator))
         floors = smallest_noise(simulator)
         x = np.array([parameter.nominal for parameter in parameters])
@@ -122,23 +134,23 @@ def fit(
                 residuals,
                 parameters,
                 x,
-                backend=backend,
-                loss=loss,
-                max_iterations=max(max_iterations - len(trace), 1),
+                backend=settings.backend,
+                loss=settings.loss,
+                max_iterations=max(settings.max_iterations - len(trace), 1),
                 cancel=cancel,
                 observe=note,
             )
             x = solution.x
-            spread = residuals.spread(solution.residual, robust=loss != 'linear')
+            spread = residuals.spread(solution.residual, robust=settings.loss != 'linear')
             moved = max(abs(value - 1.0) for value in spread.values())
-            last = weighting == _WEIGHTINGS - 1 or len(trace) >= max_iterations
+            last = weighting == _WEIGHTINGS - 1 or len(trace) >= settings.max_iterations
             if moved < _WEIGHT_TOLERANCE or last:
                 break
             residuals.set_noise({s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread})
         return Fit(
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, trace=tuple(trace)),
-            intervals=intervals(solution, parameters, residuals.samples, loss),
+            intervals=intervals(solution, parameters, residuals.samples, settings.loss),
             noise=residuals.noise,
             rollouts=simulator.rollouts,
             diverged=residuals.diverged,

@@ -34,7 +34,7 @@ _SCALE_OF_BOUNDS = 0.02
 #: The solver stops when a step is below this, in units of the parameters' scales.
 _STEP_TOLERANCE = 1e-7
 #: The solver stops when an iteration lowers the cost by less than this fraction.
-_COST_TOLERANCE = 1e-9
+_COST_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,308 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Put together what a calibration found into one CalibrationResult."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from sysid_ros import __version__
+from sysid_ros.files import sha256
+from sysid_ros.identification.fit import predict
+from sysid_ros.results.result import (
+    CalibrationResult,
+    FileHash,
+    HealthFinding,
+    NoiseScale,
+    ParameterResult,
+    Provenance,
+    Role,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    TopicRate,
+    TraceEntry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment import Alignment
+    from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.fit import Fit
+
+#: Points that a report can show in all, and per curve.
+_PLOT_POINTS = 100_000
+_CURVE_POINTS = 1500
+_FEWEST_POINTS = 100
+_DIGITS = 6
+_UNITS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: ('rad', 'm'),
+    mujoco.mjtSensor.mjSENS_JOINTVEL: ('rad/s', 'm/s'),
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: ('N·m', 'N'),
+}
+_LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One bag, what it is for, and its sequences."""
+
+    path: Path
+    role: Role
+    alignment: Alignment
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """One sensor in one sequence: (n,) times, measured, before and after."""
+
+    sequence: str
+    role: Role
+    sensor: str
+    times: NDArray[np.float64]
+    measured: NDArray[np.float64]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+
+def assemble(
+    config: CalibrationConfig,
+    command: str,
+    model: mujoco.MjModel,
+    recordings: list[Recording],
+    fit: Fit,
+) -> CalibrationResult:
+    """Build the result of a fit.
+
+    Args:
+        config: What was asked for.
+        command: How it was asked for.
+        model: The compiled nominal model.
+        recordings: All bags, aligned.
+        fit: What was found.
+    """
+    curves = list(_curves(model, recordings, fit, config.solver.threads))
+    units = {curve.sensor: _unit(model, curve.sensor) for curve in curves}
+    held_out = _whitened(curves, fit.noise, 'validate')
+    training = _whitened(curves, fit.noise, 'train')
+    accepted, acceptance = _judge(held_out, training)
+    return CalibrationResult(
+        model=str(config.model),
+        parameters=_parameters(fit),
+        accepted=accepted,
+        acceptance=acceptance,
+        held_out_before=held_out[0],
+        held_out_after=held_out[1],
+        training_before=training[0],
+        training_after=training[1],
+        errors=tuple(_errors(curves, units)),
+        noise=tuple(
+            NoiseScale(
+                sensor=sensor, unit=units[sensor], sigma=sigma, source='estimated from residuals'
+            )
+            for sensor, sigma in sorted(fit.noise.items())
+        ),
+        plots=tuple(_plots(curves, units)),
+        topics=tuple(
+            TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics
+        ),
+        health=tuple(
+            HealthFinding(**vars(finding)) for r in recordings for finding in r.alignment.health
+        ),
+        solver=_solver(config, fit),
+        warnings=tuple(_warnings(fit, recordings, held_out)),
+        provenance=_provenance(config, command, recordings),
+    )
+
+
+def _curves(
+    model: mujoco.MjModel, recordings: list[Recording], fit: Fit, threads: int
+) -> Iterator[_Curve]:
+    sequences = [(s, r.role) for r in recordings for s in r.alignment.sequences]
+    bare = [sequence for sequence, _ in sequences]
+    before = predict(model, bare, threads=threads)
+    after = predict(model, bare, fit.parameters, fit.solution.x, threads=threads)
+    for (sequence, role), old, new in zip(sequences, before, after, strict=True):
+        for series, old_values, new_values in zip(
+            sequence.measurements, old.channels, new.channels, strict=True
+        ):
+            for column, name in enumerate(series.names):
+                yield _Curve(
+                    sequence.name,
+                    role,
+                    name,
+                    series.times,
+                    series.get(name)[:, 0],
+                    old_values[0, :, column],
+                    new_values[0, :, column],
+                )
+
+
+def _unit(model: mujoco.MjModel, sensor: str) -> str:
+    found = model.sensor(sensor)
+    hinge_slide = _UNITS.get(mujoco.mjtSensor(int(found.type[0])))
+    if hinge_slide is None:
+        return ''
+    joint = int(found.objid[0])
+    return hinge_slide[int(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE)]
+
+
+def _rms(values: NDArray[np.float64]) -> float:
+    values = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(values**2))) if len(values) else math.nan
+
+
+def _whitened(curves: list[_Curve], noise: dict[str, float], role: str) -> tuple[float, float]:
+    """Return the root mean square residual before and after, in units of the noise."""
+    chosen = [curve for curve in curves if curve.role == role and curve.sensor in noise]
+    if not chosen:
+        return math.nan, math.nan
+    before = np.concatenate([(c.before - c.measured) / noise[c.sensor] for c in chosen])
+    after = np.concatenate([(c.after - c.measured) / noise[c.sensor] for c in chosen])
+    return _rms(before), _rms(after)
+
+
+def _judge(held_out: tuple[float, float], training: tuple[float, float]) -> tuple[bool, str]:
+    on_held_out = not math.isnan(held_out[0])
+    before, after = held_out if on_held_out else training
+    what = 'Held-out error' if on_held_out else 'Training error (nothing is held out)'
+    accepted = after < before
+    verb = 'fell' if accepted else 'did not fall'
+    return accepted, f'{what} {verb}: {before:.3g} to {after:.3g} times the noise.'
+
+
+def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
+    return tuple(
+        ParameterResult(
+            name=parameter.name,
+            targets=tuple(target.path for target in parameter.targets),
+            unit=parameter.unit,
+            initial=parameter.nominal,
+            value=float(value),
+            low=interval.low,
+            high=interval.high,
+            bounds=(parameter.min_value, parameter.max_value),
+            verdict=interval.verdict,
+        )
+        for parameter, value, interval in zip(
+            fit.parameters, fit.solution.x, fit.intervals, strict=True
+        )
+    )
+
+
+def _errors(curves: list[_Curve], units: dict[str, str]) -> Iterator[SensorError]:
+    roles: tuple[Role, ...] = ('train', 'validate')
+    for role in roles:
+        for sensor, unit in units.items():
+            chosen = [c for c in curves if c.role == role and c.sensor == sensor]
+            if chosen:
+                measured = np.concatenate([c.measured for c in chosen])
+                before = np.concatenate([c.before for c in chosen])
+                after = np.concatenate([c.after for c in chosen])
+                yield SensorError(
+                    sensor=sensor,
+                    unit=unit,
+                    role=role,
+                    before=_rms(before - measured),
+                    after=_rms(after - measured),
+                    samples=int(np.isfinite(measured).sum()),
+                )
+
+
+def _plots(curves: list[_Curve], units: dict[str, str]) -> Iterator[SignalPlot]:
+    share = _PLOT_POINTS // max(len(curves), 1)
+    points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
+    for curve in curves:
+        stride = max(math.ceil(len(curve.times) / points), 1)
+        yield SignalPlot(
+            sequence=curve.sequence,
+            role=curve.role,
+            sensor=curve.sensor,
+            unit=units[curve.sensor],
+            times=_rounded(curve.times[::stride]),
+            measured=_rounded(curve.measured[::stride]),
+            before=_rounded(curve.before[::stride]),
+            after=_rounded(curve.after[::stride]),
+        )
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(f'{value:.{_DIGITS}g}') for value in values)
+
+
+def _solver(config: CalibrationConfig, fit: Fit) -> SolverSummary:
+    solution = fit.solution
+    return SolverSummary(
+        backend=config.solver.backend,
+        loss=config.solver.loss,
+        status=solution.status,
+        message=solution.message,
+        success=solution.success,
+        iterations=len(solution.trace),
+        rollouts=fit.rollouts,
+        diverged=fit.diverged,
+        initial_cost=solution.trace[0].cost if solution.trace else math.nan,
+        final_cost=solution.cost,
+        seconds=fit.seconds,
+        trace=tuple(
+            TraceEntry(
+                iteration=entry.number,
+                cost=entry.cost,
+                step=entry.step,
+                rollouts=entry.rollouts,
+                diverged=entry.diverged,
+            )
+            for entry in solution.trace
+        ),
+    )
+
+
+def _warnings(
+    fit: Fit, recordings: list[Recording], held_out: tuple[float, float]
+) -> Iterator[str]:
+    if not fit.solution.success:
+        yield fit.solution.message
+    if math.isnan(held_out[0]):
+        yield 'Nothing is held out: record a bag for validation to see whether the fit generalises.'
+    doubtful = [
+        parameter.name
+        for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)
+        if interval.verdict != 'identified'
+    ]
+    if doubtful:
+        yield f'Not identified: {", ".join(doubtful)}.'
+    for recording in recordings:
+        if not recording.alignment.sequences:
+            yield f'Bag {recording.path.name!r} holds no usable sequence.'
+
+
+def _provenance(config: CalibrationConfig, command: str, recordings: list[Recording]) -> Provenance:
+    files = [FileHash(path=str(config.model), role='model', sha256=sha256(config.model))]
+    for recording in recordings:
+        inside = [recording.path] if recording.path.is_file() else sorted(recording.path.iterdir())
+        files.extend(
+            FileHash(path=str(path), role=recording.role, sha256=sha256(path))
+            for path in inside
+            if path.is_file()
+        )
+    versions = {'sysid_ros': __version__}
+    versions.update({name: importlib.metadata.version(name) for name in _LIBRARIES})
+    return Provenance(
+        created=dt.datetime.now(dt.timezone.utc).isoformat(timespec='seconds'),
+        versions=versions,
+        files=tuple(files),
+        command=command,
+        config=config.model_dump(mode='json'),
+        input_mode='recorded commands, zero-order held, drive the actuators of the model',
+    )

@@ -1,0 +1,82 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ``sysid`` command understands."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sysid_ros import __version__
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line; it imports nothing heavy."""
+    parser = argparse.ArgumentParser(
+        prog='sysid',
+        description="Calibrate a robot's MuJoCo model from recorded bags.",
+        epilog='Exit codes: 0 all is well, 1 a check found a difference, 2 bad input.',
+    )
+    parser.add_argument('--version', action='version', version=f'sysid_ros {__version__}')
+    commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    _add_calibrate(commands)
+    _add_convert(commands)
+    _add_check(commands)
+    return parser
+
+
+def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        'calibrate',
+        help='fit parameters to bags; write result, report and identified MJCF',
+        description='Fit the parameters of a configuration to its bags.',
+    )
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument('config', nargs='?', type=Path, help='calibration.yaml')
+    given.add_argument(
+        '--example', action='store_true', help='print a commented configuration and exit'
+    )
+    _add_overrides(parser)
+    parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
+
+
+def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        'convert',
+        help='turn a bag into time series aligned with a model',
+        description='Pair the columns of a bag with sensors and actuators of an MJCF file.',
+    )
+    parser.add_argument('bag', type=Path, help='bag folder')
+    parser.add_argument('model', type=Path, help='MJCF file')
+    parser.add_argument('-o', '--output', type=Path, help='folder for npz and CSV; default none')
+    parser.add_argument('--mapping', default='auto', help='auto, or a mapping file')
+    parser.add_argument(
+        '--stamps',
+        choices=['auto', 'header', 'receive'],
+        default='auto',
+        help='time of a message: its header stamp unless zero (auto), or as told',
+    )
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        'check',
+        help='fit again and compare with an earlier result; for CI',
+        description='Convert and fit the bags of a configuration again; compare with a baseline.',
+    )
+    parser.add_argument('config', type=Path, help='calibration.yaml')
+    parser.add_argument(
+        '--baseline', type=Path, required=True, help='result.json of the reference calibration'
+    )
+    _add_overrides(parser)
+
+
+def _add_overrides(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--set',
+        action='append',
+        default=[],
+        metavar='KEY=VALUE',
+        dest='overrides',
+        help='replace a value of the configuration, as solver.loss=huber; may be repeated',
+    )

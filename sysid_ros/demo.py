@@ -1,0 +1,230 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole loop on a simulated robot: record, calibrate, compare with the truth, refit.
+
+The robot, the exciter and the recorder run as processes of their own, as they would on a robot.
+Only the last table knows the true values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
+from sysid_ros.config import load_calibration, read_yaml
+from sysid_ros.errors import RosError, SysidError
+from sysid_ros.pipeline import calibrate
+from sysid_ros.report import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sysid_ros.results.result import CalibrationResult
+
+RECORDINGS = ('train_1', 'train_2', 'validate_1')
+#: Longest wait for a process to be ready, s, and for it to end.
+_READY_TIMEOUT = 30.0
+_END_TIMEOUT = 15.0
+#: ROS domains that leave the ephemeral ports alone.
+_DOMAINS = 100
+
+
+class _Node:
+    """A node in a process of its own; its lines are shown with its name in front."""
+
+    def __init__(self, module: str, environment: Mapping[str, str], **parameters: object) -> None:
+        self.name = module
+        arguments = [sys.executable, '-m', f'sysid_ros.nodes.{module}', '--ros-args']
+        for key, value in parameters.items():
+            arguments += ['-p', f'{key}:={value}']
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._process = subprocess.Popen(
+            arguments,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101 (Popen was given a pipe)
+        for line in self._process.stdout:
+            print(f'  [{self.name}] {line.rstrip()}', flush=True)
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, text: str, timeout: float = _READY_TIMEOUT) -> None:
+        """Wait for a line that contains a text."""
+
+        def seen() -> bool:
+            return any(text in line for line in self._lines) or not self._reader.is_alive()
+
+        with self._changed:
+            self._changed.wait_for(seen, timeout)
+            if not any(text in line for line in self._lines):
+                msg = f'The {self.name} did not say {text!r} within {timeout:g} s.'
+                raise RosError(msg)
+
+    def wait(self, timeout: float) -> None:
+        """Wait for the process to end by itself, with success."""
+        code = self._process.wait(timeout)
+        self._reader.join(_END_TIMEOUT)
+        if code:
+            msg = f'The {self.name} ended with exit code {code}.'
+            raise RosError(msg)
+
+    def stop(self) -> None:
+        """End the process as Ctrl-C does; kill it when it does not end."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(_END_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._reader.join(_END_TIMEOUT)
+
+
+def run(assets: Path, folder: Path, seed: int, duration: float) -> None:
+    """Record, calibrate, show the result beside the truth, and refit over the service.
+
+    Args:
+        assets: Folder with arm.xml, truth.yaml and calibration.yaml.
+        folder: Where everything goes; bags and results of an earlier demo are replaced.
+        seed: Of the motions and of the noise.
+        duration: Seconds of each recording's motion.
+    """
+    for old in ('bags', 'out'):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ('arm.xml', 'calibration.yaml'):
+        shutil.copy(assets / name, folder / name)
+    environment = {
+        **os.environ,
+        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+        'ROS_DOMAIN_ID': str(os.getpid() % _DOMAINS + 1),
+        'PYTHONUNBUFFERED': '1',
+    }
+    _record(assets, folder, environment, seed, duration)
+    _calibrate(assets, folder)
+    _refit(folder, environment)
+
+
+def _record(
+    assets: Path, folder: Path, environment: Mapping[str, str], seed: int, duration: float
+) -> None:
+    model = folder / 'arm.xml'
+    for number, name in enumerate(RECORDINGS):
+        print(f'\nRecording {folder / "bags" / name}', flush=True)
+        nodes: list[_Node] = []
+        try:
+            robot = _Node(
+                'simulated_robot',
+                environment,
+                model=model,
+                truth=assets / 'truth.yaml',
+                seed=10 * seed + number,
+            )
+            nodes.append(robot)
+            robot.wait_for('simulated robot ready')
+            exciter = _Node(
+                'exciter', environment, model=model, seed=10 * seed + number, duration=duration
+            )
+            nodes.append(exciter)
+            recorder = _Node('recorder', environment, output=folder / 'bags' / name)
+            nodes.append(recorder)
+            exciter.wait(duration + 2 * _READY_TIMEOUT)
+        finally:
+            for node in reversed(nodes):
+                node.stop()
+
+
+def _calibrate(assets: Path, folder: Path) -> None:
+    print('\nCalibrating', flush=True)
+    progress = Progress(sys.stdout)
+    path = folder / 'calibration.yaml'
+    done = calibrate(load_calibration(path), command=f'sysid calibrate {path}', observer=progress)
+    progress.finish()
+    truth = _truth(assets / 'truth.yaml', done.result)
+    write_report(done.result, done.report_path, truth=truth)
+    console = make_console()
+    console.print()
+    print_result(console, done.result, truth)
+    console.print(_position_error(done.result), markup=False)
+    inside = sum(
+        parameter.low <= truth[parameter.name] <= parameter.high
+        for parameter in done.result.parameters
+    )
+    console.print(f'{inside} of {len(truth)} true values lie inside their 95 % interval.')
+    console.print()
+    paths = {'result': done.result_path, 'report': done.report_path, 'bags': folder / 'bags'}
+    if done.mjcf_path is not None:
+        paths = {'identified MJCF': done.mjcf_path, **paths}
+    print_paths(console, paths)
+
+
+def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:
+    """Return parameter name to true value."""
+    hidden = read_yaml(path)
+    found = {}
+    for parameter in result.parameters:
+        for pattern, value in hidden.items():
+            if fnmatch.fnmatchcase(parameter.targets[0], pattern):
+                found[parameter.name] = float(value)
+    return found
+
+
+def _position_error(result: CalibrationResult) -> str:
+    chosen = [error for error in result.errors if error.role == 'validate' and error.unit == 'rad']
+    before = math.sqrt(sum(error.before**2 for error in chosen) / len(chosen))
+    after = math.sqrt(sum(error.after**2 for error in chosen) / len(chosen))
+    return (
+        f'Held-out position error: {1e3 * before:.3g} mrad before, {1e3 * after:.3g} mrad after, '
+        f'{before / after:.1f} times smaller.'
+    )
+
+
+def _refit(folder: Path, environment: Mapping[str, str]) -> None:
+    print('\nThe same over the service: calibrator node, ~/refit, topics', flush=True)
+    calibrator = _Node('calibrator', environment, config=folder / 'calibration.yaml')
+    try:
+        calibrator.wait_for('ready')
+        client = _Node('refit', environment)
+        client.wait(300.0)
+    finally:
+        calibrator.stop()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo from the command line."""
+    parser = argparse.ArgumentParser(prog='python -m sysid_ros.demo', description=__doc__)
+    parser.add_argument('--assets', type=Path, default=Path('config/demo'))
+    parser.add_argument('--folder', type=Path, default=Path('demo'))
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--duration', type=float, default=15.0)
+    args = parser.parse_args(arguments)
+    try:
+        run(args.assets, args.folder, args.seed, args.duration)
+    except SysidError as error:
+        print(f'demo: {error}', file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

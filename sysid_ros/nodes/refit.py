@@ -1,0 +1,118 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Call a calibrator's ``~/refit`` once and print the answer and what arrives on its topics.
+
+What ``ros2 service call`` and ``ros2 topic echo`` do, for machines without the ros2 command.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from sysid_ros.config import RefitConfig
+from sysid_ros.errors import RosError
+from sysid_ros.nodes.parameters import declare
+from sysid_ros.nodes.runtime import run
+
+if TYPE_CHECKING:
+    from rclpy.node import Node
+
+    from sysid_ros.nodes.runtime import Stop
+
+#: How long the latched topics may take after the answer, s.
+_TOPIC_SECONDS = 10.0
+
+
+class Refit:
+    """One call and three subscriptions; ends the process when all has arrived."""
+
+    def __init__(self, node: Node, stop: Stop) -> None:
+        """Subscribe, and call as soon as the service is there."""
+        self._node = node
+        self._stop = stop
+        self._config = declare(node, RefitConfig)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Do nothing: the thread ends with the process."""
+
+    def _work(self) -> None:
+        try:
+            self._call()
+        except RosError as error:
+            self._stop.request(error)
+        else:
+            self._stop.request()
+
+    def _call(self) -> None:
+        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (needs ROS)
+        from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415
+        from std_msgs.msg import String  # noqa: PLC0415
+        from std_srvs.srv import Trigger  # noqa: PLC0415
+
+        name = self._config.calibrator
+        client = self._node.create_client(Trigger, f'{name}/refit')
+        if not client.wait_for_service(self._config.timeout):
+            msg = f'No service {name}/refit appeared within {self._config.timeout:g} s.'
+            raise RosError(msg)
+        answered = threading.Event()
+        future = client.call_async(Trigger.Request())
+        future.add_done_callback(lambda _: answered.set())
+        answered.wait()
+        answer = future.result()
+        print(f'success: {answer.success}\nmessage: {answer.message}', flush=True)  # noqa: T201
+        if not answer.success:
+            raise RosError(answer.message)
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        arrived: list[tuple[threading.Event, str]] = []
+        for topic, kind, show in (
+            ('parameters', DiagnosticArray, _show_parameters),
+            ('mjcf', String, _show_text),
+            ('result', String, _show_text),
+        ):
+            event = threading.Event()
+            arrived.append((event, f'{name}/{topic}'))
+            self._node.create_subscription(
+                kind, f'{name}/{topic}', _printer(f'{name}/{topic}', show, event), latched
+            )
+        for event, topic in arrived:
+            if not event.wait(_TOPIC_SECONDS):
+                msg = f'Nothing arrived on {topic} within {_TOPIC_SECONDS:g} s.'
+                raise RosError(msg)
+
+
+def _printer(topic: str, show: Any, event: threading.Event) -> Any:
+    def receive(message: Any) -> None:
+        print(f'{topic}: {show(message)}', flush=True)  # noqa: T201
+        event.set()
+
+    return receive
+
+
+def _show_parameters(message: Any) -> str:
+    lines = [f'{len(message.status)} parameters']
+    for status in message.status:
+        found = {pair.key: pair.value for pair in status.values}
+        value, low, high = (float(found[key]) for key in ('value', 'low', 'high'))
+        lines.append(
+            f'  {status.name:32s} {value:10.5g} [{low:.5g}, {high:.5g}] '
+            f'{found["unit"]}, {status.message}'
+        )
+    return '\n'.join(lines)
+
+
+def _show_text(message: Any) -> str:
+    first = next((line.strip() for line in message.data.splitlines() if line.strip()), '')
+    return f'{len(message.data)} characters, beginning with {first[:60]!r}'
+
+
+def main() -> int:
+    """Run the node ``refit``."""
+    return run('refit', Refit)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,298 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way from bags to a result: configuration in, result out."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from sysid_ros.alignment import align, map_columns, write_csv, write_npz
+from sysid_ros.assembly import Recording, assemble
+from sysid_ros.bags import read_bag
+from sysid_ros.config import load_mapping
+from sysid_ros.errors import BagError, ConfigError, ResultError, nearest
+from sysid_ros.identification.fit import FitSettings, fit
+from sysid_ros.identification.models import load_model
+from sysid_ros.identification.parameter import check_distinct, make_parameters
+from sysid_ros.report import write_figures, write_report
+from sysid_ros.results.comparison import compare
+from sysid_ros.results.mjcf import write_identified
+from sysid_ros.results.result import CalibrationResult, Role
+from sysid_ros.signals import TimeSeries
+
+if TYPE_CHECKING:
+    import threading
+
+    import mujoco
+
+    from sysid_ros.alignment import Alignment
+    from sysid_ros.config import CalibrationConfig, MappingConfig, Stamps
+    from sysid_ros.identification.least_squares import Iteration
+    from sysid_ros.identification.parameter import Parameter
+    from sysid_ros.results.comparison import Comparison
+
+RESULT = 'result.json'
+REPORT = 'report.html'
+FIGURES = 'figures'
+MODEL = 'mjcf'
+
+
+class Observer(Protocol):
+    """Someone who watches a calibration."""
+
+    def stage(self, text: str) -> None:
+        """A new stage begins."""
+
+    def iteration(self, iteration: Iteration) -> None:
+        """The solver made an iteration."""
+
+
+class _Nobody:
+    def stage(self, text: str) -> None:
+        """Ignore it."""
+
+    def iteration(self, iteration: Iteration) -> None:
+        """Ignore it."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A result and where it was written; ``mjcf`` is None when the result was rejected."""
+
+    result: CalibrationResult
+    result_path: Path
+    report_path: Path
+    mjcf_path: Path | None
+
+
+def convert(
+    bag: Path, model: Path, output: Path | None, *, mapping: str = 'auto', stamps: Stamps = 'auto'
+) -> tuple[Alignment, tuple[Path, ...]]:
+    """Turn a bag into time series aligned with a model.
+
+    Args:
+        bag: Bag folder.
+        model: MJCF file.
+        output: Folder for the series, npz and CSV; None writes nothing.
+        mapping: ``auto``, or the path of a mapping file.
+        stamps: Which time of a message counts.
+
+    Returns:
+        The aligned sequences with everything that is to be said about them, and the new files.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
+    """
+    compiled = load_model(model)
+    chosen: Literal['auto'] | MappingConfig = 'auto'
+    if mapping != 'auto':
+        chosen = load_mapping(Path(mapping))
+    alignment = _align(bag, compiled, chosen, stamps)
+    if output is None:
+        return alignment, ()
+    _check_writable(output)
+    written = (
+        *write_npz(output, alignment.sequences),
+        *write_csv(output, alignment.sequences),
+    )
+    return alignment, written
+
+
+def calibrate(
+    config: CalibrationConfig,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+) -> Calibration:
+    """Identify the parameters of a configuration and write result, report and MJCF.
+
+    Nothing is written before the fit has succeeded. A rejected result is written too, but the MJCF
+    of an earlier, accepted one stays as it is.
+
+    Args:
+        config: The validated configuration.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+        cancel: Ends the fit when it is set.
+
+    Raises:
+        SysidError: In one sentence, what is wrong; nothing was written.
+    """
+    observer = observer or _Nobody()
+    _check_writable(config.output)
+    result, parameters = _fit(config, command, observer, cancel)
+    observer.stage('writing result, report and model')
+    mjcf = None
+    if result.accepted:
+        values = [
+            (target, found.value)
+            for parameter, found in zip(parameters, result.parameters, strict=True)
+            for target in parameter.targets
+        ]
+        mjcf = write_identified(config.model, values, config.output / MODEL)
+    result.save(config.output / RESULT)
+    write_figures(result, config.output / FIGURES)
+    write_report(result, config.output / REPORT)
+    return Calibration(result, config.output / RESULT, config.output / REPORT, mjcf)
+
+
+def check(
+    config: CalibrationConfig,
+    baseline: Path,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+) -> tuple[CalibrationResult, tuple[Comparison, ...]]:
+    """Convert and fit again, and compare with an earlier result; writes nothing.
+
+    Args:
+        config: The validated configuration.
+        baseline: ``result.json`` of the calibration that is the reference.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the input.
+    """
+    reference = CalibrationResult.load(baseline)
+    result, _ = _fit(config, command, observer or _Nobody(), None)
+    return result, compare(result, reference, config.check.tolerance, config.check.held_out_factor)
+
+
+def _fit(
+    config: CalibrationConfig,
+    command: str,
+    observer: Observer,
+    cancel: threading.Event | None,
+) -> tuple[CalibrationResult, tuple[Parameter, ...]]:
+    model = load_model(config.model)
+    parameters = _parameters(config, model)
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    recordings = []
+    for path, role in _bags(config):
+        observer.stage(f'reading {path}')
+        alignment = _align(path, model, mapping, config.stamps)
+        if config.sensors is not None:
+            alignment = _select(alignment, config.sensors)
+        recordings.append(Recording(path, role, alignment))
+    training = [
+        sequence
+        for recording in recordings
+        if recording.role == 'train'
+        for sequence in recording.alignment.sequences
+    ]
+    observer.stage(f'fitting {len(parameters)} parameters to {len(training)} sequences')
+    found = fit(
+        model,
+        parameters,
+        training,
+        settings=FitSettings(
+            config.solver.backend,
+            config.solver.loss,
+            config.solver.max_iterations,
+            config.solver.threads,
+        ),
+        cancel=cancel,
+        observe=observer.iteration,
+    )
+    return assemble(config, command, model, recordings, found), parameters
+
+
+def _align(
+    bag: Path,
+    model: mujoco.MjModel,
+    mapping: Literal['auto'] | MappingConfig,
+    stamps: Stamps,
+) -> Alignment:
+    columns = read_bag(bag)
+    return align(columns, model, map_columns(columns, model, mapping), stamps)
+
+
+def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
+    """Keep only some sensors.
+
+    Raises:
+        ConfigError: One of them is not mapped in this bag.
+    """
+    mapped = {name for s in alignment.sequences for m in s.measurements for name in m.names}
+    for sensor in sensors:
+        if sensor not in mapped:
+            hint = nearest(sensor, sorted(mapped))
+            msg = f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
+            raise ConfigError(msg)
+    sequences = []
+    for sequence in alignment.sequences:
+        kept = (_keep(series, sensors) for series in sequence.measurements)
+        measurements = tuple(series for series in kept if series.names)
+        sequences.append(dataclasses.replace(sequence, measurements=measurements))
+    return dataclasses.replace(alignment, sequences=tuple(sequences))
+
+
+def _keep(series: TimeSeries, names: tuple[str, ...]) -> TimeSeries:
+    kept = {name: entry for name, entry in series.signal_mapping.items() if name in names}
+    return TimeSeries(series.times, series.data, kept)
+
+
+def _parameters(config: CalibrationConfig, model: mujoco.MjModel) -> tuple[Parameter, ...]:
+    found: list[Parameter] = []
+    for entry in config.parameters:
+        found.extend(
+            make_parameters(
+                entry.target,
+                model,
+                name=entry.name,
+                initial=entry.initial,
+                bounds=entry.bounds,
+                shared=entry.shared,
+            )
+        )
+    check_distinct(found)
+    return tuple(found)
+
+
+def _bags(config: CalibrationConfig) -> list[tuple[Path, Role]]:
+    """Return every bag with its role, patterns expanded in alphabetical order."""
+    found: dict[Path, Role] = {}
+    for selection in config.bags:
+        matches = sorted(glob.glob(selection.path)) if _is_pattern(selection.path) else []  # noqa: PTH207 (the pattern may be absolute)
+        if _is_pattern(selection.path) and not matches:
+            folder = Path(selection.path).parent
+            near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+            hint = nearest(Path(selection.path).name, near)
+            msg = f'No bag matches {selection.path!r}; {hint}.'
+            raise BagError(msg)
+        for match in matches or [selection.path]:
+            path = Path(match)
+            if found.setdefault(path, selection.role) != selection.role:
+                msg = f'Bag {str(path)!r} is both training and validation data; choose one role.'
+                raise ConfigError(msg)
+    return list(found.items())
+
+
+def _is_pattern(path: str) -> bool:
+    return any(character in path for character in '*?[')
+
+
+def _check_writable(folder: Path) -> None:
+    """Check, before any work, that a folder can be made or written to.
+
+    Raises:
+        ResultError: It cannot.
+    """
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        msg = f'Cannot write into {str(folder)!r}: {str(existing)!r} is not a folder.'
+        raise ResultError(msg)
+    try:
+        Path(tempfile.mkdtemp(dir=existing)).rmdir()
+    except OSError as err:
+        msg = f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
+        raise ResultError(msg) from err

@@ -1,0 +1,126 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a new result agrees with a baseline."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from sysid_ros.errors import ResultError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sysid_ros.results.result import CalibrationResult
+
+
+class Comparison(NamedTuple):
+    """One quantity of a baseline and of a new result.
+
+    ``allowed`` is the largest absolute difference that counts as agreement; ``note`` says why a
+    quantity does not agree when it is not for its size.
+    """
+
+    name: str
+    unit: str
+    baseline: float
+    value: float
+    allowed: float
+    agrees: bool
+    note: str
+
+
+def compare(
+    result: CalibrationResult,
+    baseline: CalibrationResult,
+    tolerance: Mapping[str, float],
+    held_out_factor: float,
+) -> tuple[Comparison, ...]:
+    """Compare every parameter and the held-out error of a result with a baseline's.
+
+    A parameter agrees when it lies within the baseline's 95 % interval or within its tolerance,
+    whichever is wider. Held-out error (training error where nothing is held out) agrees when it
+    grew by no more than the factor.
+
+    Args:
+        result: The new result.
+        baseline: What it must agree with.
+        tolerance: Parameter name or shell pattern to an absolute difference.
+        held_out_factor: At least 1.
+
+    Raises:
+        ResultError: A tolerance names no parameter.
+    """
+    names = [parameter.name for parameter in baseline.parameters]
+    for pattern in tolerance:
+        if not any(_matches(name, pattern) for name in names):
+            msg = f'The tolerance for {pattern!r} matches no parameter; {nearest(pattern, names)}.'
+            raise ResultError(msg)
+    found = {parameter.name: parameter for parameter in result.parameters}
+    rows = []
+    for expected in baseline.parameters:
+        wide = [width for pattern, width in tolerance.items() if _matches(expected.name, pattern)]
+        half = expected.half_width
+        allowed = max([0.0 if math.isnan(half) else half, *wide])
+        actual = found.pop(expected.name, None)
+        if actual is None:
+            rows.append(
+                Comparison(
+                    expected.name,
+                    expected.unit,
+                    expected.value,
+                    math.nan,
+                    allowed,
+                    agrees=False,
+                    note='no longer identified',
+                )
+            )
+            continue
+        moved = abs(actual.value - expected.value)
+        rows.append(
+            Comparison(
+                expected.name,
+                expected.unit,
+                expected.value,
+                actual.value,
+                allowed,
+                # A rerun on the same machine differs by nothing, one elsewhere by rounding.
+                agrees=moved <= max(allowed, 1e-9 * abs(expected.value)),
+                note='' if actual.verdict == expected.verdict else f'now {actual.verdict}',
+            )
+        )
+    rows.extend(
+        Comparison(
+            extra.name,
+            extra.unit,
+            math.nan,
+            extra.value,
+            0.0,
+            agrees=False,
+            note='not in the baseline',
+        )
+        for extra in found.values()
+    )
+    return (*rows, _held_out(result, baseline, held_out_factor))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Match a name against itself or a pattern; names themselves may hold wildcards."""
+    return name == pattern or fnmatch.fnmatchcase(name, pattern)
+
+
+def _held_out(result: CalibrationResult, baseline: CalibrationResult, factor: float) -> Comparison:
+    held_out = not math.isnan(baseline.held_out_after)
+    before = baseline.held_out_after if held_out else baseline.training_after
+    now = result.held_out_after if held_out else result.training_after
+    return Comparison(
+        'held-out error' if held_out else 'training error',
+        '1',
+        before,
+        now,
+        (factor - 1) * before,
+        agrees=now <= factor * before,
+        note='the result is rejected' if not result.accepted else '',
+    )
