@@ -1,0 +1,256 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The report says everything, in order, and its text cannot become markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING
+
+import lxml.html
+import numpy as np
+import pytest
+
+from sysid_ros.errors import ResultError
+from sysid_ros.report import render_report, view, write_report
+from sysid_ros.report.curves import curves_json
+from sysid_ros.results.result import CalibrationResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVIL = '</script><script>evil()</script><img src=x onerror=evil()> & "quoted" {{ 7 * 7 }} '
+LIMIT = 8_000_000  # bytes
+
+
+def _few_plots(result: CalibrationResult) -> CalibrationResult:
+    return result.model_copy(
+        update={'plots': tuple(plot for plot in result.plots if plot.sensor == 'elbow_vel')}
+    )
+
+
+def _page(result: CalibrationResult, **options: object) -> lxml.html.HtmlElement:
+    page = lxml.html.document_fromstring(render_report(result, **options))
+    for opportunity in page.xpath('//wbr'):
+        opportunity.drop_tag()
+    return page
+
+
+def _text(element: lxml.html.HtmlElement) -> str:
+    return ' '.join(' '.join(element.itertext()).split())
+
+
+def _row(page: lxml.html.HtmlElement, section: str, name: str) -> str:
+    rows = page.xpath(f'//section[@aria-labelledby="{section}"]//tbody/tr')
+    return next(_text(row) for row in rows if _text(row.find('th')) == name)
+
+
+def _poisoned(value: object, key: str = '') -> object:
+    """Put markup in front of every free text of a result."""
+    if isinstance(value, dict):
+        return {k: _poisoned(v, k) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_poisoned(v, key) for v in value)
+    return EVIL + value if isinstance(value, str) and key != 'role' else value
+
+
+def test_a_page_of_18_sensors_in_3_sequences_stays_below_8_mb(
+    rich_result: CalibrationResult, tmp_path: Path
+) -> None:
+    write_report(rich_result, tmp_path / 'report.html')
+    assert len(rich_result.plots) == 54
+    assert (tmp_path / 'report.html').stat().st_size < LIMIT
+
+
+def test_nothing_is_loaded_from_anywhere(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    links = [link for _, _, link, _ in page.iterlinks()]
+    assert links
+    assert all(link.startswith('#') for link in links)
+    assert page.xpath('//link | //img | //iframe | //script[@src]') == []
+    assert '@import' not in page.xpath('string(//style)')
+    assert 'url(' not in page.xpath('string(//style)')
+
+
+def test_the_policy_allows_only_the_two_scripts_of_the_page(
+    rich_result: CalibrationResult,
+) -> None:
+    text = render_report(_few_plots(rich_result))
+    page = lxml.html.document_fromstring(text)
+    policy = page.xpath('string(//meta[@http-equiv="Content-Security-Policy"]/@content)')
+    assert policy.startswith("default-src 'none'; ")
+    scripts = re.findall(r'<script>(.*?)</script>', text, re.DOTALL)
+    assert len(scripts) == 2
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_links_inside_the_page_have_a_place_to_go(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    anchors = [link[1:] for link in page.xpath('//nav/a/@href')]
+    assert anchors == page.xpath('//h2/@id')
+
+
+def test_the_outcome_comes_first_and_provenance_last(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    headline = _text(page.xpath('//p[@class="headline"]')[0])
+    assert headline == '✓ Accepted Held-out error fell from 17.4 to 1.07 times the noise.'
+    facts = _text(page.xpath('//dl[@class="facts"]')[0])
+    assert 'Held-out error 17.4 → 1.07' in facts
+    assert '19 identified, 1 at bound, 1 not excited, 1 confounded' in facts
+    assert 'position commands of 6 actuators, zero-order held' in facts
+    ids = page.xpath('//h2/@id')
+    assert ids == ['parameters', 'errors', 'signals', 'noise', 'health', 'solver', 'provenance']
+    body = render_report(_few_plots(rich_result))
+    assert body.index('class="headline"') < body.index('class="warnings"') < body.index('<h2')
+
+
+def test_a_rejected_result_says_so_in_words(rich_result: CalibrationResult) -> None:
+    result = _few_plots(rich_result).model_copy(
+        update={'accepted': False, 'acceptance': 'held-out error rose from 1.2 to 3.4'}
+    )
+    page = _page(result)
+    headline = _text(page.xpath('//p[@class="headline"]')[0])
+    assert headline == '✕ Rejected Held-out error rose from 1.2 to 3.4.'
+    assert page.xpath('string(//title)').startswith('Rejected')
+
+
+def test_a_parameter_row_has_value_interval_unit_bounds_and_verdict(
+    rich_result: CalibrationResult,
+) -> None:
+    page = _page(_few_plots(rich_result))
+    row = _row(page, 'parameters', 'actuator/elbow/delay')
+    assert row.endswith('delay 0.01183 [0.01142, 0.01224] s 0.002 [0, 0.1] ✓ identified')
+    exact = page.xpath('//td[contains(@class, "value")]/data/@value')
+    assert '0.011834' in exact
+    row = _row(page, 'parameters', 'actuator/elbow/kp')
+    assert '⇄ confounded with actuator/elbow/kp, joint/elbow/stiffness' in row
+
+
+def test_true_values_make_a_column_only_where_given(rich_result: CalibrationResult) -> None:
+    result = _few_plots(rich_result)
+    truth = {'actuator/elbow/delay': 0.012, 'body/tool/mass': 1.5}
+    page = _page(result, truth=truth)
+    assert '0.01200 inside' in _row(page, 'parameters', 'actuator/elbow/delay')
+    assert '1.500 outside' in _row(page, 'parameters', 'body/tool/mass')
+    assert 'True value' not in render_report(result)
+    assert 'True value' not in render_report(result, truth={'unrelated': 1.0})
+
+
+def test_a_sensor_that_became_worse_is_called_worse(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    assert 'worse' in _row(page, 'errors', 'wrist_3_vel')
+    assert 'worse' not in _row(page, 'errors', 'wrist_3_pos')
+
+
+def test_held_out_sequences_come_first_and_are_open(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    sections = page.xpath('//details[@class="sequence"]')
+    names = [_text(section.find('summary')).split(' ')[0] for section in sections]
+    assert names == ['bags/held', 'bags/train_slow', 'bags/train_fast']
+    assert [section.get('open') is not None for section in sections] == [True, False, False]
+
+
+def test_every_plot_and_table_is_described(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    plots = page.xpath('//div[@class="plot"]')
+    assert len(plots) == 4
+    assert all(plot.get('role') == 'img' and plot.get('aria-label') for plot in plots)
+    assert 'elbow_vel in the held out sequence bags/held, 1500 samples' in plots[0].get(
+        'aria-label'
+    )
+    assert all(table.find('caption') is not None for table in page.xpath('//table'))
+    assert page.xpath('//th[not(@scope)]') == []
+
+
+def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    health = _text(page.xpath('//section[@aria-labelledby="health"]')[0])
+    assert 'dead channel 1 every sample is 0' in health
+    assert health.count('/joint_states') == 4
+    noise = _text(page.xpath('//section[@aria-labelledby="noise"]')[0])
+    assert 'From mapping file' in noise
+    assert 'elbow_torque 0.120 N·m' in noise
+    provenance = _text(page.xpath('//section[@aria-labelledby="provenance"]')[0])
+    for file in rich_result.provenance.files:
+        assert file.sha256 in provenance
+    assert 'sysid calibrate calibration.yaml' in provenance
+    assert 'max_iterations: 50' in provenance
+
+
+def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
+    groups = view.sequences(rich_result)
+    document = json.loads(curves_json(rich_result, groups))
+    plot = groups[0].figures[3].plot
+    packed = document['plots'][3]
+
+    def unpack(text: str) -> np.ndarray:
+        return np.frombuffer(base64.b64decode(text), '<f4')
+
+    np.testing.assert_array_equal(
+        unpack(packed['measured']), np.array(plot.measured, dtype=np.float32)
+    )
+    assert np.isnan(unpack(packed['measured'])).sum() == 20
+    np.testing.assert_allclose(
+        unpack(document['times'][packed['times']]), plot.times, rtol=0, atol=1e-5
+    )
+
+
+def test_sensors_with_the_same_stamps_share_them(rich_result: CalibrationResult) -> None:
+    plots = tuple(
+        plot.model_copy(update={'times': rich_result.plots[0].times})
+        for plot in rich_result.plots[:5]
+    )
+    result = rich_result.model_copy(update={'plots': plots})
+    document = json.loads(curves_json(result, view.sequences(result)))
+    assert len(document['times']) == 1
+    assert len(document['plots']) == 5
+
+
+def test_markup_in_any_text_stays_text(rich_result: CalibrationResult) -> None:
+    fields = _few_plots(rich_result).model_dump(mode='python')
+    text = render_report(CalibrationResult.model_validate(_poisoned(fields)))
+    page = lxml.html.document_fromstring(text)
+    assert len(page.xpath('//script')) == 3
+    assert page.xpath('//img | //*[@onerror]') == []
+    assert page.xpath('//h1')[0].text_content().count('<img src=x onerror=evil()>') == 1
+    assert '{{ 7 * 7 }}' in page.xpath('string(//h1)')
+    curves = json.loads(page.xpath('string(//script[@id="curves"])'))
+    assert curves['plots'][0]['unit'].startswith(EVIL)
+
+
+def test_a_result_with_nothing_in_it_is_a_page(bare_result: CalibrationResult) -> None:
+    page = _page(bare_result)
+    assert _text(page.xpath('//p[@class="headline"]')[0]) == '✕ Rejected Nothing was identified.'
+    assert 'The result holds no parameters.' in _text(page)
+    assert 'Nothing was found to be wrong with the recordings.' in _text(page)
+    assert page.xpath('//div[@class="plot"]') == []
+
+
+def test_without_held_out_data_the_training_error_decides(
+    rich_result: CalibrationResult,
+) -> None:
+    result = _few_plots(rich_result).model_copy(
+        update={
+            'held_out_before': float('nan'),
+            'held_out_after': float('nan'),
+            'plots': rich_result.plots[:2],
+        }
+    )
+    page = _page(result)
+    facts = _text(page.xpath('//dl[@class="facts"]')[0])
+    assert facts.startswith('Training error (nothing is held out) 16.9 → 1.01')
+    assert page.xpath('//details[@class="sequence"]')[0].get('open') is not None
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(
+    bare_result: CalibrationResult, tmp_path: Path
+) -> None:
+    (tmp_path / 'file').write_text('old')
+    with pytest.raises(ResultError, match='Cannot write'):
+        write_report(bare_result, tmp_path / 'file' / 'report.html')
+    assert (tmp_path / 'file').read_text() == 'old'

@@ -1,0 +1,106 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers show what the data determine and nothing more."""
+
+# ruff: noqa: RUF001 (the typographic signs are what is tested)
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sysid_ros.report import numbers
+
+
+@pytest.mark.parametrize(
+    ('value', 'half_width', 'text'),
+    [
+        (0.123456, 0.0056, '0.1235'),
+        (0.123456, 0.00996, '0.123'),
+        (12.3456, 1.2, '12.3'),
+        (512.3, 2900.0, '500'),
+        (-9.80665, 0.02, '−9.807'),
+        (1.2345e-6, 2e-8, '1.235×10⁻⁶'),
+        (2.0e7, 1.5e5, '2.000×10⁷'),
+        (0.00001, 0.5, '0.00'),
+        (-0.00001, 0.5, '0.00'),
+        (0.1, math.nan, '0.1'),
+        (1 / 3, 0.0, '0.3333'),
+        (0.0, 0.5, '0'),
+    ],
+)
+def test_a_value_is_rounded_to_the_second_digit_of_its_interval(
+    value: float, half_width: float, text: str
+) -> None:
+    assert numbers.rounded(value, half_width) == text
+
+
+@pytest.mark.parametrize(
+    ('value', 'text'),
+    [
+        (1.0, '1'),
+        (500.04, '500'),
+        (82180.0, '82180'),
+        (123456.0, '123500'),
+        (0.00012346, '1.235×10⁻⁴'),
+        (9.99996, '10'),
+        (math.inf, '∞'),
+        (-math.inf, '−∞'),
+        (math.nan, '–'),
+    ],
+)
+def test_a_plain_number_has_four_significant_digits(value: float, text: str) -> None:
+    assert numbers.significant(value) == text
+
+
+def test_numbers_of_a_column_keep_their_zeros() -> None:
+    assert [numbers.padded(x) for x in (0.21, 0.0339, 12.0)] == ['0.210', '0.0339', '12.0']
+
+
+def test_both_ends_of_an_interval_have_the_same_decimals() -> None:
+    assert numbers.interval(1.1, 1.25678) == '[1.100, 1.257]'
+    assert numbers.interval(math.nan, math.nan) == '–'
+
+
+def test_an_infinite_bound_is_open() -> None:
+    assert numbers.bounds(0, math.inf) == '[0, ∞)'
+    assert numbers.bounds(-math.inf, 0.5) == '(−∞, 0.5]'
+
+
+@pytest.mark.parametrize(
+    ('seconds', 'text'),
+    [(0.4212, '0.42 s'), (59.4, '59 s'), (74.3, '1 min 14 s'), (7800, '2 h 10 min')],
+)
+def test_durations_are_written_in_the_largest_fitting_units(seconds: float, text: str) -> None:
+    assert numbers.duration(seconds) == text
+
+
+def test_a_change_from_nothing_is_not_a_factor() -> None:
+    assert numbers.times(0.2, 0.03) == '×0.15'
+    assert numbers.times(0.0, 0.03) == '–'
+    assert numbers.times(math.nan, 0.03) == '–'
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
+def test_four_digits_are_within_half_a_unit_of_the_fourth(value: float) -> None:
+    text = numbers.significant(value)
+    mantissa, _, power = text.replace('−', '-').partition('×10')
+    exponent = power.translate(str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹⁻', '0123456789-')) or '0'
+    assert float(f'{mantissa}e{exponent}') == pytest.approx(value, rel=6e-4, abs=1e-320)
+
+
+@given(
+    st.floats(min_value=-1e12, max_value=1e12),
+    st.floats(min_value=1e-12, max_value=1e12),
+)
+def test_rounding_moves_a_value_by_less_than_a_tenth_of_its_interval(
+    value: float, half_width: float
+) -> None:
+    text = numbers.rounded(value, half_width)
+    mantissa, _, power = text.replace('−', '-').partition('×10')
+    exponent = power.translate(str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹⁻', '0123456789-')) or '0'
+    tolerance = max(0.1 * half_width, 1e-13 * abs(value))
+    assert abs(float(f'{mantissa}e{exponent}') - value) <= tolerance
