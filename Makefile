@@ -25,7 +25,7 @@ venv: $(STAMP) ## Create .venv with the package, ROS 2 Jazzy from wheels and the
 # Debian's python3 comes without ensurepip unless python3-venv is installed, and its pip installs
 # nothing outside of a virtual environment: virtualenv is then unpacked into a folder and run there.
 $(STAMP): setup.py package.xml
-	if [ ! -x $(BIN)/pip ]; then
+	@if [ ! -x $(BIN)/pip ]; then
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
 	    { echo "make venv: expected Python 3.10 or newer, found $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
 	  if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then
@@ -38,6 +38,7 @@ $(STAMP): setup.py package.xml
 	      { echo "make venv: expected python3-venv or pip: apt install python3-venv" >&2; exit 1; }
 	  fi
 	fi
+	echo 'Installing into $(VENV): takes a few minutes the first time'
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[ros,test]'
 	touch $@
 
@@ -53,7 +54,7 @@ lint: venv ## Lint, check the format and the types
 	$(BIN)/mypy
 
 bench: venv ## Run every benchmark
-	for benchmark in benchmarks/*.py; do
+	@for benchmark in benchmarks/*.py; do
 	  echo "== $$benchmark"
 	  $(BIN)/python "$$benchmark"
 	done
