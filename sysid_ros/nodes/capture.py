@@ -81,9 +81,7 @@ class Recorder:
             node, RecorderConfig, changeable=('max_duration',), on_change=self._set_config
         )
         if not self._config.output:
-            msg = (
-                "Expected the new bag's folder in parameter 'output' (-p output:=DIR), found none."
-            )
+            msg = "Expected the bag's folder in parameter 'output', as -p output:=DIR, found none."
             raise ConfigError(msg)
         self._base = Path(self._config.output)
         BagWriter(self._base, self._config.storage)  # complains now if the folder exists
@@ -122,8 +120,9 @@ class Recorder:
     def _resolve(self, topics: tuple[str, ...]) -> tuple[str, ...]:
         try:
             names = [self._node.resolve_topic_name(topic) for topic in topics]
-        except ValueError as err:
-            reason = ' '.join(str(err).split()).rstrip('.')
+        except RuntimeError as err:
+            # rclpy appends the place in its C sources.
+            reason = str(err).partition(', at ')[0]
             msg = f"Expected names of topics in parameter 'topics', found an error: {reason}."
             raise ConfigError(msg) from err
         return tuple(dict.fromkeys(names))

@@ -66,6 +66,8 @@ def run(
     name: str,
     start: Callable[[Node, Stop], Running],
     args: Sequence[str] | None = None,
+    *,
+    threads: int = 1,
 ) -> int:
     """Run one node from start-up to the end of its process.
 
@@ -77,6 +79,7 @@ def run(
         start: Builds what the node does; a :class:`SysidError` from it or from any callback ends
             the process. Callbacks run in one other thread, after it has returned.
         args: Command line with the program's name; default ``sys.argv``.
+        threads: Callbacks that may run at the same time, where their groups allow it.
 
     Returns:
         Exit code: 0 after a requested end, 2 after a :class:`SysidError`.
@@ -86,7 +89,7 @@ def run(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.request())
     try:
-        _run(name, start, list(sys.argv if args is None else args), stop)
+        _run(name, start, list(sys.argv if args is None else args), stop, threads)
         if stop.error is not None:
             raise stop.error
     except SysidError as err:
@@ -95,7 +98,13 @@ def run(
     return 0
 
 
-def _run(name: str, start: Callable[[Node, Stop], Running], args: list[str], stop: Stop) -> None:
+def _run(
+    name: str,
+    start: Callable[[Node, Stop], Running],
+    args: list[str],
+    stop: Stop,
+    threads: int,
+) -> None:
     rclpy = import_rclpy()
     if stop.requested:
         return
@@ -105,7 +114,7 @@ def _run(name: str, start: Callable[[Node, Stop], Running], args: list[str], sto
         try:
             running = start(node, stop)
             try:
-                _spin(node, stop)
+                _spin(node, stop, threads)
             finally:
                 running.close()
         finally:
@@ -138,7 +147,8 @@ def _init(rclpy: Any, args: list[str]) -> None:
     try:
         rclpy.init(args=args, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
     except RuntimeError as err:
-        reason = ' '.join(str(err).split()).rstrip('.')
+        # rclpy appends the place in its C sources.
+        reason = ' '.join(str(err).partition(', at ')[0].split())
         msg = f'Expected ROS arguments such as --ros-args -p name:=value, found an error: {reason}.'
         raise RosError(msg) from err
     others = rclpy.utilities.remove_ros_args(args)[1:]
@@ -148,12 +158,18 @@ def _init(rclpy: Any, args: list[str]) -> None:
         raise RosError(msg)
 
 
-def make_executor() -> Executor:
+def make_executor(threads: int = 1) -> Executor:
     """Return rclpy's EventsExecutor, or its SingleThreadedExecutor where there is none.
+
+    For more than one thread it is the MultiThreadedExecutor: callbacks may block in that.
 
     The EventsExecutor takes a third of the processor time. It cannot call a subscription's
     callback of two arguments (message and info): such callbacks must not be used in our nodes.
     """
+    if threads > 1:
+        from rclpy.executors import MultiThreadedExecutor  # noqa: PLC0415 (needs ROS)
+
+        return MultiThreadedExecutor(threads)
     try:
         from rclpy.experimental import EventsExecutor  # noqa: PLC0415 (not in every rclpy)
     except ImportError:
@@ -163,13 +179,13 @@ def make_executor() -> Executor:
     return EventsExecutor()
 
 
-def _spin(node: Node, stop: Stop) -> None:
+def _spin(node: Node, stop: Stop, threads: int) -> None:
     """Spin a node in a thread of its own until the end is requested.
 
     The main thread stays free for signals: Python runs their handlers only there, and not while
     it waits inside an executor.
     """
-    executor = make_executor()
+    executor = make_executor(threads)
     executor.add_node(node)
     thread = threading.Thread(target=_spin_thread, args=(executor, stop), name='executor')
     thread.daemon = True

@@ -1,0 +1,496 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder as users run it: a process in a graph of real publishers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_typestore
+
+from sysid_ros.bags import UnfinishedBagError, read_bag
+from sysid_ros.errors import RosError
+from sysid_ros.nodes.discovery import Endpoint, Offer, default_topics, message_class, topic_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RECORDER = 'sysid_ros.nodes.recorder'
+JOINTS = 12
+STORE = get_typestore(Stores.ROS2_JAZZY)
+
+#: Publishes numbered joint states on all topics at once, as soon as somebody listens to each.
+PUBLISHER = f"""
+import argparse, sys, time
+import rclpy
+from rclpy.duration import Duration
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import JointState
+
+parser = argparse.ArgumentParser()
+parser.add_argument('topics', nargs='+')
+parser.add_argument('--rate', type=float, default=500.0)
+parser.add_argument('--count', type=int, default=0)
+parser.add_argument('--best-effort', action='store_true')
+given = parser.parse_args()
+
+rclpy.init()
+node = rclpy.create_node('publisher')
+reliability = (
+    ReliabilityPolicy.BEST_EFFORT if given.best_effort else ReliabilityPolicy.RELIABLE
+)
+qos = QoSProfile(depth=1000, reliability=reliability)
+publishers = [node.create_publisher(JointState, topic, qos) for topic in given.topics]
+message = JointState(name=[f'joint{{index}}' for index in range({JOINTS})])
+message.position = message.velocity = message.effort = [0.0] * {JOINTS}
+print('ready', flush=True)
+while min(publisher.get_subscription_count() for publisher in publishers) == 0:
+    time.sleep(0.01)
+number, start = 0, time.monotonic()
+while given.count == 0 or number < given.count:
+    time.sleep(max(0.0, start + number / given.rate - time.monotonic()))
+    message.header.frame_id = str(number)
+    message.header.stamp = node.get_clock().now().to_msg()
+    for publisher in publishers:
+        publisher.publish(message)
+    number += 1
+for publisher in publishers:
+    publisher.wait_for_all_acked(Duration(seconds=20))
+print('published', number, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def publish(start_node: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that starts a process that publishes numbered joint states."""
+    script = tmp_path / 'publisher.py'
+    script.write_text(PUBLISHER)
+
+    def start(*topics: str, **options: object) -> Any:
+        flags = [f'--{name.replace("_", "-")}={value}' for name, value in options.items()]
+        flags = [flag.removesuffix('=True') for flag in flags]
+        return start_node(script, *topics, *flags)
+
+    return start
+
+
+@pytest.fixture
+def record(start_node: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that starts a recorder with parameters."""
+
+    def start(**parameters: object) -> Any:
+        pairs = [f'{name}:={value}' for name, value in parameters.items()]
+        return start_node(RECORDER, '--ros-args', *(word for p in pairs for word in ('-p', p)))
+
+    return start
+
+
+def _numbers(bag: Path) -> dict[str, list[int]]:
+    """Return the numbers in the messages of each topic, as rosbags reads them."""
+    found: dict[str, list[int]] = {}
+    with Reader(bag) as reader:
+        for connection, _, data in reader.messages():
+            message: Any = STORE.deserialize_cdr(data, connection.msgtype)
+            assert len(message.name) == len(message.position) == JOINTS
+            found.setdefault(connection.topic, []).append(int(message.header.frame_id))
+    return found
+
+
+def _wait_for_status(client: Any, **expected: Any) -> dict[str, Any]:
+    """Return the first status with given values; ``messages`` is a minimum for every topic."""
+    minimum = expected.pop('messages', 0)
+
+    def accept(message: Any) -> bool:
+        status = json.loads(message.data)
+        counts = [count['messages'] for count in status['counts'].values()]
+        same = all(status[key] == value for key, value in expected.items())
+        return same and (not minimum or (bool(counts) and min(counts) >= minimum))
+
+    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
+
+    found: dict[str, Any] = json.loads(client.message(String, '/recorder/status', accept).data)
+    return found
+
+
+def _trigger(client: Any, name: str) -> tuple[bool, str]:
+    from std_srvs.srv import Trigger  # noqa: PLC0415 (absent without ROS)
+
+    response = client.call(Trigger, f'/recorder/{name}')
+    return response.success, response.message
+
+
+@pytest.mark.ros
+def test_four_topics_at_500_hz_for_10_s_are_recorded_without_loss(
+    record: Callable[..., Any], publish: Callable[..., Any], tmp_path: Path
+):
+    topics = ['/joint_states', '/left/joint_states', '/right/joint_states', '/base/joint_states']
+    recorder = record(output=tmp_path / 'bag', topics=topics)
+    publisher = publish(*topics, count=5000, rate=500)
+    publisher.wait_for_line('published 5000', 60)
+    assert recorder.stop(signal.SIGINT) == 0
+    assert _numbers(tmp_path / 'bag') == {topic: list(range(5000)) for topic in topics}
+    total = recorder.output.splitlines()[-1].split()
+    assert total == ['total', '20000', '0']
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize(
+    ('number', 'storage', 'again'),
+    [(signal.SIGTERM, 'mcap', False), (signal.SIGINT, 'sqlite3', False), (2, 'mcap', True)],
+)
+def test_an_interrupted_recorder_leaves_a_readable_bag(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+    number: int,
+    storage: str,
+    again: bool,
+):
+    recorder = record(output=tmp_path / 'bag', topics=['/joint_states'], storage=storage)
+    publish('/joint_states')
+    status = _wait_for_status(ros_client, state='recording', messages=200)
+    recorder.process.send_signal(number)
+    if again:
+        recorder.process.send_signal(number)
+    assert recorder.wait() == 0
+    numbers = _numbers(tmp_path / 'bag')['/joint_states']
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) >= status['counts']['/joint_states']['messages']
+    assert 'Traceback' not in recorder.output
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_killed_recorder_loses_at_most_the_last_second(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+    storage: str,
+):
+    bag = tmp_path / 'bag'
+    recorder = record(output=bag, topics=['/joint_states'], storage=storage)
+    publisher = publish('/joint_states', count=300)
+    publisher.wait_for_line('published 300')
+    _wait_for_status(ros_client, state='recording', messages=300)
+    # The status comes once per second, as the flush does: two more, and all is flushed.
+    for _ in range(2):
+        from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
+
+        ros_client.message(String, '/recorder/status', latched=False)
+    recorder.kill()
+    assert _stored(bag, storage) == 300
+    with pytest.raises(UnfinishedBagError) as caught:
+        read_bag(bag)
+    assert str(caught.value).count('\n') == 0
+
+
+def _stored(bag: Path, storage: str) -> int:
+    """Return the number of messages in the data file of an unfinished bag."""
+    if storage == 'sqlite3':
+        connection = sqlite3.connect(next(bag.glob('*.db3')))
+        ((count,),) = connection.execute('select count(*) from messages').fetchall()
+        connection.close()
+        return int(count)
+    from mcap.exceptions import McapError  # noqa: PLC0415 (one test reads without an index)
+    from mcap.records import Message  # noqa: PLC0415
+    from mcap.stream_reader import StreamReader  # noqa: PLC0415
+
+    found = 0
+    # The file has no end: the reader complains about that once it has read the rest.
+    with next(bag.glob('*.mcap')).open('rb') as stream, suppress(McapError):
+        for item in StreamReader(stream).records:
+            found += isinstance(item, Message)
+    return found
+
+
+@pytest.mark.ros
+def test_services_start_and_stop_recordings_into_bags_of_their_own(
+    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
+):
+    from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
+    from std_msgs.msg import String  # noqa: PLC0415
+
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    model = ros_client.node.create_publisher(String, '/robot_description', latched)
+    model.publish(String(data='<robot/>'))
+    bags = [tmp_path / 'bag', tmp_path / 'bag_1']
+    recorder = record(
+        output=bags[0], topics=['/joint_states', '/robot_description'], start_paused=True
+    )
+    publish('/joint_states')
+    _wait_for_status(ros_client, state='paused')
+    assert not bags[0].exists()
+    for bag in bags:
+        success, message = _trigger(ros_client, 'start')
+        assert success, message
+        _wait_for_status(ros_client, state='recording', output=str(bag))
+        assert _trigger(ros_client, 'start') == (False, f'Already recording to {str(bag)!r}.')
+        # Two statuses at 1 Hz: more than a second of messages.
+        for _ in range(2):
+            ros_client.message(String, '/recorder/status', latched=False)
+        success, message = _trigger(ros_client, 'stop')
+        assert success, message
+        assert _wait_for_status(ros_client, state='stopped')['output'] == str(bag)
+        columns = read_bag(bag)
+        assert columns.texts == (('/robot_description', '<robot/>'),)
+        assert [topic.topic for topic in columns.topics] == ['/joint_states']
+        assert len(columns.topics[0].receive_ns) > 200
+    success, message = _trigger(ros_client, 'stop')
+    assert (success, message) == (False, 'Not recording: the recorder is stopped.')
+    assert recorder.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.ros
+def test_a_best_effort_publisher_is_recorded(
+    record: Callable[..., Any], publish: Callable[..., Any], tmp_path: Path
+):
+    recorder = record(output=tmp_path / 'bag', topics=['/joint_states', '/imu_joints'])
+    publish('/joint_states', count=200, best_effort=True)
+    publisher = publish('/imu_joints', count=200)
+    publisher.wait_for_line('published 200')
+    recorder.wait_for_line('recording /joint_states, /imu_joints')
+    recorder.stop(signal.SIGTERM)
+    numbers = _numbers(tmp_path / 'bag')
+    assert numbers['/imu_joints'] == list(range(200))
+    assert len(numbers['/joint_states']) > 100
+    with Reader(tmp_path / 'bag') as reader:
+        offered = {
+            connection.topic: connection.ext.offered_qos_profiles[0].reliability.name
+            for connection in reader.connections
+        }
+    assert offered == {'/joint_states': 'BEST_EFFORT', '/imu_joints': 'RELIABLE'}
+
+
+@pytest.mark.ros
+def test_commands_and_the_model_are_recorded_by_default(
+    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
+):
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: PLC0415
+    from std_msgs.msg import Float64MultiArray, String  # noqa: PLC0415 (absent without ROS)
+
+    node = ros_client.node
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    node.create_publisher(String, '/robot_description', latched).publish(String(data='<r/>'))
+    node.create_publisher(String, '/chatter', 10)
+    # A controller that listens, and nobody who commands yet.
+    node.create_subscription(Float64MultiArray, '/arm/commands', lambda _: None, 10)
+    recorder = record(output=tmp_path / 'bag')
+    publish('/joint_states')
+    line = recorder.wait_for_line('] [recorder]: recording')
+    assert 'recording /joint_states, /arm/commands, /robot_description to' in line
+    # The recorder asked for reliable commands; the first publisher offers less.
+    loose = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
+    commands = node.create_publisher(Float64MultiArray, '/arm/commands', loose)
+    recorder.wait_for_line('subscribing again')
+    node.create_timer(0.01, lambda: commands.publish(Float64MultiArray(data=[1.0])))
+    _wait_for_status(ros_client, state='recording', messages=1)
+    assert recorder.stop() == 0
+    columns = read_bag(tmp_path / 'bag')
+    assert [topic.topic for topic in columns.topics] == ['/arm/commands', '/joint_states']
+    assert columns.texts == (('/robot_description', '<r/>'),)
+    assert '/chatter' not in recorder.output
+
+
+@pytest.mark.ros
+def test_max_duration_ends_the_recording(
+    record: Callable[..., Any], publish: Callable[..., Any], tmp_path: Path
+):
+    # An integer for a parameter that is a float, as people write it.
+    recorder = record(output=tmp_path / 'bag', topics='/joint_states', max_duration=1)
+    publish('/joint_states', rate=200)
+    assert recorder.wait() == 0
+    assert 150 < len(_numbers(tmp_path / 'bag')['/joint_states']) < 400
+
+
+@pytest.mark.ros
+def test_it_says_what_it_waits_for_and_ends_without_a_bag(
+    record: Callable[..., Any], tmp_path: Path
+):
+    recorder = record(output=tmp_path / 'bag', topics=['/nowhere', '/elsewhere'])
+    recorder.wait_for_line('waiting for a publisher of /nowhere, /elsewhere')
+    assert recorder.stop(signal.SIGINT) == 0
+    assert not (tmp_path / 'bag').exists()
+
+
+@pytest.mark.ros
+def test_a_bag_removed_while_recording_ends_the_recorder_with_one_line(
+    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
+):
+    bag = tmp_path / 'bag'
+    recorder = record(output=bag, topics=['/joint_states'])
+    publish('/joint_states')
+    _wait_for_status(ros_client, state='recording', messages=1)
+    shutil.rmtree(bag)
+    status = _wait_for_status(ros_client, state='stopped')
+    sentence = f'The bag {str(bag)!r} was removed while it was recorded.'
+    assert status['error'] == sentence
+    assert recorder.wait() == 2
+    assert recorder.output.count(sentence) == 1
+    assert 'Traceback' not in recorder.output
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize(
+    ('parameters', 'sentence'),
+    [
+        ({}, "Expected the bag's folder in parameter 'output', as -p output:=DIR, found none."),
+        ({'storage': 'mcapp'}, "Expected mcap or sqlite3 for 'storage' in the parameters of "),
+        ({'queue_size': 0}, "Bad value 0 for 'queue_size' in the parameters of /recorder: "),
+        ({'max_duration': 'soon'}, "Bad value 'soon' for 'max_duration' in "),
+        ({'output': '{bag}'}, 'exists already'),
+        ({'output': 'new', 'topics': "['/a b']"}, "Expected names of topics in parameter 'topics'"),
+    ],
+)
+def test_bad_parameters_are_one_sentence_and_exit_code_2(
+    record: Callable[..., Any], tmp_path: Path, parameters: dict[str, object], sentence: str
+):
+    (tmp_path / 'bag').mkdir()
+    recorder = record(**{k: str(v).format(bag=tmp_path / 'bag') for k, v in parameters.items()})
+    assert recorder.wait() == 2
+    assert sentence in recorder.output
+    assert recorder.output.count('\n') == 0
+
+
+@pytest.mark.ros
+def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
+    record: Callable[..., Any], ros_client: Any, tmp_path: Path
+):
+    from rcl_interfaces.srv import DescribeParameters, SetParameters  # noqa: PLC0415
+    from rclpy.parameter import Parameter  # noqa: PLC0415 (absent without ROS)
+
+    record(output=tmp_path / 'bag')
+
+    def change(name: str, value: object) -> tuple[bool, str]:
+        request = SetParameters.Request(
+            parameters=[Parameter(name, value=value).to_parameter_msg()]
+        )
+        service = '/recorder/set_parameters'
+        (result,) = ros_client.call(SetParameters, service, request).results
+        return result.successful, result.reason
+
+    assert change('max_duration', 12.5) == (True, '')
+    assert change('max_duration', 12) == (True, '')
+    accepted, reason = change('max_duration', -1.0)
+    assert not accepted
+    assert '-1.0' in reason
+    assert '1000000.0' in reason
+    accepted, reason = change('storage', 'zip')
+    assert not accepted
+    assert reason.startswith("Parameter 'storage' cannot change while the node runs: expected 'mc")
+    assert reason.endswith("found 'zip'.")
+    accepted, reason = change('topics', ['/other'])
+    assert not accepted
+    assert reason.startswith("Parameter 'topics' cannot change while the node runs: expected []")
+    names = ['storage', 'queue_size', 'max_duration', 'topics']
+    request = DescribeParameters.Request(names=names)
+    service = '/recorder/describe_parameters'
+    storage, size, duration, topics = ros_client.call(
+        DescribeParameters, service, request
+    ).descriptors
+    assert storage.description == 'mcap or sqlite3'
+    assert storage.additional_constraints.startswith('one of: mcap, sqlite3')
+    assert (size.integer_range[0].from_value, size.integer_range[0].to_value) == (1, 10_000_000)
+    assert duration.floating_point_range[0].to_value == 1e6
+    assert Parameter.Type(topics.type) is Parameter.Type.STRING_ARRAY
+
+
+@pytest.mark.ros
+def test_a_signal_during_start_up_ends_cleanly(ros_env: dict[str, str], tmp_path: Path):
+    program = (
+        'import os, signal, sys\n'
+        'from sysid_ros.nodes import recorder, runtime\n'
+        'find = runtime.import_rclpy\n'
+        'def interrupted():\n'
+        '    os.kill(os.getpid(), signal.SIGTERM)\n'
+        '    return find()\n'
+        'runtime.import_rclpy = interrupted\n'
+        'sys.exit(recorder.main())\n'
+    )
+    command = [sys.executable, '-c', program, '--ros-args', '-p', f'output:={tmp_path / "bag"}']
+    done = subprocess.run(command, env=ros_env, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b'', b'')
+
+
+def test_without_rclpy_the_node_says_how_to_get_it_in_one_line(tmp_path: Path):
+    (tmp_path / 'rclpy.py').write_text('raise ModuleNotFoundError("No module named \'rclpy\'")\n')
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, '-m', RECORDER]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stdout == ''
+    assert done.stderr == (
+        "recorder: Expected the Python package rclpy, found none (No module named 'rclpy'); get "
+        'it with `sudo apt install ros-jazzy-rclpy` and `source /opt/ros/jazzy/setup.bash`, or '
+        "with `pip install 'sysid_ros[ros]'`.\n"
+    )
+
+
+def test_a_type_that_is_not_installed_is_named():
+    with pytest.raises(RosError, match=r"'no_such_msgs/msg/Thing' of topic '/t' is not installed"):
+        message_class('/t', 'no_such_msgs/msg/Thing')
+
+
+STATE = 'sensor_msgs/msg/JointState'
+TEXT = 'std_msgs/msg/String'
+
+
+@pytest.mark.parametrize(
+    ('publishers', 'reliable', 'latched'),
+    [
+        ([(True, True), (True, True)], True, True),
+        ([(True, True), (True, False)], True, False),
+        ([(True, False), (False, False)], False, False),
+        ([], True, False),
+    ],
+)
+def test_a_subscription_asks_for_no_more_than_every_publisher_offers(
+    publishers: list[tuple[bool, bool]], reliable: bool, latched: bool
+):
+    endpoints = tuple(Endpoint(STATE, *qos) for qos in publishers)
+    qos = topic_spec(Offer('/joint_states', (STATE,), endpoints)).qos
+    assert (qos.reliable, qos.transient_local) == (reliable, latched)
+
+
+def test_a_topic_with_two_types_is_refused():
+    with pytest.raises(RosError, match=r"Expected one message type on topic '/a', found .* and "):
+        topic_spec(Offer('/a', (STATE, TEXT), ()))
+
+
+def test_a_type_without_definition_is_refused_with_the_nearest():
+    found = Offer('/a', ('sensor_msgs/msg/JointStates',), ())
+    with pytest.raises(RosError, match='nearest: sensor_msgs/msg/JointState'):
+        topic_spec(found)
+
+
+def test_default_topics_are_commands_and_latched_models():
+    latched = Endpoint(TEXT, reliable=True, transient_local=True)
+    volatile = latched._replace(transient_local=False)
+    graph = [
+        Offer('/arm/commands', ('std_msgs/msg/Float64MultiArray',), ()),
+        Offer('/arm/other', ('std_msgs/msg/Float64MultiArray',), ()),
+        Offer('/arm/joint_trajectory', ('trajectory_msgs/msg/JointTrajectory',), ()),
+        Offer('/robot_description', (TEXT,), (latched,)),
+        Offer('/calibrator/mjcf', (TEXT,), (latched,)),
+        Offer('/mjcf_live', (TEXT,), (volatile,)),
+        Offer('/chatter', (TEXT,), (latched,)),
+    ]
+    assert [found.topic for found in default_topics(graph)] == [
+        '/arm/commands',
+        '/arm/joint_trajectory',
+        '/robot_description',
+        '/calibrator/mjcf',
+    ]
