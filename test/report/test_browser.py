@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     picture: np.ndarray
 
 
-def _browse(folder: Path, profile: Path, *action: str) -> subprocess.CompletedProcess[str]:
+def _browse(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
             str(CHROMIUM),
@@ -87,10 +87,11 @@ def _browse(folder: Path, profile: Path, *action: str) -> subprocess.CompletedPr
             '--enable-logging=stderr',
             '--allow-file-access-from-files',
             '--host-resolver-rules=MAP * ~NOTFOUND',
-            '--virtual-time-budget=120000',
+            '--virtual-time-budget=20000',
             f'--window-size={WIDE + NARROW},{HEIGHT}',
-            f'--user-data-dir={profile}',
-            *action,
+            f'--user-data-dir={folder / "profile"}',
+            '--dump-dom',
+            f'--screenshot={folder / "report.png"}',
             (folder / 'frames.html').as_uri(),
         ],
         capture_output=True,
@@ -110,10 +111,9 @@ def seen(rich_result: CalibrationResult, tmp_path_factory: pytest.TempPathFactor
     result = rich_result.model_copy(update={'parameters': (evil, *rich_result.parameters[1:])})
     write_report(result, folder / 'report.html', truth={'joint/elbow/damping': 0.7})
     (folder / 'frames.html').write_text(FRAMES)
-    page = _browse(folder, folder / 'profile', '--dump-dom')
+    page = _browse(folder)
     text = page.stdout.partition('<pre id="measured" hidden="">')[2].partition('</pre>')[0]
     wide, narrow = json.loads(unescape(text))
-    _browse(folder, folder / 'profile', f'--screenshot={folder / "report.png"}')
     return Seen(wide, narrow, page.stderr, mpimg.imread(folder / 'report.png')[..., :3])
 
 
