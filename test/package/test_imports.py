@@ -53,7 +53,8 @@ ALLOWED = {
     'pipeline': EVERYTHING_BELOW_NODES,
     'nodes': EVERYTHING_BELOW_NODES,
     'cli': EVERYTHING_BELOW_NODES,
-    'demo': EVERYTHING_BELOW_NODES,
+    # A program that shows the others at work, started as processes.
+    'demo': EVERYTHING_BELOW_NODES | {'cli'},
 }
 
 #: Single modules of other areas that an area may import beside those.
