@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sysid_ros.report.view import SequenceFigures
-    from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.results.result import CalibrationResult, SignalPlot
+
+#: A plot shows predictions up to so many times the measured span beyond what was measured.
+SPANS_SHOWN = 2.0
+_MARGIN = 0.05
 
 #: Characters that could end a script element or open a comment in it, and their JSON escapes.
 _ESCAPES = {'<': '\\u003c', '>': '\\u003e', '&': '\\u0026'}
@@ -31,6 +35,30 @@ def script_json(document: object) -> str:
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
     return text
+
+
+def limits(plot: SignalPlot) -> tuple[float, float] | None:
+    """Return where a plot's axis ends when a prediction goes far beyond what was measured.
+
+    A model may diverge with its initial parameters; drawn in full, it would hide everything else.
+
+    Returns:
+        Lower and upper end in the sensor's unit, or None when all samples can be shown.
+    """
+    measured = np.asarray(plot.measured, dtype=np.float64)
+    measured = measured[np.isfinite(measured)]
+    span = float(np.ptp(measured)) if len(measured) else 0.0
+    if span == 0:
+        return None
+    low = float(measured.min()) - SPANS_SHOWN * span
+    high = float(measured.max()) + SPANS_SHOWN * span
+    predicted = np.concatenate([plot.before, plot.after])
+    predicted = predicted[np.isfinite(predicted)]
+    if np.all((low <= predicted) & (predicted <= high)):
+        return None
+    bottom, top = min(measured.min(), predicted.min()), max(measured.max(), predicted.max())
+    margin = _MARGIN * span
+    return max(low, float(bottom) - margin), min(high, float(top) + margin)
 
 
 def _pack(values: Sequence[float]) -> str:
@@ -58,7 +86,7 @@ def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) ->
             plots.append(
                 {
                     'times': index,
-                    'unit': plot.unit,
+                    'range': limits(plot),
                     'measured': _pack(plot.measured),
                     'before': _pack(plot.before),
                     'after': _pack(plot.after),

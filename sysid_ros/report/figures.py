@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sysid_ros.files import replace_file
 from sysid_ros.report import forest, view
+from sysid_ros.report.curves import limits
 from sysid_ros.report.numbers import significant
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ def _sequence(group: view.SequenceFigures, path: Path) -> Path:
         axes.plot(plot.times, plot.measured, color=MEASURED, linewidth=2.4, label='measured')
         axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='before')
         axes.plot(plot.times, plot.after, color=AFTER, linewidth=1.0, label='after')
+        ends = limits(plot)
+        if ends is not None:
+            axes.set_ylim(*ends)
         _calm(axes)
         _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
     for axes in grid.flat[len(group.figures) :]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import pytest
 
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report, view, write_report
-from sysid_ros.report.curves import curves_json
+from sysid_ros.report.curves import curves_json, limits, script_json
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -200,6 +201,25 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     )
 
 
+def test_a_prediction_that_diverges_does_not_hide_what_was_measured(
+    rich_result: CalibrationResult,
+) -> None:
+    calm = rich_result.plots[0].model_copy(
+        update={'measured': (0.0, 1.0, math.nan), 'before': (0.5, 1.4, 1.2), 'after': (0.1, 0.9, 1)}
+    )
+    wild = calm.model_copy(update={'before': (0.5, 1e30, math.inf)})
+    flat = wild.model_copy(update={'measured': (2.0, 2.0, 2.0)})
+    assert limits(calm) is None
+    assert limits(wild) == (-0.05, 3.0)
+    assert limits(flat) is None
+
+
+def test_an_unknown_error_has_no_bar(rich_result: CalibrationResult) -> None:
+    error = rich_result.errors[0].model_copy(update={'before': math.nan})
+    result = _few_plots(rich_result).model_copy(update={'errors': (error,)})
+    assert _page(result).xpath('//*[contains(@class, "bar")]') == []
+
+
 def test_sensors_with_the_same_stamps_share_them(rich_result: CalibrationResult) -> None:
     plots = tuple(
         plot.model_copy(update={'times': rich_result.plots[0].times})
@@ -220,7 +240,13 @@ def test_markup_in_any_text_stays_text(rich_result: CalibrationResult) -> None:
     assert page.xpath('//h1')[0].text_content().count('<img src=x onerror=evil()>') == 1
     assert '{{ 7 * 7 }}' in page.xpath('string(//h1)')
     curves = json.loads(page.xpath('string(//script[@id="curves"])'))
-    assert curves['plots'][0]['unit'].startswith(EVIL)
+    assert len(curves['plots']) == 3
+
+
+def test_embedded_json_cannot_end_its_script() -> None:
+    text = script_json({'name': EVIL + '<!-- \u2028'})
+    assert not set('<>&\u2028') & set(text)
+    assert json.loads(text) == {'name': EVIL + '<!-- \u2028'}
 
 
 def test_a_result_with_nothing_in_it_is_a_page(bare_result: CalibrationResult) -> None:

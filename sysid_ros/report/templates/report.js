@@ -1,3 +1,5 @@
+// Copyright 2026 The sysid_ros authors
+// SPDX-License-Identifier: Apache-2.0
 // Draws the plots of the report. The data are in #curves; every number is in the page's tables too.
 'use strict';
 (function () {
@@ -68,7 +70,7 @@
       ],
       layout: layout(element, {
         xaxis: axis({ ticksuffix: ' s', hoverformat: '.3f', nticks: 6, showticksuffix: 'all' }),
-        yaxis: axis({ nticks: 5 }),
+        yaxis: axis(plot.range ? { nticks: 5, range: plot.range } : { nticks: 5 }),
       }),
     };
   }
