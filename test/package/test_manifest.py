@@ -1,0 +1,78 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""package.xml follows format 3 and names what the nodes import."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MANIFEST = ET.parse(ROOT / 'package.xml').getroot()  # noqa: S314 (our own file)
+
+#: Order in which format 3 (REP 149) wants the elements, as far as they are used here.
+ORDER = (
+    'name',
+    'version',
+    'description',
+    'maintainer',
+    'license',
+    'url',
+    'author',
+    'depend',
+    'exec_depend',
+    'test_depend',
+    'export',
+)
+
+
+def test_the_manifest_has_the_elements_of_format_3_in_their_order():
+    tags = [element.tag for element in MANIFEST]
+
+    assert MANIFEST.get('format') == '3'
+    assert tags == sorted(tags, key=ORDER.index)
+    assert {'name', 'version', 'description', 'maintainer', 'license'} <= set(tags)
+    assert re.fullmatch(r'\d+\.\d+\.\d+', MANIFEST.findtext('version', ''))
+    assert MANIFEST.findtext('export/build_type') == 'ament_python'
+
+
+def test_the_licence_file_named_in_the_manifest_exists():
+    licence = next(MANIFEST.iter('license'))
+
+    assert licence.text == 'Apache-2.0'
+    assert (ROOT / licence.attrib['file']).is_file()
+
+
+def test_catkin_pkg_accepts_the_manifest():
+    package = pytest.importorskip('catkin_pkg.package')
+    path = ROOT / 'package.xml'
+    warnings: list[str] = []
+
+    parsed = package.parse_package_string(path.read_text('utf-8'), filename=str(path))
+    parsed.validate(warnings=warnings)
+
+    assert warnings == []
+
+
+def test_the_manifest_names_every_ros_package_that_the_nodes_import():
+    depends = {element.text for element in MANIFEST.iter('exec_depend')}
+    pattern = re.compile(
+        r'^\s*(?:from|import) (rclpy|\w+_(?:msgs|srvs|interfaces))\b', re.MULTILINE
+    )
+    imported = {
+        name
+        for path in (ROOT / 'sysid_ros' / 'nodes').rglob('*.py')
+        for name in pattern.findall(path.read_text('utf-8'))
+    }
+
+    assert 'rclpy' in imported
+    assert imported <= depends
+
+
+def test_no_dependency_is_named_twice():
+    names = [element.text for element in MANIFEST if element.tag.endswith('depend')]
+
+    assert sorted(names) == sorted(set(names))
