@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.bags.recording import Recording, TopicCount, TopicSpec, free_name, summary
+from sysid_ros.bags.recording import Recording, TopicCount, free_name, summary
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
@@ -29,13 +28,14 @@ from sysid_ros.nodes.discovery import (
     topic_spec,
 )
 from sysid_ros.nodes.parameters import declare
+from sysid_ros.nodes.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from rclpy.node import Node
-    from rclpy.subscription import Subscription
 
+    from sysid_ros.bags.recording import TopicSpec
     from sysid_ros.nodes.discovery import Offer
     from sysid_ros.nodes.runtime import Stop
 
@@ -50,8 +50,6 @@ _REMIND_SECONDS = 3.0
 _SETTLE_SECONDS = 1.0
 #: How long the last status may take to reach its subscribers, seconds.
 _FAREWELL_SECONDS = 0.5
-#: Messages that the middleware holds per topic while the executor is busy.
-_DEPTH = 10_000
 
 _JOINT_STATES = '/joint_states'
 
@@ -86,15 +84,14 @@ class Recorder:
         self._base = Path(self._config.output)
         BagWriter(self._base, self._config.storage)  # complains now if the folder exists
         self._names = self._resolve(self._config.topics)
+        # Not awaited: commands that nobody sends yet.
+        self._awaited = self._names or self._resolve((_JOINT_STATES,))
         self._paused = self._config.start_paused
         self._state = State.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
         self._output = self._base
-        self._specs: dict[str, TopicSpec] = {}
-        self._subscriptions: dict[str, Subscription] = {}
-        self._latched: dict[str, bytes] = {}
-        self._mismatched: set[str] = set()
+        self._subscriptions = Subscriptions(node)
         self._missing: tuple[str, ...] = ()
         self._seen: tuple[Offer, ...] = ()
         now = time.monotonic()
@@ -147,25 +144,20 @@ class Recorder:
         if not self._subscriptions:
             self._missing = self._subscribe_when_published(now)
         if self._subscriptions:
-            self._replace_mismatched()
-            self._missing = tuple(
-                topic
-                for topic, subscription in self._subscriptions.items()
-                if not subscription.get_publisher_count() and self._is_awaited(topic)
-            )
+            self._subscriptions.replace_mismatched()
+            self._missing = self._subscriptions.unconnected(self._awaited)
             if not self._missing:
                 self._ready()
                 return
         if now - self._reminded >= _REMIND_SECONDS:
             self._reminded = now
-            missing = ', '.join(self._missing) or 'the graph to settle'
-            self._log.info(f'waiting for a publisher of {missing}')
+            if self._missing:
+                self._log.info(f'waiting for a publisher of {", ".join(self._missing)}')
             self._publish_status()
 
     def _subscribe_when_published(self, now: float) -> tuple[str, ...]:
         """Subscribe if all awaited topics have a publisher; return those that have none."""
-        awaited = self._names or self._resolve((_JOINT_STATES,))
-        wanted = tuple(offer(self._node, topic) for topic in awaited)
+        wanted = tuple(offer(self._node, topic) for topic in self._awaited)
         missing = tuple(found.topic for found in wanted if not found.publishers)
         if missing:
             return missing
@@ -178,21 +170,16 @@ class Recorder:
         specs = [topic_spec(found) for found in wanted]
         for spec in specs:
             message_class(spec.topic, spec.msgtype)
-        self._specs = {spec.topic: spec for spec in specs}
         # The bag comes first, so that nothing that arrives is without a place.
         if not self._paused:
-            self._begin_recording()
+            self._begin_recording(specs)
         for spec in specs:
-            self._subscribe(spec)
+            self._subscriptions.add(spec)
         return ()
 
     def _default_offers(self) -> tuple[Offer, ...]:
-        joint_states = self._resolve((_JOINT_STATES,))
-        return tuple(o for o in default_topics(offers(self._node)) if o.topic not in joint_states)
-
-    def _is_awaited(self, topic: str) -> bool:
-        """Whether recording waits for a topic: not for commands that nobody sends yet."""
-        return topic in (self._names or self._resolve((_JOINT_STATES,)))
+        graph = offers(self._node)
+        return tuple(o for o in default_topics(graph) if o.topic not in self._awaited)
 
     def _ready(self) -> None:
         self._began = time.monotonic()
@@ -201,100 +188,42 @@ class Recorder:
             self._log.info('paused; call ~/start to record')
         else:
             self._state = State.RECORDING
-            self._log.info(f'recording {", ".join(self._subscriptions)} to {str(self._output)!r}')
+            topics = ', '.join(spec.topic for spec in self._subscriptions.specs)
+            self._log.info(f'recording {topics} to {str(self._output)!r}')
         self._publish_status()
 
     def _follow_graph(self) -> None:
         """Adapt to publishers that came after the start."""
-        self._replace_mismatched()
+        self._subscriptions.replace_mismatched()
         if self._names or not self._subscriptions:
             return
         for found in self._default_offers():
             if found.topic not in self._subscriptions:
                 spec = topic_spec(found)
-                self._specs[spec.topic] = spec
                 if self._recording is not None:
                     self._recording.add(spec)
-                self._subscribe(spec)
+                self._subscriptions.add(spec)
                 self._log.info(f'also recording {spec.topic}')
-
-    def _replace_mismatched(self) -> None:
-        """Subscribe again where a publisher offers less than the subscription asks for."""
-        for topic in sorted(self._mismatched):
-            found = offer(self._node, topic)
-            if not found.publishers:
-                continue
-            self._mismatched.discard(topic)
-            spec = topic_spec(found)
-            if spec.qos != self._specs[topic].qos:
-                self._log.warning(f'{topic} has a publisher with other QoS; subscribing again')
-                self._specs[topic] = spec
-                self._node.destroy_subscription(self._subscriptions.pop(topic))
-                self._subscribe(spec)
-
-    # Receiving
-
-    def _subscribe(self, spec: TopicSpec) -> None:
-        reliable, latched = spec.qos.reliable, spec.qos.transient_local
-        qos = QoSProfile(
-            history=HistoryPolicy.KEEP_LAST,
-            depth=_DEPTH,
-            reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
-            durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
-        )
-        kind = message_class(spec.topic, spec.msgtype)
-        callback = self._receiver(spec)
-
-        def mismatch(_: object) -> None:
-            self._mismatched.add(spec.topic)
-
-        def lost(event: Any) -> None:
-            if self._recording is not None:
-                self._recording.count_lost(spec.topic, event.total_count_change)
-
-        try:
-            events = SubscriptionEventCallbacks(incompatible_qos=mismatch, message_lost=lost)
-            subscription = self._node.create_subscription(
-                kind, spec.topic, callback, qos, raw=True, event_callbacks=events
-            )
-        except UnsupportedEventTypeError:
-            # Not every middleware reports these; messages come all the same.
-            subscription = self._node.create_subscription(kind, spec.topic, callback, qos, raw=True)
-        self._subscriptions[spec.topic] = subscription
-
-    def _receiver(self, spec: TopicSpec) -> Callable[[bytes], None]:
-        topic, latched = spec.topic, spec.qos.transient_local
-
-        # One argument only: rclpy's EventsExecutor cannot pass the middleware's own receive stamp.
-        def receive(cdr: bytes) -> None:
-            stamp = time.time_ns()
-            if latched:
-                self._latched[topic] = cdr
-            if self._recording is not None:
-                self._recording.put(topic, stamp, cdr)
-
-        return receive
 
     # Recording
 
-    def _begin_recording(self) -> None:
+    def _begin_recording(self, specs: Iterable[TopicSpec]) -> None:
         self._output = free_name(self._base) if self._counts else self._base
         self._counts = ()
-        recording = Recording(
+        self._recording = Recording(
             self._output,
-            self._specs.values(),
+            specs,
             storage=self._config.storage,
             queue_size=self._config.queue_size,
             on_failure=self._stop.request,
         )
-        # A latched message came once, before this recording perhaps: it belongs into every bag.
-        for topic, cdr in self._latched.items():
-            recording.put(topic, time.time_ns(), cdr)
-        self._recording = recording
+        self._subscriptions.sink = self._recording
+        self._subscriptions.repeat_latched()
 
     def _end_recording(self) -> SysidError | None:
         """Finish the bag, if there is one; return why it could not be written."""
         recording, self._recording = self._recording, None
+        self._subscriptions.sink = None
         if recording is None:
             return None
         self._counts = recording.close()
@@ -308,7 +237,7 @@ class Recorder:
             return response
         try:
             if self._subscriptions:
-                self._begin_recording()
+                self._begin_recording(self._subscriptions.specs)
         except SysidError as err:
             response.message = str(err)
             return response

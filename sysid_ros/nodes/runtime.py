@@ -29,6 +29,9 @@ EXIT_ERROR = 2
 #: computes its deadline beyond the end of the clock and spins on one core without any callback.
 _SPIN_SECONDS = 3600.0
 
+#: How long callbacks that wait for their turn are given at the end, seconds.
+_DRAIN_SECONDS = 0.5
+
 #: How long a callback that is still running is waited for at the end, seconds.
 _JOIN_SECONDS = 30.0
 
@@ -191,8 +194,17 @@ def _spin(node: Node, stop: Stop, threads: int) -> None:
     thread.daemon = True
     thread.start()
     stop.wait()
+    _drain(executor, thread)
     executor.shutdown(_JOIN_SECONDS)
     thread.join(_JOIN_SECONDS)
+
+
+def _drain(executor: Executor, thread: threading.Thread) -> None:
+    """Let callbacks run that wait already: a recorder's last messages are among them."""
+    drained = threading.Event()
+    if thread.is_alive():
+        executor.create_task(drained.set)
+        drained.wait(_DRAIN_SECONDS)
 
 
 def _spin_thread(executor: Executor, stop: Stop) -> None:
