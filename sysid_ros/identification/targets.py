@@ -129,20 +129,30 @@ def _needs_scalar_joint(model: mujoco.MjModel, joint: int) -> str | None:
     return None if kind in scalar else 'a hinge or slide joint'
 
 
+def _needs_drive(model: mujoco.MjModel, joint: int) -> str | None:
+    # A <freejoint> has no such attributes, and joint/* is meant for the joints of the robot.
+    free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+    return 'a hinge, slide or ball joint' if free else None
+
+
 _NONNEGATIVE = (0.0, INFINITY)
 _ANY = (-INFINITY, INFINITY)
 #: A body must have mass to move: MuJoCo refuses moving bodies below mjMINVAL.
 _SMALLEST_MASS = 1e-6
 
 KINDS: dict[tuple[str, str], Kind] = {
-    ('joint', 'armature'): Kind('kg·m²', _NONNEGATIVE, _dof_field('dof_armature'), slide_unit='kg'),
+    ('joint', 'armature'): Kind(
+        'kg·m²', _NONNEGATIVE, _dof_field('dof_armature'), slide_unit='kg', needs=_needs_drive
+    ),
     ('joint', 'damping'): Kind(
-        'N·m·s/rad', _NONNEGATIVE, _dof_field('dof_damping'), slide_unit='N·s/m'
+        'N·m·s/rad', _NONNEGATIVE, _dof_field('dof_damping'), slide_unit='N·s/m', needs=_needs_drive
     ),
     ('joint', 'frictionloss'): Kind(
-        'N·m', _NONNEGATIVE, _dof_field('dof_frictionloss'), slide_unit='N'
+        'N·m', _NONNEGATIVE, _dof_field('dof_frictionloss'), slide_unit='N', needs=_needs_drive
     ),
-    ('joint', 'stiffness'): Kind('N·m/rad', _NONNEGATIVE, _row('jnt_stiffness'), slide_unit='N/m'),
+    ('joint', 'stiffness'): Kind(
+        'N·m/rad', _NONNEGATIVE, _row('jnt_stiffness'), slide_unit='N/m', needs=_needs_drive
+    ),
     ('joint', 'springref'): Kind(
         'rad', _ANY, _springref, slide_unit='m', needs=_needs_scalar_joint
     ),

@@ -143,12 +143,6 @@ class Editor:
         root.document.insert_child(root.index, f'<option gravity="{_join(vector)}"/>')
 
     def _joint(self, node: Node, target: Target, value: float) -> None:
-        if node.tag == 'freejoint':
-            msg = (
-                f'Cannot write {target.path!r} back: a <freejoint> has no {target.attribute}; '
-                'write it as <joint type="free">.'
-            )
-            raise ModelError(msg)
         dof = int(self.nominal.jnt_dofadr[target.row])
         if target.attribute == 'damping':
             rest = self.nominal.dof_dampingpoly[dof]
@@ -223,7 +217,11 @@ class Editor:
     ) -> None:
         """Write a component of ``gainprm``, ``biasprm`` or ``dynprm`` of a shortcut."""
         spelling = _SHORTCUTS.get((node.tag, parameter, index))
-        if spelling is None:
+        dynamics = self.nominal.actuator_dyntype[target.row]
+        if spelling is None or (
+            # A first timeconst would add a filter and its state, which the fit did not have.
+            spelling.attribute == 'timeconst' and dynamics == mujoco.mjtDyn.mjDYN_NONE
+        ):
             msg = (
                 f'Cannot write {target.path!r} back: <{node.tag}> has no attribute for '
                 f'{parameter}[{index}]; write the actuator as <general>.'

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The section that holds the elements of a kind, and their tags; any tag where that is None.
 _PLACES: dict[str, tuple[str, tuple[str, ...] | None]] = {
-    'joint': ('worldbody', ('joint', 'freejoint')),
+    'joint': ('worldbody', ('joint',)),
     'body': ('worldbody', ('body',)),
     'geom': ('worldbody', ('geom',)),
     'actuator': ('actuator', None),

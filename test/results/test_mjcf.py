@@ -311,6 +311,12 @@ def test_a_gain_that_the_shortcut_cannot_spell_is_an_error(tmp_path: Path) -> No
         rewrite(tmp_path, text, {'actuator/a/gainprm': 2})
 
 
+def test_a_filter_that_the_servo_does_not_have_is_an_error(tmp_path: Path) -> None:
+    text = mjcf(worldbody(), '<actuator><position name="a" joint="j"/></actuator>')
+    with pytest.raises(ModelError, match=r'<position> has no attribute for dynprm\[0\]'):
+        rewrite(tmp_path, text, {'actuator/a/dynprm': 2})
+
+
 def test_only_one_component_of_geom_friction_changes(tmp_path: Path) -> None:
     text = mjcf('<default><geom friction=".9 .02 .03"/></default>', worldbody())
     after, _ = rewrite(tmp_path, text, {'geom/g/friction[1]': 0.5})
@@ -498,11 +504,6 @@ GENERATED = [
         '<attach>',
     ),
     (
-        worldbody('<body name="b"><freejoint name="f"/><geom size=".1"/></body>'),
-        'joint/f/damping',
-        'a <freejoint> has no damping',
-    ),
-    (
         worldbody(BODY.replace('name="j"', 'name="j" springdamper="1 1"')),
         'joint/j/damping',
         'differences in dof_damping',
@@ -573,7 +574,15 @@ EVERYTHING = [
 ]
 
 
-@pytest.fixture(params=['demo', 'servo', 'servo without meshes', 'quadruped'])
+@pytest.fixture(
+    params=[
+        'demo',
+        *(
+            pytest.param(name, marks=pytest.mark.shared)
+            for name in ('servo', 'servo without meshes', 'quadruped')
+        ),
+    ]
+)
 def real_model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
     """A real model, and the targets that are identified in it."""
     servo, go2 = SHARED / 'servo_sysid/desc/robot.xml', SHARED / 'go2_iit/go2.xml'
@@ -621,7 +630,6 @@ def _present(path: Path) -> Path:
     return path
 
 
-@pytest.mark.shared
 def test_a_real_model_differs_only_in_identified_attributes(
     real_model: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
