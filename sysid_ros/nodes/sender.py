@@ -41,6 +41,9 @@ DEFAULT_TOPICS = {
 _LOOK_SECONDS = 0.1
 #: What is still missing is logged this often, s.
 _REMIND_SECONDS = 3.0
+#: The subscribers of the commands must not have changed for so long, s: those of one robot are
+#: discovered one after the other, and a recorder should not miss the beginning.
+_SETTLE_SECONDS = 0.5
 #: Progress is logged this often, s.
 _PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
@@ -81,6 +84,8 @@ class Sender:
         self._measured: Any = None
         self._states: Any = None
         self._reminded = -_REMIND_SECONDS
+        self._listeners = 0
+        self._listening_since = time.monotonic()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='sender')
         # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
@@ -99,6 +104,11 @@ class Sender:
         """Start when the robot is there; else say what is missing."""
         missing = self._missing()
         now = time.monotonic()
+        listeners = self._publisher.get_subscription_count()
+        if listeners != self._listeners:
+            self._listeners, self._listening_since = listeners, now
+        if not missing and now - self._listening_since < _SETTLE_SECONDS:
+            return
         if not missing:
             self._timer.cancel()
             self._motion = self._from_here()

@@ -25,7 +25,7 @@ def resolve_topic(node: Node, parameter: str, topic: str) -> str:
     """
     try:
         return str(node.resolve_topic_name(topic))
-    except ValueError as err:
+    except (ValueError, RuntimeError) as err:  # rclpy's RCLError is a RuntimeError
         reason = ' '.join(str(err).split()).rstrip('.')
         msg = f'Expected the name of a topic in parameter {parameter!r}, found an error: {reason}.'
         raise ConfigError(msg) from err

@@ -1,0 +1,153 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated robot keeps its rate and stamps, obeys commands, and refuses bad input."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
+ARM = DEMO / 'arm.xml'
+MODULE = 'sysid_ros.nodes.simulated_robot'
+READY = 'simulated robot ready'
+HOME = [0, -1.1, 1.4, -0.4, 0, 0]
+
+pytestmark = pytest.mark.ros
+
+
+def _parameters(**values: object) -> list[str]:
+    arguments = ['--ros-args']
+    for name, value in values.items():
+        arguments += ['-p', f'{name}:={value}']
+    return arguments
+
+
+def _stamp_ns(message: Any) -> int:
+    return int(message.header.stamp.sec) * 10**9 + int(message.header.stamp.nanosec)
+
+
+def _states(client: Any, count: int) -> list[Any]:
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+
+    states: list[Any] = []
+
+    def enough(message: Any) -> bool:
+        states.append(message)
+        return len(states) >= count
+
+    client.message(JointState, '/joint_states', enough, latched=False)
+    return states
+
+
+def _publisher(client: Any, kind: Any, topic: str) -> Any:
+    publisher = client.node.create_publisher(kind, topic, 10)
+    # A state that arrives after the match proves that the robot has seen this publisher's topic.
+    while not publisher.get_subscription_count():
+        _states(client, 1)
+    return publisher
+
+
+def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
+    start_node: Callable[..., Any], ros_client: Any
+):
+    robot = start_node(MODULE, *_parameters(model=ARM, truth=DEMO / 'truth.yaml'))
+    robot.wait_for_line(READY)
+    before = ros_client.node.get_clock().now().nanoseconds
+    states = _states(ros_client, 1000)
+    elapsed = ros_client.node.get_clock().now().nanoseconds - before
+    stamps = np.array([_stamp_ns(state) for state in states])
+    np.testing.assert_array_equal(np.diff(stamps), 2_000_000)
+    assert elapsed == pytest.approx(2e9, rel=0.2)
+    assert abs(stamps[0] - before) < 0.5e9
+    assert list(states[0].name)[:2] == ['shoulder_pan', 'shoulder_lift']
+    np.testing.assert_allclose(states[0].position, HOME, atol=0.03)
+    assert [len(states[0].velocity), len(states[0].effort)] == [6, 6]
+    assert robot.stop() == 0
+
+
+def test_commands_of_both_types_move_the_joints_that_they_name(
+    start_node: Callable[..., Any], ros_client: Any
+):
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
+    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
+
+    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot.wait_for_line(READY)
+    arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
+    arrays.publish(Float64MultiArray(data=[0.3, *HOME[1:]]))
+    ros_client.message(
+        JointState, '/joint_states', lambda m: abs(m.position[0] - 0.3) < 0.03, latched=False
+    )
+    trajectories = _publisher(
+        ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
+    )
+    point = JointTrajectoryPoint(positions=[0.4, 0.2])
+    trajectories.publish(JointTrajectory(joint_names=['wrist_3', 'wrist_2'], points=[point]))
+    moved = ros_client.message(
+        JointState, '/joint_states', lambda m: abs(m.position[5] - 0.4) < 0.05, latched=False
+    )
+    assert moved.position[0] == pytest.approx(0.3, abs=0.05)
+    assert robot.stop() == 0
+
+
+def test_commands_that_do_not_fit_are_ignored_with_one_warning(
+    start_node: Callable[..., Any], ros_client: Any
+):
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
+
+    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot.wait_for_line(READY)
+    arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
+    for data in ([1.0], [1.0, 2.0], [math.nan] * 6):
+        arrays.publish(Float64MultiArray(data=data))
+    robot.wait_for_line('expected one value per actuator, 6, found 1')
+    states = _states(ros_client, 100)
+    np.testing.assert_allclose(states[-1].position, HOME, atol=0.03)
+    assert robot.stop() == 0
+    assert robot.output.count('ignoring a command') == 1
+
+
+def test_the_model_is_latched_as_the_user_wrote_it(start_node: Callable[..., Any], ros_client: Any):
+    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
+
+    start_node(MODULE, *_parameters(model=ARM, truth=DEMO / 'truth.yaml'))
+    message = ros_client.message(String, '/simulated_robot/mjcf')
+    assert message.data == ARM.read_text()
+
+
+@pytest.mark.parametrize(
+    ('values', 'sentence'),
+    [
+        ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
+        ({'model': 'none.xml'}, "There is no model file 'none.xml'."),
+        ({'model': ARM, 'truth': 'none.yaml'}, "Cannot read 'none.yaml': No such file"),
+        ({'model': ARM, 'rate': 1000.0}, 'Expected a rate of at most 500 Hz'),
+        ({'model': ARM, 'commands_topic': 'a b'}, "name of a topic in parameter 'commands_topic'"),
+    ],
+)
+def test_bad_input_ends_it_with_one_line_and_code_2(
+    start_node: Callable[..., Any], values: dict[str, object], sentence: str
+):
+    robot = start_node(MODULE, *(_parameters(**values) if values else []))
+    assert robot.wait() == 2
+    assert sentence in robot.output
+    assert len(robot.output.splitlines()) == 1
+
+
+def test_an_unknown_target_of_the_truth_is_named_with_its_nearest(
+    start_node: Callable[..., Any], tmp_path: Path
+):
+    truth = tmp_path / 'truth.yaml'
+    truth.write_text('joint/elbo/damping: 1.0\n')
+    robot = start_node(MODULE, *_parameters(model=ARM, truth=truth))
+    assert robot.wait() == 2
+    assert 'nearest: elbow' in robot.output
