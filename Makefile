@@ -42,8 +42,8 @@ $(STAMP): setup.py package.xml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[ros,test]'
 	touch $@
 
-demo: venv ## Simulate, record, calibrate and report, on this machine
-	$(BIN)/python -m sysid_ros.demo
+demo: venv ## Simulate, record, calibrate and report, on this machine (SEED=…)
+	$(BIN)/python -m sysid_ros.demo --seed $(or $(SEED),1)
 
 test: lint ## Lint, check types and run the tests
 	$(BIN)/python -m pytest

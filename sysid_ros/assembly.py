@@ -114,9 +114,7 @@ def assemble(
             for sensor, sigma in sorted(fit.noise.items())
         ),
         plots=tuple(_plots(curves, units)),
-        topics=tuple(
-            TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics
-        ),
+        topics=tuple(TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics),
         health=tuple(
             HealthFinding(**vars(finding)) for r in recordings for finding in r.alignment.health
         ),

@@ -47,6 +47,7 @@ class _Node:
         arguments = [sys.executable, '-m', f'sysid_ros.nodes.{module}', '--ros-args']
         for key, value in parameters.items():
             arguments += ['-p', f'{key}:={value}']
+        self.ended_well = False
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
@@ -98,6 +99,7 @@ class _Node:
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._reader.join(_END_TIMEOUT)
+        self.ended_well = self._process.returncode == 0
 
 
 def run(assets: Path, folder: Path, seed: int, duration: float) -> None:
@@ -142,16 +144,25 @@ def _record(
             )
             nodes.append(robot)
             robot.wait_for('simulated robot ready')
+            recorder = _Node(
+                'recorder',
+                environment,
+                output=folder / 'bags' / name,
+                topics="['/joint_states', '/forward_position_controller/commands']",
+            )
+            nodes.append(recorder)
             exciter = _Node(
                 'exciter', environment, model=model, seed=10 * seed + number, duration=duration
             )
             nodes.append(exciter)
-            recorder = _Node('recorder', environment, output=folder / 'bags' / name)
-            nodes.append(recorder)
             exciter.wait(duration + 2 * _READY_TIMEOUT)
         finally:
             for node in reversed(nodes):
                 node.stop()
+        failed = [node.name for node in nodes if not node.ended_well]
+        if failed:
+            msg = f'These processes ended with an error: {", ".join(failed)}.'
+            raise RosError(msg)
 
 
 def _calibrate(assets: Path, folder: Path) -> None:
@@ -216,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('--assets', type=Path, default=Path('config/demo'))
     parser.add_argument('--folder', type=Path, default=Path('demo'))
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--duration', type=float, default=15.0)
+    parser.add_argument('--duration', type=float, default=10.0)
     args = parser.parse_args(arguments)
     try:
         run(args.assets, args.folder, args.seed, args.duration)

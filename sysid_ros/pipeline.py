@@ -16,7 +16,8 @@ from sysid_ros.assembly import Recording, assemble
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import BagError, ConfigError, ResultError, nearest
-from sysid_ros.identification.fit import FitSettings, fit
+from sysid_ros.identification.fit import fit
+from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import load_model
 from sysid_ros.identification.parameter import check_distinct, make_parameters
 from sysid_ros.report import write_figures, write_report
@@ -192,12 +193,10 @@ def _fit(
         model,
         parameters,
         training,
-        settings=FitSettings(
-            config.solver.backend,
-            config.solver.loss,
-            config.solver.max_iterations,
-            config.solver.threads,
+        settings=SolverSettings(
+            config.solver.backend, config.solver.loss, config.solver.max_iterations
         ),
+        threads=config.solver.threads,
         cancel=cancel,
         observe=observer.iteration,
     )

@@ -27,7 +27,7 @@ class HeldCommand:
             times: (n,) seconds, strictly increasing.
             values: (n,) commands.
         """
-        self._times = times
+        self.times = times
         self._values = values
         self._integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
 
@@ -42,9 +42,9 @@ class HeldCommand:
             (m,) controls.
         """
         at = edges - delay
-        index = np.clip(np.searchsorted(self._times, at, side='right') - 1, 0, None)
+        index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
         held = self._values[index]
-        inside = self._integral[index] + held * (at - self._times[index])
+        inside = self._integral[index] + held * (at - self.times[index])
         mean = np.diff(inside) / np.diff(edges)
         # Steps without a change take the held value itself: no rounding from the integral.
         return np.where(index[1:] == index[:-1], held[:-1], mean)

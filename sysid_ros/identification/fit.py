@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.least_squares import solve
+from sysid_ros.identification.least_squares import (
+    COST_TOLERANCE,
+    SolverSettings,
+    check_start,
+    linearise,
+    solve,
+)
 from sysid_ros.identification.parameter import check_distinct
 from sysid_ros.identification.residuals import Residuals, estimate_noise, smallest_noise
 from sysid_ros.identification.simulation import Simulator
-from sysid_ros.identification.statistics import intervals
+from sysid_ros.identification.statistics import intervals, stamp_uncertainty
 
 if TYPE_CHECKING:
     import threading
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.least_squares import Backend, Iteration, Loss, Solution
+    from sysid_ros.identification.least_squares import Iteration, Solution
     from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.simulation import Prediction
@@ -36,23 +42,8 @@ if TYPE_CHECKING:
 _WEIGHTINGS = 4
 #: … and not again once no estimate moved by more than this fraction.
 _WEIGHT_TOLERANCE = 0.02
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How a fit is done.
-
-    Attributes:
-        backend: Solver, see ``solve``.
-        loss: Loss on residuals in units of their noise.
-        max_iterations: Limit of iterations, over all weightings together.
-        threads: Simulation threads; 0 means one per core.
-    """
-
-    backend: Backend = 'mujoco'
-    loss: Loss = 'linear'
-    max_iterations: int = 50
-    threads: int = 0
+#: Until then an iteration must lower the cost by this fraction to be followed by another.
+_ROUGH_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -83,7 +74,8 @@ def fit(
     parameters: Many[Parameter],
     sequences: Many[Sequence],
     *,
-    settings: FitSettings | None = None,
+    settings: SolverSettings | None = None,
+    threads: int = 0,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -98,7 +90,8 @@ def fit(
         model: The compiled nominal model; it is not changed.
         parameters: The unknowns.
         sequences: The training data.
-        settings: Solver, loss and limits.
+        settings: Solver, loss and the limit of iterations over all weightings together.
+        threads: Simulation threads; 0 means one per core.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
@@ -106,7 +99,7 @@ def fit(
         FitError: There is nothing to fit, or a parameter has no effect.
         CancelledError: ``cancel`` was set.
     """
-    settings = settings or FitSettings()
+    settings = settings or SolverSettings()
     check_distinct(parameters)
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
@@ -125,32 +118,44 @@ def fit(
         if observe is not None:
             observe(shown)
 
-    with Simulator(model, parameters, sequences, settings.threads) as simulator:
+    with Simulator(model, parameters, sequences, threads) as simulator:
         residuals = Residuals(simulator, estimate_noise(simulator))
         floors = smallest_noise(simulator)
+        moved = np.inf
         x = np.array([parameter.nominal for parameter in parameters])
-        for weighting in range(_WEIGHTINGS):
+        check_start(residuals, parameters, x)
+        for weighting in range(_WEIGHTINGS + 1):
+            # Weights that are to change again are not worth the last digits.
+            settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
             solution = solve(
                 residuals,
                 parameters,
                 x,
-                backend=settings.backend,
-                loss=settings.loss,
-                max_iterations=max(settings.max_iterations - len(trace), 1),
+                settings=dataclasses.replace(
+                    settings, max_iterations=max(settings.max_iterations - len(trace), 1)
+                ),
+                tolerance=COST_TOLERANCE if settled else _ROUGH_TOLERANCE,
                 cancel=cancel,
                 observe=note,
             )
             x = solution.x
+            if settled or len(trace) >= settings.max_iterations:
+                break
             spread = residuals.spread(solution.residual, robust=settings.loss != 'linear')
             moved = max(abs(value - 1.0) for value in spread.values())
-            last = weighting == _WEIGHTINGS - 1 or len(trace) >= settings.max_iterations
-            if moved < _WEIGHT_TOLERANCE or last:
-                break
             residuals.set_noise({s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread})
+        jacobian = linearise(residuals, parameters, x)
         return Fit(
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, trace=tuple(trace)),
-            intervals=intervals(solution, parameters, residuals.samples, settings.loss),
+            intervals=intervals(
+                solution,
+                jacobian,
+                parameters,
+                residuals.samples,
+                loss=settings.loss,
+                systematic=stamp_uncertainty(parameters, simulator.runs),
+            ),
             noise=residuals.noise,
             rollouts=simulator.rollouts,
             diverged=residuals.diverged,

@@ -34,7 +34,23 @@ _SCALE_OF_BOUNDS = 0.02
 #: The solver stops when a step is below this, in units of the parameters' scales.
 _STEP_TOLERANCE = 1e-7
 #: The solver stops when an iteration lowers the cost by less than this fraction.
-_COST_TOLERANCE = 1e-7
+COST_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """Which solver, loss and limit.
+
+    Attributes:
+        backend: ``mujoco`` for ``mujoco.minimize``, ``scipy`` for ``scipy.optimize``'s trust
+            region.
+        loss: Loss of a residual in units of its noise, named as in scipy.
+        max_iterations: Limit of iterations.
+    """
+
+    backend: Backend = 'mujoco'
+    loss: Loss = 'linear'
+    max_iterations: int = 50
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,6 @@ class Solution:
     Attributes:
         x: (p,) parameter values.
         residual: (n,) residuals there, in units of the noise.
-        jacobian: (n, p) derivative of the residuals by the values, per unit of each.
         cost: Half the sum of the losses.
         initial_cost: The same at the start.
         status: Short fixed word: ``step``, ``cost``, ``gradient``, ``stalled``, ``iterations``.
@@ -71,13 +86,17 @@ class Solution:
 
     x: NDArray[np.float64]
     residual: NDArray[np.float64]
-    jacobian: NDArray[np.float64]
     cost: float
     initial_cost: float
     status: str
     message: str
     success: bool
     trace: tuple[Iteration, ...]
+
+
+#: Factor by which the solver of mujoco.minimize changes its regulariser. Every increase costs a
+#: serial evaluation, and the library's own 1.26 needs sixty of them from its start to order one.
+_MU_FACTOR = 3.0
 
 
 class _Converged(Exception):  # noqa: N818 (a signal out of the library's loop, not an error)
@@ -96,7 +115,9 @@ class _Problem:
     lower: NDArray[np.float64] = field(init=False)
     upper: NDArray[np.float64] = field(init=False)
     scale: NDArray[np.float64] = field(init=False)
+    tolerance: float = COST_TOLERANCE
     trace: list[Iteration] = field(default_factory=list)
+    known: tuple[bytes, NDArray[np.float64]] | None = None
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -121,6 +142,8 @@ class _Problem:
         diverged is differenced towards the other side.
         """
         z = z.reshape(-1)
+        if self.known is not None and self.known[0] == z.tobytes():
+            return self.known[1]
         if residual is None:
             residual = self.residual(z[:, None])
         base = residual.reshape(-1, 1)
@@ -132,6 +155,7 @@ class _Problem:
         if wild.any():
             again = self.residual((z[:, None] - np.diag(step))[:, wild])
             columns[:, wild] = (again - base) / -step[wild]
+        self.known = (z.tobytes(), columns)
         return columns
 
     def note(self, cost: float, step: float) -> None:
@@ -155,9 +179,8 @@ def solve(
     parameters: Sequence[Parameter],
     start: NDArray[np.float64],
     *,
-    backend: Backend = 'mujoco',
-    loss: Loss = 'linear',
-    max_iterations: int = 50,
+    settings: SolverSettings,
+    tolerance: float = COST_TOLERANCE,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Solution:
@@ -167,30 +190,24 @@ def solve(
         residuals: The residual function.
         parameters: The unknowns.
         start: (p,) start values.
-        backend: ``mujoco`` for ``mujoco.minimize``, ``scipy`` for ``scipy.optimize``'s trust
-            region.
-        loss: Loss of a residual in units of its noise, named as in scipy.
-        max_iterations: Limit of iterations.
+        settings: Which solver, loss and limit.
+        tolerance: Stop when an iteration lowers the cost by less than this fraction.
         cancel: Ends the solve when it is set.
         observe: Called after every iteration.
 
     Raises:
         CancelledError: ``cancel`` was set.
-        FitError: Every simulation diverges at the start, or a parameter changes nothing.
     """
-    problem = _Problem(residuals, parameters, max_iterations, cancel, observe)
+    problem = _Problem(residuals, parameters, settings.max_iterations, cancel, observe, tolerance)
     z0 = start / problem.scale
-    first = problem.residual(z0[:, None])
-    _check_start(problem, z0, first)
-    initial_cost = _cost(first[:, 0], loss)
-    run = _solve_mujoco if backend == 'mujoco' else _solve_scipy
+    loss = settings.loss
+    initial_cost = _cost(problem.residual(z0[:, None])[:, 0], loss)
+    run = _solve_mujoco if settings.backend == 'mujoco' else _solve_scipy
     z, status, message = run(problem, z0, loss)
     residual = problem.residual(z[:, None])
-    jacobian = problem.jacobian(z, residual)
     return Solution(
         x=np.clip(z * problem.scale, problem.lower, problem.upper),
         residual=residual[:, 0],
-        jacobian=jacobian / problem.scale,
         cost=_cost(residual[:, 0], loss),
         initial_cost=initial_cost,
         status=status,
@@ -200,16 +217,42 @@ def solve(
     )
 
 
-def _check_start(problem: _Problem, z0: NDArray[np.float64], first: NDArray[np.float64]) -> None:
-    if problem.residuals.diverged >= len(problem.residuals.simulator.runs):
+def linearise(
+    residuals: Residuals, parameters: Sequence[Parameter], x: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the (n, p) derivative of the residuals by the values, per unit of each.
+
+    Args:
+        residuals: The residual function.
+        parameters: The unknowns.
+        x: (p,) where.
+    """
+    problem = _Problem(residuals, parameters, 0, None, None)
+    return problem.jacobian(x / problem.scale) / problem.scale
+
+
+def check_start(
+    residuals: Residuals, parameters: Sequence[Parameter], start: NDArray[np.float64]
+) -> None:
+    """Check that a fit can begin.
+
+    Args:
+        residuals: The residual function.
+        parameters: The unknowns.
+        start: (p,) start values.
+
+    Raises:
+        FitError: Every simulation diverges at the start, or a parameter changes nothing.
+    """
+    before = residuals.diverged
+    residuals(start[None, :])
+    if residuals.diverged - before >= len(residuals.simulator.runs):
         msg = 'The simulation is unstable at the start values on every sequence.'
         raise FitError(msg)
-    silent = ~np.any(problem.jacobian(z0, first) != 0, axis=0)
+    silent = ~np.any(linearise(residuals, parameters, start) != 0, axis=0)
     if silent.any():
         names = ', '.join(
-            repr(parameter.name)
-            for parameter, dead in zip(problem.parameters, silent, strict=True)
-            if dead
+            repr(parameter.name) for parameter, dead in zip(parameters, silent, strict=True) if dead
         )
         msg = (
             f'Nothing that was measured changes with parameter {names}; '
@@ -287,7 +330,7 @@ def _solve_mujoco(
         problem.note(last.objective, step)
         if len(trace) > 1:
             gained = trace[-2].reduction
-            if 0 <= gained <= _COST_TOLERANCE * trace[-2].objective:
+            if 0 <= gained <= problem.tolerance * trace[-2].objective:
                 best['status'] = 'cost'
                 raise _Converged
 
@@ -298,6 +341,7 @@ def _solve_mujoco(
             bounds=[problem.lower / problem.scale, problem.upper / problem.scale],
             jacobian=problem.jacobian,
             norm=_RobustNorm(loss) if loss != 'linear' else minimize.Quadratic(),
+            mu_factor=_MU_FACTOR,
             xtol=_STEP_TOLERANCE,
             gtol=_STEP_TOLERANCE,
             max_iter=problem.limit,
@@ -336,7 +380,7 @@ def _solve_scipy(
         x_scale='jac',
         loss=loss,
         xtol=_STEP_TOLERANCE,
-        ftol=_COST_TOLERANCE,
+        ftol=problem.tolerance,
         gtol=1e-12,
         max_nfev=problem.limit,
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.least_squares import Loss, Solution
     from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.residuals import Samples
+    from sysid_ros.identification.simulation import Run
 
 #: Level of all intervals.
 LEVEL = 0.95
@@ -35,6 +36,8 @@ _LARGEST_CORRELATION = 0.98
 #: did not excite the parameter.
 _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
+#: Standard deviation of a normal distribution in units of the distance of its quartiles.
+_SIGMA_OF_QUARTILES = 0.7413
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
 #: A parameter takes part in a direction when its share of the unit vector exceeds this.
@@ -56,9 +59,12 @@ class Interval:
 
 def intervals(
     solution: Solution,
+    jacobian: NDArray[np.float64],
     parameters: Sequence[Parameter],
     samples: Samples,
+    *,
     loss: Loss = 'linear',
+    systematic: NDArray[np.float64] | None = None,
 ) -> tuple[Interval, ...]:
     """Return interval and verdict of every parameter.
 
@@ -72,13 +78,15 @@ def intervals(
 
     Args:
         solution: Where the solver ended.
+        jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
         parameters: The unknowns, p of them.
         samples: What each residual is.
         loss: The loss of the fit; robust losses weight residuals.
+        systematic: (p,) standard deviations of errors that no residual shows, per parameter.
     """
     weight = rho(solution.residual, loss)[1]
     root = np.sqrt(weight)
-    jacobian = solution.jacobian * root[:, None]
+    jacobian = jacobian * root[:, None]
     residual = solution.residual * root
     at_bound = np.array(
         [_is_at_bound(x, p) for x, p in zip(solution.x, parameters, strict=True)], dtype=bool
@@ -92,6 +100,8 @@ def intervals(
     spread = np.full(len(parameters), np.nan)
     if free.any():
         spread[free] = _half_widths(inverse, scaled[:, free], residual, samples) / scale[free]
+    if systematic is not None:
+        spread = np.hypot(spread, scipy.stats.norm.ppf((1 + LEVEL) / 2) * systematic)
     found: list[Interval] = []
     order = np.flatnonzero(free)
     for index, (value, parameter) in enumerate(zip(solution.x, parameters, strict=True)):
@@ -110,8 +120,37 @@ def intervals(
             verdict = f'confounded with {", ".join(names)}' if names else verdict
         if blind:
             half = np.nan
-        found.append(Interval(float(value) - half, float(value) + half, verdict))
+        # np.maximum passes NaN on: no interval stays no interval.
+        low = float(np.maximum(value - half, parameter.min_value))
+        high = float(np.minimum(value + half, parameter.max_value))
+        found.append(Interval(low, high, verdict))
     return tuple(found)
+
+
+def stamp_uncertainty(parameters: Sequence[Parameter], runs: Sequence[Run]) -> NDArray[np.float64]:
+    """Return how far each parameter may be off because commands were stamped on arrival.
+
+    A delay is measured from the stamps of the commands. How much sooner or later than at the
+    recorder a command arrived at the robot cannot be seen in a bag, but it is of the size of the
+    jitter of the arrivals, which can: the spread of their intervals, over √2 (two ends). Commands
+    with regular stamps have none.
+
+    Args:
+        parameters: The unknowns, p of them.
+        runs: The sequences with their commands.
+
+    Returns:
+        (p,) standard deviations, in each parameter's unit; zero for all but delays.
+    """
+    found = np.zeros(len(parameters))
+    for index, parameter in enumerate(parameters):
+        rows = {target.row for target in parameter.targets if not target.in_model}
+        commands = [run.commands[row] for run in runs for row in rows]
+        intervals = [np.diff(command.times) for command in commands if command is not None]
+        if intervals:
+            quarter, three_quarters = np.percentile(np.concatenate(intervals), [25, 75])
+            found[index] = _SIGMA_OF_QUARTILES * (three_quarters - quarter) / np.sqrt(2)
+    return found
 
 
 def _is_at_bound(value: float, parameter: Parameter) -> bool:

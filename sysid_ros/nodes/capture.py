@@ -91,7 +91,7 @@ class Recorder:
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
         self._output = self._base
-        self._subscriptions = Subscriptions(node)
+        self._subscriptions = Subscriptions(node, stop.request)
         self._missing: tuple[str, ...] = ()
         self._seen: tuple[Offer, ...] = ()
         now = time.monotonic()
@@ -107,6 +107,7 @@ class Recorder:
 
     def close(self) -> None:
         """Finish the bag and say good-bye on the status topic."""
+        self._subscriptions.close()
         self._end_recording()
         self._state = State.STOPPED
         self._publish_status()

@@ -11,9 +11,10 @@ from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventType
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from sysid_ros.nodes.discovery import message_class, offer, topic_spec
+from sysid_ros.nodes.listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from rclpy.node import Node
     from rclpy.subscription import Subscription
@@ -41,9 +42,10 @@ class Subscriptions:
         sink: Where messages go now; what comes while it is None is left out.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, on_error: Callable[[BaseException], None]) -> None:
         self.sink: Sink | None = None
         self._node = node
+        self._listener = Listener(node, on_error)
         self._specs: dict[str, TopicSpec] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._latched: dict[str, bytes] = {}
@@ -84,30 +86,34 @@ class Subscriptions:
         )
         kind = message_class(spec.topic, spec.msgtype)
 
-        # One argument only: rclpy's EventsExecutor cannot pass the middleware's own receive stamp.
-        def receive(cdr: bytes) -> None:
-            self._receive(spec, cdr)
+        def receive(stamp: int, cdr: bytes) -> None:
+            self._receive(spec, stamp, cdr)
 
         def mismatch(_: object) -> None:
             self._mismatched.add(spec.topic)
 
         def lost(event: Any) -> None:
-            if self.sink is not None:
-                self.sink.count_lost(spec.topic, event.total_count_change)
+            sink = self.sink
+            if sink is not None:
+                sink.count_lost(spec.topic, event.total_count_change)
 
         events = SubscriptionEventCallbacks(incompatible_qos=mismatch, message_lost=lost)
-        create = self._node.create_subscription
+        create = self._listener.subscribe
         try:
-            subscription = create(kind, spec.topic, receive, qos, raw=True, event_callbacks=events)
+            subscription = create(kind, spec.topic, receive, qos, raw=True, events=events)
         except UnsupportedEventTypeError:
             # Not every middleware reports these; messages come all the same.
             subscription = create(kind, spec.topic, receive, qos, raw=True)
         self._specs[spec.topic] = spec
         self._subscriptions[spec.topic] = subscription
 
+    def close(self) -> None:
+        """Take what has arrived and end all subscriptions."""
+        self._listener.close()
+
     def replace_mismatched(self) -> None:
         """Subscribe again where a publisher offers less than the subscription asks for."""
-        for topic in sorted(self._mismatched):
+        for topic in sorted(list(self._mismatched)):  # noqa: C414 (the listener's thread adds to it)
             found = offer(self._node, topic)
             if not found.publishers:
                 continue
@@ -116,7 +122,7 @@ class Subscriptions:
             if spec.qos != self._specs[topic].qos:
                 text = f'{topic} has a publisher with other QoS; subscribing again'
                 self._node.get_logger().warning(text)
-                self._node.destroy_subscription(self._subscriptions[topic])
+                self._listener.unsubscribe(self._subscriptions[topic])
                 self.add(spec)
 
     def repeat_latched(self) -> None:
@@ -125,12 +131,13 @@ class Subscriptions:
         It came once, before this recording perhaps, and belongs into every bag.
         """
         if self.sink is not None:
-            for topic, cdr in self._latched.items():
+            for topic, cdr in list(self._latched.items()):
                 self.sink.put(topic, time.time_ns(), cdr)
 
-    def _receive(self, spec: TopicSpec, cdr: bytes) -> None:
-        stamp = time.time_ns()
+    def _receive(self, spec: TopicSpec, stamp: int, cdr: bytes) -> None:
         if spec.qos.transient_local:
             self._latched[spec.topic] = cdr
-        if self.sink is not None:
-            self.sink.put(spec.topic, stamp, cdr)
+        # Read once: the executor's thread may take it away.
+        sink = self.sink
+        if sink is not None:
+            sink.put(spec.topic, stamp, cdr)
