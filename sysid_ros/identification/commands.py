@@ -31,6 +31,11 @@ class HeldCommand:
         self._values = values
         self._integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
 
+    def at(self, time: float) -> float:
+        """Return the undelayed command at one time, in seconds."""
+        index = int(np.searchsorted(self.times, time, side='right')) - 1
+        return float(self._values[max(index, 0)])
+
     def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
         """Return the mean of the delayed command over each step.
 

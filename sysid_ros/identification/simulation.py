@@ -172,7 +172,7 @@ class Simulator:
         return models
 
     def _delays(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (m, nu) delays of all candidates, seconds."""
+        """Return the (m, nactuator) delays of all candidates, seconds."""
         delays = np.tile(self._nominal_delay, (len(candidates), 1))
         for actuator, column in self._delay_columns:
             delays[:, actuator] = candidates[:, column]
@@ -189,7 +189,9 @@ class Simulator:
         state, sensordata = self._buffer(m * len(batch), steps)
         timestep = self._model.opt.timestep
         edges = np.arange(steps + 1) * timestep
-        control = np.concatenate([_controls(self.runs[index], edges, delays) for index in batch])
+        control = np.concatenate(
+            [_controls(self._model, self.runs[index], edges, delays) for index in batch]
+        )
         initial = np.repeat([self.runs[index].initial_state for index in batch], m, axis=0)
         self._pool.rollout(
             models * len(batch),
@@ -245,16 +247,19 @@ def _batches(steps: list[int]) -> list[list[int]]:
 
 
 def _controls(
-    run: Run, edges: NDArray[np.float64], delays: NDArray[np.float64]
+    model: mujoco.MjModel, run: Run, edges: NDArray[np.float64], delays: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the (m, steps, nu) controls of one sequence for all candidates."""
-    control = np.zeros((len(delays), len(edges) - 1, delays.shape[1]))
+    """Return the (m, steps, nu) controls of one sequence for all candidates.
+
+    An actuator may have several controls (MuJoCo 4.0); its command is the first of them.
+    """
+    control = np.zeros((len(delays), len(edges) - 1, model.nu))
     for actuator, command in enumerate(run.commands):
         if command is None:
             continue
         distinct, inverse = np.unique(delays[:, actuator], return_inverse=True)
         means = np.stack([command.means(edges, float(delay)) for delay in distinct])
-        control[:, :, actuator] = means[inverse]
+        control[:, :, model.actuator_ctrladr[actuator]] = means[inverse]
     return control
 
 
@@ -266,12 +271,12 @@ def _prepare(model: mujoco.MjModel, sequence: Sequence) -> Run:
     channels = tuple(
         _channels(model, series, timestep, sequence.name) for series in sequence.measurements
     )
-    commands: list[HeldCommand | None] = [None] * model.nu
+    commands: list[HeldCommand | None] = [None] * model.nactuator
     for series in sequence.commands:
         for name in series.names:
             actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
             if actuator < 0:
-                known = [model.actuator(i).name for i in range(model.nu)]
+                known = [model.actuator(i).name for i in range(model.nactuator)]
                 msg = f'Sequence {sequence.name!r} commands {name!r}; {nearest(name, known)}.'
                 raise FitError(msg)
             commands[actuator] = HeldCommand(series.times, series.get(name)[:, 0])
@@ -279,8 +284,11 @@ def _prepare(model: mujoco.MjModel, sequence: Sequence) -> Run:
     data.qpos[:] = sequence.initial_qpos
     data.qvel[:] = sequence.initial_qvel
     for actuator, command in enumerate(commands):
-        if command is not None and model.actuator_dyntype[actuator] in _FILTERS:
-            first = command.means(np.array([0.0, timestep]), 0.0)[0]
+        if command is not None and mujoco.mjtDyn(model.actuator_dyntype[actuator]) in _FILTERS:
+            first = command.at(0.0)
+            column = model.actuator_ctrladr[actuator]
+            if model.actuator_ctrllimited[column]:
+                first = float(np.clip(first, *model.actuator_ctrlrange[column]))
             data.act[model.actuator_actadr[actuator]] = first
     state = np.empty(mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value))
     mujoco.mj_getState(model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
