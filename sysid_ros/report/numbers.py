@@ -17,6 +17,8 @@ _MOST_DIGITS = 15
 #: Outside these powers of ten a number is written with an exponent.
 _SMALLEST_POWER = -4
 _LARGEST_POWER = 6
+#: Powers of ten below this are not exact in a double.
+_SMALLEST_FACTOR = -300
 
 MISSING = '\N{EN DASH}'
 TIMES = '\N{MULTIPLICATION SIGN}'
@@ -36,7 +38,9 @@ def _write(value: float, last: int, power: int) -> str:
     elif _SMALLEST_POWER < power < _LARGEST_POWER:
         text = f'{round(value, -last):.0f}'
     else:
-        mantissa = f'{value / 10.0**power:.{max(power - last, 0)}f}'
+        # In two steps, because 10.0 ** power is zero for the smallest doubles.
+        first = max(power, _SMALLEST_FACTOR)
+        mantissa = f'{value / 10.0**first / 10.0 ** (power - first):.{max(power - last, 0)}f}'
         text = f'{mantissa}{TIMES}10{str(power).translate(_SUPERSCRIPTS)}'
     if not any(digit in text.partition(TIMES)[0] for digit in '123456789'):
         text = text.lstrip('-')
@@ -67,6 +71,12 @@ def significant(value: float, digits: int = PLAIN_DIGITS) -> str:
     return mantissa + times_sign + exponent
 
 
+def _last_digit(largest: float, half_width: float) -> int:
+    """Return the power of ten of the last digit worth writing."""
+    half_width = float(f'{half_width:.{INTERVAL_DIGITS - 1}e}')
+    return max(_power(half_width) - INTERVAL_DIGITS + 1, _power(largest) - _MOST_DIGITS)
+
+
 def rounded(value: float, half_width: float) -> str:
     """Write a value to the second digit of its interval's half width.
 
@@ -76,20 +86,25 @@ def rounded(value: float, half_width: float) -> str:
         return significant(value)
     if value == 0:
         return '0'
-    half_width = float(f'{half_width:.{INTERVAL_DIGITS - 1}e}')
-    power = _power(value)
-    last = max(_power(half_width) - INTERVAL_DIGITS + 1, power - _MOST_DIGITS)
-    if last > power:
-        power = last + INTERVAL_DIGITS - 1
-    return _write(value, last, power)
+    last = _last_digit(value, half_width)
+    # A value that is small beside its interval is written as the interval's ends are, and one
+    # that rounds up to the next power of ten as that.
+    largest = max(abs(round(value, -last)), half_width)
+    return _write(value, last, _power(largest))
 
 
 def interval(low: float, high: float) -> str:
-    """Write a 95 % interval, or a dash when there is none."""
+    """Write a 95 % interval, both ends alike, or a dash when there is none."""
     if math.isnan(low) or math.isnan(high):
         return MISSING
     half_width = (high - low) / 2
-    return f'[{rounded(low, half_width)}, {rounded(high, half_width)}]'
+    largest = max(abs(low), abs(high))
+    if not math.isfinite(half_width) or half_width <= 0:
+        return f'[{significant(low)}, {significant(high)}]'
+    last = _last_digit(largest, half_width)
+    power = _power(round(largest, -last))
+    ends = ('0' if end == 0 else _write(end, last, power) for end in (low, high))
+    return f'[{", ".join(ends)}]'
 
 
 def bounds(low: float, high: float) -> str:

@@ -104,3 +104,17 @@ def test_rounding_moves_a_value_by_less_than_a_tenth_of_its_interval(
     exponent = power.translate(str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹⁻', '0123456789-')) or '0'
     tolerance = max(0.1 * half_width, 1e-13 * abs(value))
     assert abs(float(f'{mantissa}e{exponent}') - value) <= tolerance
+
+
+def test_both_ends_of_an_interval_are_written_alike():
+    assert numbers.interval(-0.00101, -0.00099) == '[−0.001010, −0.000990]'
+    assert numbers.interval(9e-5, 1.1e-4) == '[0.90×10⁻⁴, 1.10×10⁻⁴]'
+
+
+def test_a_value_that_rounds_up_gets_one_digit_before_the_point():
+    assert numbers.rounded(9.9999e-5, 1e-6) == '1.000×10⁻⁴'
+
+
+def test_a_value_below_its_interval_is_written_as_its_interval_is():
+    assert numbers.rounded(0.0004, 0.001) == '0.0004'
+    assert numbers.interval(-0.0006, 0.0014) == '[−0.0006, 0.0014]'
