@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from sysid_ros.complaints import explain
 from sysid_ros.errors import ConfigError, nearest
 
 T = TypeVar('T', bound=BaseModel)
@@ -81,7 +82,10 @@ class ChannelMapping(Section):
 
     topic: str = Field(description='topic in the bag')
     field: str = Field(description='field of the message: position, velocity, effort, data, …')
-    label: str = Field(description='joint name in the message, or the index of the element')
+    label: str = Field(
+        description='joint name in the message, or the index of the element',
+        coerce_numbers_to_str=True,
+    )
     scale: float = Field(default=1.0, description='model value = scale * bag value + offset')
     offset: float = 0.0
 
@@ -112,8 +116,19 @@ class CalibrationConfig(Section):
     check: CheckConfig = CheckConfig()
     output: Path = Field(default=Path('out'), description='folder for model, result and report')
 
+    @field_validator('mapping', mode='before')
+    @classmethod
+    def _is_a_mapping(cls, mapping: object) -> object:
+        if isinstance(mapping, (str, dict, Path, MappingConfig)):
+            return mapping
+        msg = f'Expected auto, a mapping or the name of a mapping file, found {mapping!r}'
+        raise ValueError(msg)
+
     @model_validator(mode='after')
-    def _has_training_bags(self) -> CalibrationConfig:
+    def _is_complete(self) -> CalibrationConfig:
+        if self.sensors is not None and not self.sensors:
+            msg = 'Expected at least one name in sensors, or no such key, found none'
+            raise ValueError(msg)
         if not any(bag.role == 'train' for bag in self.bags):
             msg = 'Expected at least one bag with role train in bags, found none'
             raise ValueError(msg)
@@ -231,61 +246,6 @@ class RefitConfig(Section):
     )
 
 
-def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
-    """Turn the first complaint of a validation into one sentence.
-
-    Args:
-        error: What pydantic found.
-        schema: The schema that was asked for.
-        where: File, flag or parameter that held the values.
-    """
-    first = error.errors()[0]
-    place = '.'.join(str(part) for part in first['loc'] if part not in _UNION_TAGS)
-    if first['type'] == 'extra_forbidden':
-        key = str(first['loc'][-1])
-        known = _keys(schema, first['loc'][:-1])
-        return f'Unknown key {place!r} in {where}; {nearest(key, known)}.'
-    if first['type'] == 'missing':
-        return f'Missing key {place!r} in {where}.'
-    if first['type'] == 'value_error':
-        text = str(first['ctx']['error'])
-        return f'{text}, in {where}.'
-    if first['type'] == 'literal_error':
-        expected = first['ctx']['expected'].replace("'", '')
-        choices = [word for part in expected.split(', ') for word in part.split(' or ')]
-        value = first['input']
-        hint = nearest(str(value), choices)
-        return f'Expected {expected} for {place!r} in {where}, found {value!r}; {hint}.'
-    text = first['msg'][0].lower() + first['msg'][1:]
-    return f'Bad value {first["input"]!r} for {place!r} in {where}: {text}.'
-
-
-#: Names that pydantic puts into a location for the members of a union.
-_UNION_TAGS = frozenset({"literal['auto']", 'MappingConfig', 'path', 'Path'})
-
-
-def _keys(schema: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the valid keys at a location inside a schema."""
-    current: Any = schema
-    for part in loc:
-        if isinstance(part, int) or part in _UNION_TAGS:
-            continue
-        fields = getattr(current, 'model_fields', {})
-        current = _section(fields[part].annotation) if part in fields else current
-    return list(getattr(current, 'model_fields', {}))
-
-
-def _section(annotation: Any) -> Any:
-    """Return the section inside an annotation such as ``tuple[Section, ...]``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, '__args__', ()):
-        found = _section(inner)
-        if found is not None:
-            return found
-    return None
-
-
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds one mapping.
 
@@ -294,18 +254,33 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         document = yaml.safe_load(path.read_text(encoding='utf-8'))
+    except FileNotFoundError as err:
+        near = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
+        hint = nearest(path.name, sorted(entry.name for entry in near))
+        msg = f'There is no file {str(path)!r}; {hint}.'
+        raise ConfigError(msg) from err
     except OSError as err:
         msg = f'Cannot read {str(path)!r}: {err.strerror}.'
         raise ConfigError(msg) from err
-    except (yaml.YAMLError, UnicodeDecodeError) as err:
-        text = ' '.join(str(err).split())
-        msg = f'{str(path)!r} is not valid YAML: {text}.'
+    except UnicodeDecodeError as err:
+        msg = f'{str(path)!r} is not valid YAML: byte {err.start} is not UTF-8 text.'
+        raise ConfigError(msg) from err
+    except yaml.YAMLError as err:
+        msg = f'{str(path)!r} is not valid YAML: {_yaml_complaint(err)}.'
         raise ConfigError(msg) from err
     if not isinstance(document, dict):
-        found = type(document).__name__
+        found = {type(None): 'nothing', list: 'a list'}.get(type(document), repr(document))
         msg = f'Expected keys and values in {str(path)!r}, found {found}.'
         raise ConfigError(msg)
     return document
+
+
+def _yaml_complaint(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, without the excerpts that span lines."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    if mark is None or not isinstance(error, yaml.MarkedYAMLError):
+        return ' '.join(str(error).split())
+    return f'{error.problem} in line {mark.line + 1}, column {mark.column + 1}'
 
 
 def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
@@ -323,6 +298,9 @@ def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
 def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> CalibrationConfig:
     """Read ``calibration.yaml``; relative paths inside are relative to the file's folder.
 
+    They stay relative when the file's own path is, so that results do not depend on where the
+    folder lies on a machine.
+
     Args:
         path: The file.
         overrides: Dotted keys to values that replace the file's, as ``{'solver.loss': 'huber'}``;
@@ -332,12 +310,12 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
         ConfigError: The file cannot be read or is not valid.
     """
     values = read_yaml(path)
-    folder = path.absolute().parent
+    folder = path.parent
     given = dict(overrides or {})
     for key, value in given.items():
         _put(values, key, value)
     config = validate(CalibrationConfig, values, str(path))
-    here = Path.cwd()
+    here = Path()
     mapping = config.mapping
     return config.model_copy(
         update={

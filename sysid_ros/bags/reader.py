@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import collections
+import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import yaml
-from rosbags.rosbag2 import Reader
+from rosbags.rosbag2 import Reader, ReaderError
 
 from sysid_ros.bags.columns import BagColumns, TopicColumns, UnreadTopic
 from sysid_ros.bags.messages import DECODERS, TEXT, decode_text
@@ -170,8 +171,18 @@ def _diagnosis(path: Path, err: Exception) -> BagError:
     if isinstance(err, MemoryError):
         msg = f'The bag {str(path)!r} is damaged or too large: it announces more than memory holds.'
         return BagError(msg)
-    reason = ' '.join(str(err).split()).rstrip('.') or type(err).__name__
-    return BagError(f'The bag {str(path)!r} is damaged: {reason}.')
+    return BagError(f'The bag {str(path)!r} is damaged: {_reason(path, files, err)}.')
+
+
+def _reason(path: Path, files: list[Path], err: Exception) -> str:
+    """Say what cannot be read, in the words of the reader where it has any."""
+    if path.is_dir() and not files:
+        return f'its {METADATA} is not what a recorder writes'
+    text = ' '.join(str(err).split()).rstrip('.')
+    if isinstance(err, (ReaderError, sqlite3.Error)) and text:
+        return text
+    names = ', '.join(file.name for file in files)
+    return f'{names} cannot be decoded'
 
 
 def _data_files(path: Path) -> list[Path]:

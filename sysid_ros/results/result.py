@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
-from sysid_ros.errors import ResultError
+from sysid_ros.complaints import explain
+from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
 
 SCHEMA_VERSION = 1
@@ -228,14 +229,26 @@ class CalibrationResult(_Frozen):
             ResultError: There is no such file, or it is not a result of this version.
         """
         try:
-            document = json.loads(path.read_text())
+            document = json.loads(path.read_text('utf-8'))
+        except FileNotFoundError as err:
+            near = path.parent.glob('*.json') if path.parent.is_dir() else []
+            hint = nearest(path.name, sorted(entry.name for entry in near))
+            msg = f'There is no result {str(path)!r}; {hint}.'
+            raise ResultError(msg) from err
         except OSError as err:
             msg = f'Cannot read the result {str(path)!r}: {err.strerror}.'
             raise ResultError(msg) from err
-        except ValueError as err:
-            msg = f'The result {str(path)!r} is not JSON: {err}.'
+        except json.JSONDecodeError as err:
+            what = f'{err.msg.lower()} (line {err.lineno}, column {err.colno})'
+            msg = f'The result {str(path)!r} is not JSON: {what}.'
+            raise ResultError(msg) from err
+        except UnicodeDecodeError as err:
+            msg = f'The result {str(path)!r} is not JSON: byte {err.start} is not UTF-8 text.'
             raise ResultError(msg) from err
         found = document.get('schema_version') if isinstance(document, dict) else None
+        if found is None:
+            msg = f'{str(path)!r} is not a result of a calibration: it has no schema_version.'
+            raise ResultError(msg)
         if found != SCHEMA_VERSION:
             msg = (
                 f'The result {str(path)!r} has schema_version {found!r}; '
@@ -245,7 +258,5 @@ class CalibrationResult(_Frozen):
         try:
             return cls.model_validate(document)
         except ValidationError as err:
-            first = err.errors()[0]
-            where = '.'.join(str(part) for part in first['loc'])
-            msg = f'The result {str(path)!r} is damaged at {where}: {first["msg"]}.'
+            msg = f'The result is damaged: {explain(err, cls, str(path))}'
             raise ResultError(msg) from err

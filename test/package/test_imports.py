@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / 'sysid_ros').rglob('*.py'))
 
-BASE = frozenset({'errors', 'files', 'config', '__init__'})
+BASE = frozenset({'errors', 'files', 'complaints', 'config', '__init__'})
 ENGINE = BASE | {'signals', 'identification'}
 EVERYTHING_BELOW_NODES = ENGINE | {
     'bags',
@@ -39,7 +39,8 @@ ALLOWED = {
     '__init__': frozenset(),
     'errors': frozenset(),
     'files': frozenset({'errors'}),
-    'config': frozenset({'errors', 'files'}),
+    'complaints': frozenset({'errors'}),
+    'config': frozenset({'errors', 'files', 'complaints'}),
     'signals': BASE,
     'bags': BASE | {'signals'},
     'identification': BASE | {'signals'},
