@@ -97,6 +97,8 @@ class Solution:
 #: Factor by which the solver of mujoco.minimize changes its regulariser. Every increase costs a
 #: serial evaluation, and the library's own 1.26 needs sixty of them from its start to order one.
 _MU_FACTOR = 3.0
+#: Its largest regulariser, the library's own default: beyond it, no step lowers the cost.
+_MU_MAX = 1e8
 
 
 class _Converged(Exception):  # noqa: N818 (a signal out of the library's loop, not an error)
@@ -148,10 +150,12 @@ class _Problem:
             residual = self.residual(z[:, None])
         base = residual.reshape(-1, 1)
         middle = (self.lower + self.upper) / 2 / self.scale
-        step = np.where(z > middle, -1.0, 1.0) * _DIFFERENCE_STEP
+        # Half of the bounds' distance is there for a step away from the nearer one.
+        room = (self.upper - self.lower) / 2 / self.scale
+        step = np.where(z > middle, -1.0, 1.0) * np.minimum(_DIFFERENCE_STEP, room)
         moved = self.residual(z[:, None] + np.diag(step))
         columns: NDArray[np.float64] = (moved - base) / step
-        wild = np.max(np.abs(moved), axis=0) > 100 * (1 + np.max(np.abs(base)))
+        wild = self.residuals.unstable
         if wild.any():
             again = self.residual((z[:, None] - np.diag(step))[:, wild])
             columns[:, wild] = (again - base) / -step[wild]
@@ -342,6 +346,7 @@ def _solve_mujoco(
             jacobian=problem.jacobian,
             norm=_RobustNorm(loss) if loss != 'linear' else minimize.Quadratic(),
             mu_factor=_MU_FACTOR,
+            mu_max=_MU_MAX,
             xtol=_STEP_TOLERANCE,
             gtol=_STEP_TOLERANCE,
             max_iter=problem.limit,
@@ -351,11 +356,22 @@ def _solve_mujoco(
         )
     except _Converged:
         return np.asarray(best['z']), 'cost', _WORDS['cost']
-    # The library returns no status: it made fewer iterations than allowed when it converged.
-    status = 'iterations' if len(trace) > problem.limit else 'step'
-    if status == 'step' and trace[-2:] and len(trace) == 1:
-        status = 'gradient'
+    status = _status(trace, problem.limit)
     return z.reshape(-1), status, _WORDS[status]
+
+
+def _status(trace: list[Any], limit: int) -> str:
+    """Tell from its trace why ``mujoco.minimize`` stopped; it returns no status (MuJoCo 4.0)."""
+    if len(trace) > limit:  # one entry per iteration, and one for where it stopped
+        return 'iterations'
+    if trace[-1].regularizer >= _MU_MAX:
+        return 'stalled'
+    if len(trace) > 1:
+        before, end = trace[-2].candidate, trace[-1].candidate
+        size = _STEP_TOLERANCE + float(np.linalg.norm(before))
+        if np.linalg.norm(end - before) < _STEP_TOLERANCE * size:
+            return 'step'
+    return 'gradient'
 
 
 def _solve_scipy(

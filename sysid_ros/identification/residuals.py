@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.errors import FitError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -16,9 +18,12 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.simulation import Channels, Prediction, Simulator
 
-#: Residual of every sample of a diverged simulation, in units of the noise: far above what any
-#: stable candidate gives, and finite, so that the solver steps back.
+#: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
+#: candidate gives, and finite, so that the solver steps back. At least so much, …
 DIVERGED = 1e4
+#: … and at least so many times the range of the channel, or so many SI units where it moved less.
+#: No residual is larger, or diverging would look better than being wrong.
+_DIVERGED_RANGES = 10.0
 #: MAD of a normal distribution in units of its standard deviation.
 _MAD_OF_NORMAL = 0.6745
 #: Binomial weights of the third difference, and the root of the sum of their squares: white noise
@@ -73,11 +78,14 @@ def smallest_noise(simulator: Simulator) -> dict[str, float]:
 
 
 def _measured(simulator: Simulator) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Yield sensor and samples of every channel that was measured at all."""
     for run in simulator.runs:
         for channels in run.channels:
             for column, sensor in enumerate(channels.sensors):
                 values = channels.measured[:, column]
-                yield sensor, values[np.isfinite(values)]
+                finite = np.isfinite(values)
+                if finite.any():
+                    yield sensor, values[finite]
 
 
 def _roughness(values: NDArray[np.float64]) -> float:
@@ -101,6 +109,13 @@ class Residuals:
 
     Samples that were not measured (NaN) are left out; the vector's length does not depend on the
     candidate.
+
+    Attributes:
+        simulator: What predicts.
+        noise: Sensor name to the standard deviation that its residuals are divided by.
+        samples: What each residual is.
+        diverged: How many simulations became unstable so far.
+        unstable: (m,) whether each candidate of the last call became unstable on some sequence.
     """
 
     def __init__(self, simulator: Simulator, noise: Mapping[str, float]) -> None:
@@ -109,20 +124,37 @@ class Residuals:
         Args:
             simulator: What predicts.
             noise: Sensor name to the standard deviation that its residuals are divided by.
+
+        Raises:
+            FitError: No sequence holds a measured sample.
         """
         self.simulator = simulator
         self.diverged = 0
+        self.unstable = np.zeros(0, dtype=bool)
         self._valid = [
             [np.isfinite(channels.measured) for channels in run.channels] for run in simulator.runs
         ]
         self.samples = self._layout()
+        self._extents = dict.fromkeys(self.samples.sensors, 1.0)
+        for sensor, values in _measured(simulator):
+            self._extents[sensor] = max(self._extents[sensor], float(np.ptp(values)))
         self.set_noise(noise)
 
     def set_noise(self, noise: Mapping[str, float]) -> None:
         """Change the scales, sensor name to standard deviation in the sensor's unit."""
         self.noise = dict(noise)
-        self._scales = [
-            [np.array([noise[sensor] for sensor in channels.sensors]) for channels in run.channels]
+        # What was never measured has no noise; its samples are left out.
+        scales = {sensor: noise[sensor] for sensor in self.samples.sensors}
+        limits = {
+            sensor: max(DIVERGED, _DIVERGED_RANGES * self._extents[sensor] / sigma)
+            for sensor, sigma in scales.items()
+        }
+        self._scales = self._per_channel(scales)
+        self._limits = self._per_channel(limits)
+
+    def _per_channel(self, values: Mapping[str, float]) -> list[list[NDArray[np.float64]]]:
+        return [
+            [np.array([values.get(sensor, 1.0) for sensor in c.sensors]) for c in run.channels]
             for run in self.simulator.runs
         ]
 
@@ -130,11 +162,12 @@ class Residuals:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
         predictions = self.simulator.predict(candidates)
         parts = []
-        for run, prediction, scales, valid in zip(
-            self.simulator.runs, predictions, self._scales, self._valid, strict=True
+        for run, prediction, scales, limits, valid in zip(
+            self.simulator.runs, predictions, self._scales, self._limits, self._valid, strict=True
         ):
-            parts.extend(self._sequence(run.channels, prediction, scales, valid))
+            parts.extend(self._sequence(run.channels, prediction, scales, limits, valid))
         self.diverged += sum(int(prediction.diverged.sum()) for prediction in predictions)
+        self.unstable = np.any([prediction.diverged for prediction in predictions], axis=0)
         residual: NDArray[np.float64] = np.concatenate(parts, axis=1).T
         return residual
 
@@ -143,26 +176,29 @@ class Residuals:
         channels: tuple[Channels, ...],
         prediction: Prediction,
         scales: list[NDArray[np.float64]],
+        limits: list[NDArray[np.float64]],
         valid: list[NDArray[np.bool_]],
     ) -> list[NDArray[np.float64]]:
         parts = []
-        for series, predicted, scale, mask in zip(
-            channels, prediction.channels, scales, valid, strict=True
+        for series, predicted, scale, limit, mask in zip(
+            channels, prediction.channels, scales, limits, valid, strict=True
         ):
+            largest = np.broadcast_to(limit, mask.shape)[mask]
             whitened = ((predicted - series.measured) / scale)[:, mask]
-            whitened[prediction.diverged] = DIVERGED
-            parts.append(np.clip(whitened, -DIVERGED, DIVERGED))
+            whitened[prediction.diverged] = largest
+            parts.append(np.clip(whitened, -largest, largest))
         return parts
 
     def _layout(self) -> Samples:
-        sensors = sorted(
-            {s for run in self.simulator.runs for c in run.channels for s in c.sensors}
-        )
+        sensors = sorted({sensor for sensor, _ in _measured(self.simulator)})
+        if not sensors:
+            msg = f'Nothing to fit: {len(self._valid)} sequences without a measured sample.'
+            raise FitError(msg)
         place = {sensor: index for index, sensor in enumerate(sensors)}
         sequence, time, sensor = [], [], []
         for index, (run, masks) in enumerate(zip(self.simulator.runs, self._valid, strict=True)):
             for channels, mask in zip(run.channels, masks, strict=True):
-                ids = np.array([place[name] for name in channels.sensors])
+                ids = np.array([place.get(name, -1) for name in channels.sensors])
                 sensor.append(np.broadcast_to(ids, mask.shape)[mask])
                 time.append(np.broadcast_to(channels.times[:, None], mask.shape)[mask])
                 sequence.append(np.full(int(mask.sum()), index))
@@ -181,9 +217,7 @@ class Residuals:
         found: dict[str, float] = {}
         for index, sensor in enumerate(self.samples.sensors):
             values = residual[self.samples.sensor == index]
-            if not len(values):
-                found[sensor] = float('nan')
-            elif robust:
+            if robust:
                 found[sensor] = float(np.median(np.abs(values))) / _MAD_OF_NORMAL
             else:
                 found[sensor] = float(np.sqrt(np.mean(values**2)))

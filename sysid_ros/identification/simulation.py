@@ -265,9 +265,8 @@ def _controls(
 
 def _prepare(model: mujoco.MjModel, sequence: Sequence) -> Run:
     timestep = model.opt.timestep
-    end = max(float(series.times[-1]) for series in sequence.measurements)
     # One row more than the last sample needs, so that every sample lies between two rows.
-    steps = int(np.floor(end / timestep + 1e-9)) + 2
+    steps = int(np.floor(sequence.duration / timestep + 1e-9)) + 2
     channels = tuple(
         _channels(model, series, timestep, sequence.name) for series in sequence.measurements
     )
