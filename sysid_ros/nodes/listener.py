@@ -87,7 +87,7 @@ class Listener:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription."""
+        """End a subscription; a message that is being handed over meanwhile may still come."""
         with self._lock:
             del self._served[subscription]
             self._node.destroy_subscription(subscription)
@@ -106,6 +106,8 @@ class Listener:
             while not self._closing:
                 self._wait()
                 self._take()
+            # What came between the last look and the end.
+            self._take()
         except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
             self._on_error(err)
 
@@ -138,9 +140,12 @@ class Listener:
         with self._lock:
             served = list(self._served.items())
         for subscription, receive in served:
-            # InvalidHandle: the subscription has ended meanwhile.
-            handle = subscription.handle
-            with contextlib.suppress(InvalidHandle), handle:
+            with contextlib.ExitStack() as in_use:
+                handle = subscription.handle
+                try:
+                    in_use.enter_context(handle)
+                except InvalidHandle:
+                    continue  # the subscription has ended meanwhile
                 while taken := handle.take_message(subscription.msg_type, subscription.raw):
                     message, info = taken
                     # Not every middleware stamps what it receives.

@@ -41,6 +41,7 @@ def declare(
     schema: type[T],
     *,
     changeable: Collection[str] = (),
+    check: Callable[[T], None] | None = None,
     on_change: Callable[[T], None] | None = None,
 ) -> T:
     """Declare every field of a schema as a parameter and return the values that were given.
@@ -53,10 +54,12 @@ def declare(
         schema: Fields of type bool, int, float, str, a Literal of strings, or a tuple of
             strings or floats.
         changeable: Names of the fields that may change while the node runs.
+        check: Called with all values, at the start and before each change, to raise a SysidError
+            where they do not fit the world.
         on_change: Called with all values after a change was accepted.
 
     Raises:
-        ConfigError: A sentence about the first value that does not fit.
+        SysidError: A sentence about the first value that does not fit.
     """
     from rclpy.parameter import Parameter  # noqa: PLC0415 (needs ROS)
 
@@ -66,13 +69,15 @@ def declare(
     config = validate(
         schema, {name: value for name, value in given.items() if value is not None}, where
     )
+    if check is not None:
+        check(config)
     for name, info in schema.model_fields.items():
         descriptor = _descriptor(info, kinds[name], fixed=name not in changeable)
         type_ = Parameter.Type[kinds[name]]
         # A value would be used to guess the type, which is wrong for an empty list.
         node.declare_parameter(name, type_, descriptor, ignore_override=True)
         node.set_parameters([Parameter(name, type_, _to_ros(getattr(config, name)))])
-    _Guard(node, config, where, kinds, frozenset(changeable), on_change)
+    _Guard(node, config, where, kinds, frozenset(changeable), check, on_change)
     return config
 
 
@@ -86,12 +91,14 @@ class _Guard:
         where: str,
         kinds: dict[str, str],
         changeable: frozenset[str],
+        check: Callable[[Any], None] | None,
         on_change: Callable[[Any], None] | None,
     ) -> None:
         self._config = config
         self._where = where
         self._kinds = kinds
         self._changeable = changeable
+        self._check_values = check
         self._on_change = on_change
         node.add_pre_set_parameters_callback(self._convert)
         node.add_on_set_parameters_callback(self._check)
@@ -111,7 +118,9 @@ class _Guard:
         from rcl_interfaces.msg import SetParametersResult  # noqa: PLC0415 (needs ROS)
 
         try:
-            self._merged(parameters)
+            config = self._merged(parameters)
+            if self._check_values is not None and config != self._config:
+                self._check_values(config)
         except SysidError as err:
             return SetParametersResult(successful=False, reason=str(err))
         return SetParametersResult(successful=True)

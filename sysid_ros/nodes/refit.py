@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: How long the latched topics may take after the answer, s.
 _TOPIC_SECONDS = 10.0
+#: How often it looks whether the calibrator is still there, s.
+_LOOK_SECONDS = 1.0
 
 
 class Refit:
@@ -42,8 +44,9 @@ class Refit:
     def _work(self) -> None:
         try:
             self._call()
-        except RosError as error:
-            self._stop.request(error)
+        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+            # After Ctrl-C the node goes away under this thread, which is no error.
+            self._stop.request(None if self._stop.requested else err)
         else:
             self._stop.request()
 
@@ -61,7 +64,10 @@ class Refit:
         answered = threading.Event()
         future = client.call_async(Trigger.Request())
         future.add_done_callback(lambda _: answered.set())
-        answered.wait()
+        while not answered.wait(_LOOK_SECONDS):
+            if not client.service_is_ready():
+                msg = f'{name} ended before it answered.'
+                raise RosError(msg)
         answer = future.result()
         print(f'success: {answer.success}\nmessage: {answer.message}', flush=True)  # noqa: T201
         if not answer.success:

@@ -208,10 +208,15 @@ def _drain(executor: Executor, thread: threading.Thread) -> None:
 
 
 def _spin_thread(executor: Executor, stop: Stop) -> None:
-    from rclpy.task import Future  # noqa: PLC0415 (needs ROS)
+    from rclpy.executors import Executor as PythonExecutor  # noqa: PLC0415 (needs ROS)
+    from rclpy.task import Future  # noqa: PLC0415
 
-    never = Future()
     try:
+        if isinstance(executor, PythonExecutor):
+            # With a future it would remember one more function after every callback.
+            executor.spin()
+            return
+        never = Future()
         while not stop.requested:
             executor.spin_until_future_complete(never, timeout_sec=_SPIN_SECONDS)
     except BaseException as err:  # noqa: BLE001 (raised again in the main thread)

@@ -1,0 +1,570 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The calibrator as users run it: a process that is asked over services and heard on topics."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+from rosbags.typesys import Stores, get_typestore
+
+from sysid_ros.bags import BagWriter
+from sysid_ros.simulation import Noise, Plant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.ros
+
+CALIBRATOR = 'sysid_ros.nodes.calibrator'
+READY = 'ready: call'
+#: Seconds that a small fit may take on a busy machine.
+FIT_TIMEOUT = 120.0
+START_NS = 1_700_000_000_000_000_000
+
+PENDULUM = """
+<mujoco>
+  <option timestep="0.002"><flag contact="disable"/></option>
+  <worldbody>
+    <body>
+      <joint name="hinge" axis="0 1 0" armature=".01" damping=".1"/>
+      <geom size=".05" fromto="0 0 0 0 0 -.3" type="capsule" mass="1"/>
+      <body pos="0 0 -.3">
+        <joint name="knee" axis="0 1 0" armature=".01" damping=".1"/>
+        <geom size=".04" fromto="0 0 0 0 0 -.2" type="capsule" mass=".5"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="hinge" joint="hinge" kp="20" kv="1"/>
+    <position name="knee" joint="knee" kp="8" kv=".3"/>
+  </actuator>
+  <sensor>
+    <jointpos name="hinge_position" joint="hinge"/>
+    <jointpos name="knee_position" joint="knee"/>
+    <jointvel name="hinge_velocity" joint="hinge"/>
+    <jointvel name="knee_velocity" joint="knee"/>
+  </sensor>
+</mujoco>
+"""
+TRUTH = {'joint/*/armature': 0.05, 'joint/*/damping': 0.6}
+OTHER_TRUTH = {'joint/*/armature': 0.005, 'joint/*/damping': 0.02}
+NAMES = [f'joint/{joint}/{what}' for what in ('armature', 'damping') for joint in ('hinge', 'knee')]
+
+CALIBRATION = """
+model: arm.xml
+bags:
+  - {path: train_*, role: train}
+  - {path: validate, role: validate}
+parameters:
+  - {target: joint/*/armature, bounds: [0, 1]}
+  - {target: joint/*/damping, bounds: [0, 5]}
+output: out
+"""
+
+
+def _simulate(model: Path, bag: Path, truth: dict[str, float], seconds: float, seed: int) -> None:
+    """Record a simulated robot that follows two sines per actuator at 100 Hz."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    types = store.types
+    noise = Noise(position=1e-4, velocity=1e-3, seed=seed)
+    plant = Plant(model, truth, rate=100.0, noise=noise)
+    rng = np.random.default_rng(seed)
+    frequency = rng.uniform(0.4, 2.0, (2, 2))
+    states, commands = '/joint_states', '/forward_position_controller/commands'
+    with BagWriter(bag) as writer:
+        writer.add_topic(states, 'sensor_msgs/msg/JointState')
+        writer.add_topic(commands, 'std_msgs/msg/Float64MultiArray')
+        for step in itertools.count():
+            time = step / 100
+            if time > seconds:
+                return
+            now = START_NS + step * 10_000_000
+            values = 0.4 * np.sin(2 * np.pi * frequency * time).sum(axis=0)
+            layout = types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
+            array = types['std_msgs/msg/Float64MultiArray'](layout=layout, data=values)
+            writer.write(commands, now, bytes(store.serialize_cdr(array, array.__msgtype__)))
+            plant.command(time, values)
+            for sample in plant.advance(time + 0.01):
+                stamp = types['builtin_interfaces/msg/Time'](*divmod(now, 1_000_000_000))
+                message = types['sensor_msgs/msg/JointState'](
+                    header=types['std_msgs/msg/Header'](stamp=stamp, frame_id=''),
+                    name=list(plant.joints),
+                    position=sample.position,
+                    velocity=sample.velocity,
+                    effort=np.zeros(0),
+                )
+                data = bytes(store.serialize_cdr(message, message.__msgtype__))
+                writer.write(states, now, data)
+
+
+@pytest.fixture(scope='module')
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model and bags: train_1, train_2, validate, other, long."""
+    folder = tmp_path_factory.mktemp('recordings')
+    model = folder / 'arm.xml'
+    model.write_text(PENDULUM)
+    for seed, (name, truth, seconds) in enumerate(
+        [
+            ('train_1', TRUTH, 3.0),
+            ('train_2', TRUTH, 3.0),
+            ('validate', TRUTH, 2.0),
+            ('other', OTHER_TRUTH, 2.0),
+            ('long', TRUTH, 60.0),
+        ]
+    ):
+        _simulate(model, folder / name, truth, seconds, seed)
+    return folder
+
+
+@pytest.fixture
+def problem(recordings: Path, tmp_path: Path) -> Path:
+    """Return a calibration.yaml of four parameters that fits in a second."""
+    folder = tmp_path / 'problem'
+    folder.mkdir()
+    for name in ('train_1', 'validate'):
+        shutil.copytree(recordings / name, folder / name)
+    shutil.copy(recordings / 'arm.xml', folder)
+    config = folder / 'calibration.yaml'
+    config.write_text(CALIBRATION)
+    return config
+
+
+@pytest.fixture
+def long_problem(recordings: Path, problem: Path) -> Path:
+    """Return a calibration.yaml that is busy for longer than any test looks at it."""
+    folder = problem.parent
+    shutil.copytree(recordings / 'long', folder / 'train_long')
+    # Four times the steps: each iteration takes a second or two.
+    text = PENDULUM.replace('timestep="0.002"', 'timestep="0.0005"')
+    (folder / 'arm.xml').write_text(text)
+    problem.write_text(CALIBRATION + 'solver: {threads: 1}\n')
+    return problem
+
+
+class Node:
+    """A calibrator's process and what one does with it."""
+
+    def __init__(self, process: Any, client: Any) -> None:
+        self.process = process
+        self.client = client
+
+    def ask(self, service: str) -> tuple[bool, str]:
+        """Call ``~/refit`` or ``~/cancel`` and return success and message."""
+        response = self.begin(service).answer()
+        return response.success, response.message
+
+    def begin(self, service: str) -> Call:
+        """Call a service without waiting for the answer."""
+        return Call(self.client, f'/calibrator/{service}')
+
+    def latched(self, topic: str) -> Any:
+        """Return what a subscriber gets that comes now."""
+        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
+        from std_msgs.msg import String  # noqa: PLC0415
+
+        kind = DiagnosticArray if topic == 'parameters' else String
+        return self.client.message(kind, f'/calibrator/{topic}')
+
+    def result(self) -> dict[str, Any]:
+        """Return the latched result."""
+        found: dict[str, Any] = json.loads(self.latched('result').data)
+        return found
+
+    def status(self, accept: Callable[[Any], bool] = lambda _: True) -> Any:
+        """Return the first status on /diagnostics that is accepted."""
+        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
+
+        (status,) = self.client.message(
+            DiagnosticArray,
+            '/diagnostics',
+            lambda message: accept(message.status[0]),
+            latched=False,
+        ).status
+        return status
+
+    def change(self, name: str, value: str) -> tuple[bool, str]:
+        """Set a parameter and return success and reason."""
+        from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)
+        from rclpy.parameter import Parameter  # noqa: PLC0415
+
+        request = SetParameters.Request(
+            parameters=[Parameter(name, value=value).to_parameter_msg()]
+        )
+        (result,) = self.client.call(SetParameters, '/calibrator/set_parameters', request).results
+        return result.successful, result.reason
+
+
+class Call:
+    """A service that was called and has not answered yet."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        from std_srvs.srv import Trigger  # noqa: PLC0415 (absent without ROS)
+
+        self._client = client
+        self._name = name
+        caller = client.node.create_client(Trigger, name)
+        assert caller.wait_for_service(30.0), f'there is no service {name}'
+        self._future = caller.call_async(Trigger.Request())
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer has come."""
+        return bool(self._future.done())
+
+    def answer(self) -> Any:
+        """Wait for the answer."""
+        return self._client._finish(self._future, FIT_TIMEOUT, self._name)
+
+
+@pytest.fixture
+def calibrator(start_node: Callable[..., Any], ros_client: Any) -> Callable[..., Node]:
+    """Return a function that starts a calibrator with parameters and waits until it is ready."""
+
+    def start(**parameters: object) -> Node:
+        process = start_node(CALIBRATOR, *_arguments(**parameters))
+        process.wait_for_line(READY)
+        return Node(process, ros_client)
+
+    return start
+
+
+def _arguments(**parameters: object) -> Iterator[str]:
+    yield '--ros-args'
+    for name, value in parameters.items():
+        yield from ('-p', f'{name}:={value}')
+
+
+def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return content and time of change of each file below a folder."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob('*'))
+        if path.is_file()
+    }
+
+
+def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
+    calibrator: Callable[..., Node], problem: Path
+):
+    node = calibrator(config=problem)
+    assert node.status().message == 'idle: no refit yet'
+
+    success, message = node.ask('refit')
+
+    out = problem.parent / 'out'
+    assert success, message
+    assert message.startswith('accepted: Held-out error fell: ')
+    assert message.endswith(f'4 of 4 parameters identified; report {out / "report.html"}')
+    result = node.result()
+    assert result == json.loads((out / 'result.json').read_text())
+    assert result['accepted'] is True
+    assert result['provenance']['command'] == '/calibrator/refit'
+    assert [parameter['name'] for parameter in result['parameters']] == NAMES
+    text = node.latched('mjcf').data
+    assert text == (out / 'mjcf' / 'arm.xml').read_text()
+    model = mujoco.MjModel.from_xml_string(text)
+    for status, parameter in zip(
+        node.latched('parameters').status, result['parameters'], strict=True
+    ):
+        found = {pair.key: pair.value for pair in status.values}
+        assert status.level == type(status).OK
+        assert (status.name, status.message) == (parameter['name'], 'identified')
+        assert [float(found[key]) for key in ('value', 'low', 'high')] == [
+            parameter[key] for key in ('value', 'low', 'high')
+        ]
+        assert found['unit'] == parameter['unit']
+        truth = TRUTH['joint/*/' + status.name.rpartition('/')[2]]
+        assert float(found['value']) == pytest.approx(truth, rel=0.05)
+    np.testing.assert_allclose(
+        [*model.dof_armature, *model.dof_damping],
+        [parameter['value'] for parameter in result['parameters']],
+        rtol=1e-9,
+    )
+    status = node.status(lambda status: 'accepted' in status.message)
+    assert status.level == type(status).OK
+    assert status.name == '/calibrator: calibration'
+    assert status.message == f'idle: the last refit was {message}'
+    assert node.process.stop() == 0
+
+
+def test_a_second_refit_finds_the_same_and_takes_new_bags(
+    calibrator: Callable[..., Node], problem: Path, recordings: Path
+):
+    node = calibrator(config=problem)
+    found = []
+    for _ in range(2):
+        assert node.ask('refit')[0]
+        found.append(node.result())
+    shutil.copytree(recordings / 'train_2', problem.parent / 'train_2')
+    assert node.ask('refit')[0]
+    third = node.result()
+
+    values = [[p['value'] for p in result['parameters']] for result in found]
+    assert values[0] == values[1]
+    bags = [{topic['bag'] for topic in result['topics']} for result in (*found, third)]
+    assert bags[0] == bags[1]
+    assert len(bags[2]) == len(bags[0]) + 1
+    assert [p['value'] for p in third['parameters']] != values[0]
+
+
+def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
+    calibrator: Callable[..., Node], long_problem: Path
+):
+    from rcl_interfaces.srv import GetParameters  # noqa: PLC0415 (absent without ROS)
+
+    node = calibrator(config=long_problem)
+    assert node.ask('cancel') == (False, 'No refit is running.')
+    before = _files(long_problem.parent)
+    call = node.begin('refit')
+    node.process.wait_for_line('iteration 0: cost')
+
+    status = node.status(lambda status: status.message.startswith('iteration '))
+    assert status.level == type(status).OK
+    assert {pair.key: pair.value for pair in status.values}['fitting'] == 'true'
+    request = GetParameters.Request(names=['config'])
+    service = '/calibrator/get_parameters'
+    (value,) = node.client.call(GetParameters, service, request).values
+    assert value.string_value == str(long_problem)
+    success, message = node.ask('refit')
+    assert not success
+    assert message.startswith('A refit is running already (iteration ')
+    assert not call.answered
+    assert node.ask('cancel') == (True, 'Cancelling the refit.')
+    answer = call.answer()
+
+    assert (answer.success, answer.message) == (False, 'The calibration was cancelled.')
+    assert _files(long_problem.parent) == before
+    status = node.status(lambda status: 'cancelled' in status.message)
+    assert {pair.key: pair.value for pair in status.values}['fitting'] == 'false'
+    # Nothing of it is left behind: the next refit begins anew.
+    call = node.begin('refit')
+    node.status(lambda status: status.values[0].value == 'true')
+    assert node.ask('cancel')[0]
+    assert not call.answer().success
+
+
+@pytest.mark.parametrize('stage', ['reading ', 'iteration 0: cost'])
+def test_ctrl_c_during_a_fit_answers_the_caller_and_ends_with_0(
+    calibrator: Callable[..., Node], long_problem: Path, stage: str
+):
+    node = calibrator(config=long_problem)
+    before = _files(long_problem.parent)
+    call = node.begin('refit')
+    node.process.wait_for_line(stage)
+
+    assert node.process.stop() == 0
+
+    answer = call.answer()
+    assert (answer.success, answer.message) == (False, 'The calibration was cancelled.')
+    assert 'Traceback' not in node.process.output
+    assert 'never retrieved' not in node.process.output
+    assert _files(long_problem.parent) == before
+
+
+def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
+    calibrator: Callable[..., Node], problem: Path, recordings: Path
+):
+    node = calibrator(config=problem)
+    assert node.ask('refit')[0]
+    mjcf = node.latched('mjcf').data
+    out = problem.parent / 'out'
+    before = _files(out / 'mjcf')
+    shutil.rmtree(problem.parent / 'validate')
+    shutil.copytree(recordings / 'other', problem.parent / 'validate')
+
+    success, message = node.ask('refit')
+
+    assert not success
+    assert message.startswith('REJECTED: Held-out error did not fall: ')
+    result = node.result()
+    assert result['accepted'] is False
+    assert result['held_out_after'] > result['held_out_before']
+    assert result == json.loads((out / 'result.json').read_text())
+    for status in node.latched('parameters').status:
+        assert status.level == type(status).ERROR
+        assert status.message == 'rejected: identified'
+    assert node.latched('mjcf').data == mjcf
+    assert _files(out / 'mjcf') == before
+    status = node.status(lambda status: 'REJECTED' in status.message)
+    assert status.level == type(status).WARN
+
+
+def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
+    calibrator: Callable[..., Node], problem: Path
+):
+    node = calibrator(config=problem)
+    assert node.ask('refit')[0]
+    before = _files(problem.parent / 'out')
+    result = node.result()
+
+    problem.write_text(CALIBRATION.replace('bounds', 'bound'))
+    assert node.ask('refit') == (
+        False,
+        f"Unknown key 'parameters.0.bound' in {problem}; nearest: bounds.",
+    )
+    status = node.status(lambda status: 'Unknown key' in status.message)
+    assert status.level == type(status).WARN
+    problem.write_text(CALIBRATION)
+    shutil.rmtree(problem.parent / 'validate')
+    success, message = node.ask('refit')
+    assert not success
+    assert 'validate' in message
+    assert message.count('\n') == 0
+
+    assert _files(problem.parent / 'out') == before
+    assert node.result() == result
+    assert 'Traceback' not in node.process.output
+
+
+def test_an_unexpected_failure_is_told_and_the_node_goes_on(
+    start_node: Callable[..., Any], ros_client: Any, problem: Path, tmp_path: Path
+):
+    program = tmp_path / 'failing.py'
+    program.write_text(
+        'import sys\n'
+        'from sysid_ros.nodes import calibrator, fitter\n'
+        'works = fitter.calibrate\n'
+        'def fails(*args, **kwargs):\n'
+        '    fitter.calibrate = works\n'
+        '    raise RuntimeError("out of luck")\n'
+        'fitter.calibrate = fails\n'
+        'sys.exit(calibrator.main())\n'
+    )
+    process = start_node(program, *_arguments(config=problem))
+    process.wait_for_line(READY)
+    node = Node(process, ros_client)
+
+    success, message = node.ask('refit')
+
+    assert not success
+    assert message == (
+        "The fit failed unexpectedly (RuntimeError('out of luck')); the traceback is in the log."
+    )
+    process.wait_for_line('Traceback')
+    status = node.status(lambda status: 'unexpectedly' in status.message)
+    assert status.level == type(status).ERROR
+    assert node.ask('refit')[0]
+    assert process.stop() == 0
+
+
+def test_config_and_output_can_change_and_are_checked(
+    calibrator: Callable[..., Node], problem: Path, tmp_path: Path
+):
+    node = calibrator(config=problem)
+
+    missing = str(tmp_path / 'nothing.yaml')
+    accepted, reason = node.change('config', missing)
+    assert not accepted
+    assert missing in reason
+    accepted, reason = node.change('config', '')
+    assert not accepted
+    assert reason.startswith("Expected a calibration.yaml in parameter 'config'")
+    accepted, reason = node.change('output', str(problem / 'below'))
+    assert not accepted
+    assert reason.startswith(
+        f"Expected a folder for the output '{problem / 'below'}', found a file"
+    )
+    assert node.change('output', str(tmp_path / 'elsewhere')) == (True, '')
+
+    success, message = node.ask('refit')
+
+    assert success, message
+    assert (tmp_path / 'elsewhere' / 'result.json').is_file()
+    assert not (problem.parent / 'out').exists()
+
+
+@pytest.mark.parametrize(
+    ('text', 'sentence'),
+    [
+        (None, 'calibration.yaml'),
+        ('model: [', 'is not valid YAML'),
+        ('model: arm.xml\n', "Missing key 'bags' in "),
+        (CALIBRATION.replace('output: out', 'output: arm.xml'), 'Expected a folder for the output'),
+    ],
+)
+def test_a_bad_configuration_at_the_start_is_one_line_and_exit_code_2(
+    start_node: Callable[..., Any], problem: Path, text: str | None, sentence: str
+):
+    problem.unlink()
+    if text is not None:
+        problem.write_text(text)
+    process = start_node(CALIBRATOR, *_arguments(config=problem))
+    assert process.wait() == 2
+    assert sentence in process.output
+    assert process.output.startswith('calibrator: ')
+    assert process.output.count('\n') == 0
+
+
+def test_without_a_configuration_it_says_which_parameter_is_missing(
+    start_node: Callable[..., Any],
+):
+    process = start_node(CALIBRATOR)
+    assert process.wait() == 2
+    assert process.output == (
+        "calibrator: Expected a calibration.yaml in parameter 'config' (-p config:=FILE), "
+        'found none.'
+    )
+
+
+def test_the_refit_client_prints_the_answer_and_what_is_latched(
+    calibrator: Callable[..., Node], start_node: Callable[..., Any], problem: Path
+):
+    calibrator(config=problem)
+    client = start_node('sysid_ros.nodes.refit')
+    assert client.wait(FIT_TIMEOUT) == 0
+    for line in (
+        'success: True',
+        'message: accepted: Held-out error fell',
+        '/calibrator/parameters: 4 parameters',
+        '  joint/knee/damping ',
+        '/calibrator/mjcf: ',
+        '/calibrator/result: ',
+    ):
+        assert line in client.output
+
+
+def test_the_refit_client_ends_with_2_when_there_is_no_calibrator(start_node: Callable[..., Any]):
+    client = start_node('sysid_ros.nodes.refit', *_arguments(calibrator='/sysid', timeout=0.5))
+    assert client.wait() == 2
+    assert client.output == 'refit: No service /sysid/refit appeared within 0.5 s.'
+
+
+#: A calibrator that leaves the graph while it owes an answer.
+LEAVING = """
+import os, threading
+import rclpy
+from std_srvs.srv import Trigger
+
+asked = threading.Event()
+
+def never(request, response):
+    asked.set()
+    threading.Event().wait()
+
+rclpy.init()
+node = rclpy.create_node('calibrator')
+service = node.create_service(Trigger, '~/refit', never)
+threading.Thread(target=rclpy.spin, args=(node,), daemon=True).start()
+asked.wait()
+service.destroy()
+os._exit(0)
+"""
+
+
+def test_the_refit_client_ends_with_2_when_the_calibrator_goes(
+    start_node: Callable[..., Any], tmp_path: Path
+):
+    program = tmp_path / 'leaving.py'
+    program.write_text(LEAVING)
+    start_node(program)
+    client = start_node('sysid_ros.nodes.refit')
+    assert client.wait() == 2
+    assert client.output == 'refit: /calibrator ended before it answered.'
