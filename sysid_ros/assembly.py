@@ -283,6 +283,16 @@ def _warnings(
     for recording in recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
+        for idle in idle_actuators(recording):
+            yield f'Bag {idle}.'
+
+
+def idle_actuators(recording: Recording) -> list[str]:
+    """Say of which actuators a bag holds no commands, in one clause or none."""
+    names = [item.subject for item in recording.alignment.health if item.kind == 'unmapped']
+    if not names:
+        return []
+    return [f'{recording.path.name!r} holds no commands for {", ".join(names)}; they stay 0']
 
 
 def _provenance(config: CalibrationConfig, command: str, recordings: list[Recording]) -> Provenance:

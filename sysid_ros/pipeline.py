@@ -12,22 +12,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from sysid_ros.alignment import align, map_columns, write_csv, write_npz
-from sysid_ros.assembly import Recording, assemble
+from sysid_ros.assembly import Recording, assemble, idle_actuators
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
-from sysid_ros.errors import BagError, ConfigError, ResultError, nearest
+from sysid_ros.errors import (
+    BagError,
+    CancelledError,
+    ConfigError,
+    FitError,
+    ResultError,
+    nearest,
+)
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import load_model
 from sysid_ros.identification.parameter import check_distinct, make_parameters
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import compare
-from sysid_ros.results.mjcf import write_identified
+from sysid_ros.results.mjcf import write_model
+from sysid_ros.results.mjcf_source import absolute
 from sysid_ros.results.result import CalibrationResult, Role
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Sequence
 
     import mujoco
 
@@ -136,7 +145,9 @@ def calibrate(
             for parameter, found in zip(parameters, result.parameters, strict=True)
             for target in parameter.targets
         ]
-        mjcf = write_identified(config.model, values, config.output / MODEL)
+        written = write_model(config.model, values, config.output / MODEL)
+        mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
+        result = result.model_copy(update={'warnings': (*result.warnings, *written.notes)})
     result.save(config.output / RESULT)
     write_figures(result, config.output / FIGURES)
     write_report(result, config.output / REPORT)
@@ -188,18 +199,28 @@ def _fit(
         if recording.role == 'train'
         for sequence in recording.alignment.sequences
     ]
-    observer.stage(f'fitting {len(parameters)} parameters to {len(training)} sequences')
-    found = fit(
-        model,
-        parameters,
-        training,
-        settings=SolverSettings(
-            config.solver.backend, config.solver.loss, config.solver.max_iterations
-        ),
-        threads=config.solver.threads,
-        cancel=cancel,
-        observe=observer.iteration,
-    )
+    observer.stage(f'fitting {_count(parameters, "parameter")} to {_count(training, "sequence")}')
+    try:
+        found = fit(
+            model,
+            parameters,
+            training,
+            settings=SolverSettings(
+                config.solver.backend, config.solver.loss, config.solver.max_iterations
+            ),
+            threads=config.solver.threads,
+            cancel=cancel,
+            observe=observer.iteration,
+        )
+    except CancelledError:
+        raise
+    except FitError as err:
+        # Without commands little moves: that is then what the user has to know.
+        idle = [text for recording in recordings for text in idle_actuators(recording)]
+        if not idle:
+            raise
+        msg = f'{str(err).rstrip(".")}; bag {idle[0]}.'
+        raise FitError(msg) from err
     return assemble(config, command, model, recordings, found), parameters
 
 
@@ -229,7 +250,8 @@ def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
     for sequence in alignment.sequences:
         kept = (_keep(series, sensors) for series in sequence.measurements)
         measurements = tuple(series for series in kept if series.names)
-        sequences.append(dataclasses.replace(sequence, measurements=measurements))
+        if measurements:
+            sequences.append(dataclasses.replace(sequence, measurements=measurements))
     return dataclasses.replace(alignment, sequences=tuple(sequences))
 
 
@@ -283,6 +305,10 @@ def _check_writable(folder: Path) -> None:
 
     Raises:
         ResultError: It cannot.
+def _count(things: Sequence[object], what: str) -> str:
+    return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
+
+
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:

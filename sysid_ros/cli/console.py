@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.table import Table
 
-from sysid_ros.report.numbers import interval, rounded, significant
+from sysid_ros.report.numbers import interval, padded, rounded, significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,12 +26,16 @@ _WIDTH = 130
 
 
 class Progress:
-    """One line that changes on a terminal, one line per iteration elsewhere; on stderr."""
+    """One line that changes on a terminal, one line per iteration elsewhere.
+
+    It goes to standard output: all that standard error gets is what went wrong.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stdout
         self._live = self._stream.isatty()
         self._open = False
+        self._cost = math.inf
 
     def stage(self, text: str) -> None:
         """Say that a new stage begins."""
@@ -45,8 +50,11 @@ class Progress:
             most = iteration.seconds / done * max(iteration.limit - done, 0)
             left = f', at most {most:.0f} s left'
         diverged = f', {iteration.diverged} diverged' if iteration.diverged else ''
+        # The cost of one problem never rises: its unit, the noise, has changed.
+        anew = ' in units of a new noise estimate' if iteration.cost > self._cost else ''
+        self._cost = iteration.cost
         text = (
-            f'iteration {done}: cost {iteration.cost:.6g}, '
+            f'iteration {done}: cost {iteration.cost:.6g}{anew}, '
             f'{iteration.rollouts} rollouts{diverged}{left}'
         )
         if self._live:
@@ -121,10 +129,9 @@ def print_errors(console: Console, result: CalibrationResult) -> None:
         table.add_column(column, justify='right', no_wrap=True)
     table.add_column('unit')
     for error in shown:
-        ratio = f'{error.before / error.after:.1f}' if error.after else '∞'
-        table.add_row(
-            error.sensor, significant(error.before), significant(error.after), ratio, error.unit
-        )
+        ratio = error.before / error.after if error.after else math.inf
+        smaller = f'{ratio:.1f}' if math.isfinite(ratio) else significant(ratio)
+        table.add_row(error.sensor, padded(error.before), padded(error.after), smaller, error.unit)
     console.print(table)
     console.print()
 

@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.parser import make_parser
+from sysid_ros.cli.parser import BAD_INPUT, make_parser
 from sysid_ros.errors import SysidError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Exit codes beside 0: a check that found a difference, input that is not valid, Ctrl-C.
-DIFFERENT = 1
-BAD_INPUT = 2
+#: Exit codes of Ctrl-C, and of a reader of our output that went away (`sysid … | head`).
 INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,17 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What follows the command's name; default the process's own.
 
     Returns:
-        0 when all is well, 1 when a check found a difference, 2 on bad input.
+        0 when all is well, 1 when a check found a difference, 2 on bad input, 130 on Ctrl-C.
     """
     args = make_parser().parse_args(arguments)
     args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
     try:
         # Imported here, so that --help does not wait for numpy and MuJoCo.
         runner = importlib.import_module(f'sysid_ros.cli.{args.command}')
-        return int(runner.run(args))
+        code = int(runner.run(args))
+        sys.stdout.flush()
     except SysidError as error:
         print(f'sysid: {error}', file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print('sysid: interrupted; nothing was written.', file=sys.stderr)
+        print('sysid: interrupted; what was not finished is not written.', file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain when it flushes standard output at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code

@@ -6,13 +6,33 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import NoReturn
 
 from sysid_ros import __version__
+from sysid_ros.errors import nearest
+
+#: Exit code of bad input.
+BAD_INPUT = 2
 
 
-def make_parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser that complains in one line, as every other error does."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit."""
+        text = message[:1].upper() + message[1:].rstrip('.')
+        self.exit(BAD_INPUT, f'sysid: {text}; see `{self.prog} --help`.\n')
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = '/'.join(action.option_strings) or str(action.metavar or action.dest)
+            hint = nearest(str(value), map(str, action.choices), len(list(action.choices)))
+            raise argparse.ArgumentError(None, f'unknown {name} {str(value)!r}; {hint}')
+
+
+def make_parser() -> Parser:
     """Return the parser of the command line; it imports nothing heavy."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog='sysid',
         description="Calibrate a robot's MuJoCo model from recorded bags.",
         epilog='Exit codes: 0 all is well, 1 a check found a difference, 2 bad input.',
@@ -25,7 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_calibrate(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         'calibrate',
         help='fit parameters to bags; write result, report and identified MJCF',
@@ -40,7 +60,7 @@ def _add_calibrate(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
 
 
-def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         'convert',
         help='turn a bag into time series aligned with a model',
@@ -58,7 +78,7 @@ def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         'check',
         help='fit again and compare with an earlier result; for CI',
