@@ -115,13 +115,26 @@ def assemble(
         ),
         plots=tuple(_plots(curves, units)),
         topics=tuple(TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics),
-        health=tuple(
-            HealthFinding(**vars(finding)) for r in recordings for finding in r.alignment.health
+        health=(
+            *_offsets(fit),
+            *(HealthFinding(**vars(f)) for r in recordings for f in r.alignment.health),
         ),
         solver=_solver(config, fit),
         warnings=tuple(_warnings(fit, recordings, held_out)),
         provenance=_provenance(config, command, recordings),
     )
+
+
+def _offsets(fit: Fit) -> Iterator[HealthFinding]:
+    """Say by how much the commands of each sequence were shifted against their stamps."""
+    for sequence, offset in fit.offsets.items():
+        yield HealthFinding(
+            bag=sequence,
+            subject='commands',
+            kind='arrival offset',
+            count=1,
+            detail=f'taken to act {1e6 * offset:+.0f} µs from their stamps and the delay',
+        )
 
 
 def _curves(

@@ -189,7 +189,7 @@ def _fit(
     recordings = []
     for path, role in _bags(config):
         observer.stage(f'reading {path}')
-        alignment = _align(path, model, mapping, config.stamps)
+        alignment = _align(path, model, mapping, config.stamps, _longest_delay(parameters))
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(Recording(path, role, alignment))
@@ -229,9 +229,11 @@ def _align(
     model: mujoco.MjModel,
     mapping: Literal['auto'] | MappingConfig,
     stamps: Stamps,
+    longest_delay: float = 0.0,
 ) -> Alignment:
     columns = read_bag(bag)
-    return align(columns, model, map_columns(columns, model, mapping), stamps)
+    pairing = map_columns(columns, model, mapping)
+    return align(columns, model, pairing, stamps, longest_delay=longest_delay)
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
@@ -258,6 +260,13 @@ def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
 def _keep(series: TimeSeries, names: tuple[str, ...]) -> TimeSeries:
     kept = {name: entry for name, entry in series.signal_mapping.items() if name in names}
     return TimeSeries(series.times, series.data, kept)
+
+
+def _longest_delay(parameters: tuple[Parameter, ...]) -> float:
+    """Return the largest delay that any actuator may be found to have, s."""
+    return max(
+        (p.max_value for p in parameters if not all(t.in_model for t in p.targets)), default=0.0
+    )
 
 
 def _parameters(config: CalibrationConfig, model: mujoco.MjModel) -> tuple[Parameter, ...]:
@@ -296,6 +305,10 @@ def _bags(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     return list(found.items())
 
 
+def _count(things: Sequence[object], what: str) -> str:
+    return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
+
+
 def _is_pattern(path: str) -> bool:
     return any(character in path for character in '*?[')
 
@@ -305,10 +318,6 @@ def _check_writable(folder: Path) -> None:
 
     Raises:
         ResultError: It cannot.
-def _count(things: Sequence[object], what: str) -> str:
-    return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
-
-
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:

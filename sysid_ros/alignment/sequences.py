@@ -91,7 +91,14 @@ class _Span(NamedTuple):
     run_first: int
 
 
-def align(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, stamps: Stamps) -> Alignment:
+def align(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    mapping: Mapping,
+    stamps: Stamps,
+    *,
+    longest_delay: float = 0.0,
+) -> Alignment:
     """Turn a bag into sequences.
 
     Args:
@@ -99,6 +106,8 @@ def align(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, stamps: Stam
         model: The compiled model.
         mapping: How bag and model are paired.
         stamps: ``auto`` (header stamp unless zero), ``header`` or ``receive``.
+        longest_delay: Seconds by which commands may act late. Sequences start that much after the
+            first command: until then one that is not in the bag may be in force.
 
     Raises:
         AlignmentError: No measurement is left while commands are known.
@@ -122,7 +131,7 @@ def align(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, stamps: Stam
             health += timing_findings(name, topic.topic, times)
     groups, masked = _groups(bag, mapping, stamped)
     health += masked
-    spans, skipped = _spans(bag, groups)
+    spans, skipped = _spans(bag, groups, longest_delay)
     health += skipped
     sequences = tuple(
         _sequence(name if len(spans) == 1 else f'{name}_{number}', model, groups, span)
@@ -157,7 +166,9 @@ def _groups(
     return groups, findings
 
 
-def _spans(bag: BagColumns, groups: list[_Group]) -> tuple[list[_Span], list[HealthFinding]]:
+def _spans(
+    bag: BagColumns, groups: list[_Group], longest_delay: float
+) -> tuple[list[_Span], list[HealthFinding]]:
     """Find the continuous runs in which all commands are known."""
     name = bag.path.name
     instants = np.unique(
@@ -169,7 +180,8 @@ def _spans(bag: BagColumns, groups: list[_Group]) -> tuple[list[_Span], list[Hea
         what = f'the command of {silent[0]!r}' if silent else 'the measurements'
         msg = f'No stamp of {what} in {name!r} is usable.'
         raise AlignmentError(msg)
-    known = max((int(group.times_ns[0]) for group in commands), default=int(instants[0]))
+    first = max((int(group.times_ns[0]) for group in commands), default=int(instants[0]))
+    known = first + round(longest_delay * SECOND_NS) if commands else first
     findings = []
     early = int(np.count_nonzero(instants < known))
     if early:

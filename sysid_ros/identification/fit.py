@@ -22,7 +22,7 @@ from sysid_ros.identification.least_squares import (
 from sysid_ros.identification.parameter import check_distinct
 from sysid_ros.identification.residuals import Residuals, estimate_noise, smallest_noise
 from sysid_ros.identification.simulation import Simulator
-from sysid_ros.identification.statistics import intervals, stamp_uncertainty
+from sysid_ros.identification.statistics import intervals
 
 if TYPE_CHECKING:
     import threading
@@ -54,6 +54,8 @@ class Fit:
         parameters: The unknowns.
         solution: Values, residuals, Jacobian and trace.
         intervals: Interval and verdict of each parameter.
+        offsets: Sequence name to the seconds by which its commands were found to act later than
+            their stamps and the delay say; empty where stamps are regular.
         noise: Sensor name to the standard deviation that its residuals were divided by.
         rollouts: Number of simulations that were run.
         diverged: How many of them became unstable.
@@ -63,6 +65,7 @@ class Fit:
     parameters: tuple[Parameter, ...]
     solution: Solution
     intervals: tuple[Interval, ...]
+    offsets: dict[str, float]
     noise: dict[str, float]
     rollouts: int
     diverged: int
@@ -122,14 +125,15 @@ def fit(
         residuals = Residuals(simulator, estimate_noise(simulator))
         floors = smallest_noise(simulator)
         moved = np.inf
-        x = np.array([parameter.nominal for parameter in parameters])
-        check_start(residuals, parameters, x)
+        unknowns = (*parameters, *residuals.offsets)
+        x = np.array([unknown.nominal for unknown in unknowns])
+        check_start(residuals, unknowns, x)
         for weighting in range(_WEIGHTINGS + 1):
             # Weights that are to change again are not worth the last digits.
             settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
             solution = solve(
                 residuals,
-                parameters,
+                unknowns,
                 x,
                 settings=dataclasses.replace(
                     settings, max_iterations=max(settings.max_iterations - len(trace), 1)
@@ -144,18 +148,15 @@ def fit(
             spread = residuals.spread(solution.residual, robust=settings.loss != 'linear')
             moved = max(abs(value - 1.0) for value in spread.values())
             residuals.set_noise({s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread})
-        jacobian = linearise(residuals, parameters, x)
+        jacobian = linearise(residuals, unknowns, x)
+        found = intervals(solution, jacobian, unknowns, residuals.samples, loss=settings.loss)
+        count = len(parameters)
+        names = [sequence.name for sequence in sequences]
         return Fit(
             parameters=tuple(parameters),
-            solution=dataclasses.replace(solution, trace=tuple(trace)),
-            intervals=intervals(
-                solution,
-                jacobian,
-                parameters,
-                residuals.samples,
-                loss=settings.loss,
-                systematic=stamp_uncertainty(parameters, simulator.runs),
-            ),
+            solution=dataclasses.replace(solution, x=x[:count], trace=tuple(trace)),
+            intervals=found[:count],
+            offsets=dict(zip(names, x[count:].tolist(), strict=False)),
             noise=residuals.noise,
             rollouts=simulator.rollouts,
             diverged=residuals.diverged,

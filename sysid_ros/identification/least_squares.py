@@ -29,6 +29,10 @@ Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy']
 #: Step of the finite differences in units of a parameter's scale. Rollouts are deterministic with
 #: a solver tolerance near 1e-8, so the best two-point step is near its square root.
 _DIFFERENCE_STEP = 1e-4
+#: Largest change of the residuals by a step, root mean square, in units of the noise; …
+_LARGEST_CHANGE = 0.1
+#: … for which the step is made shorter, down to this.
+_SMALLEST_STEP = 1e-7
 #: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
 _SCALE_OF_BOUNDS = 0.02
 #: The solver stops when a step is below this, in units of the parameters' scales.
@@ -117,6 +121,7 @@ class _Problem:
     lower: NDArray[np.float64] = field(init=False)
     upper: NDArray[np.float64] = field(init=False)
     scale: NDArray[np.float64] = field(init=False)
+    steps: NDArray[np.float64] = field(init=False)
     tolerance: float = COST_TOLERANCE
     trace: list[Iteration] = field(default_factory=list)
     known: tuple[bytes, NDArray[np.float64]] | None = None
@@ -126,6 +131,7 @@ class _Problem:
         self.lower = np.array([parameter.min_value for parameter in self.parameters])
         self.upper = np.array([parameter.max_value for parameter in self.parameters])
         nominal = np.array([parameter.nominal for parameter in self.parameters])
+        self.steps = np.full(len(nominal), _DIFFERENCE_STEP)
         self.scale = np.maximum(np.abs(nominal), _SCALE_OF_BOUNDS * (self.upper - self.lower))
 
     def residual(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,7 +147,9 @@ class _Problem:
         """Return the (n, p) derivative by the scaled variables, all columns in one batch.
 
         Differences are two-point, pointing away from the nearer bound. A column whose neighbour
-        diverged is differenced towards the other side.
+        diverged is differenced towards the other side. A step that changes the residuals by a
+        visible part of the noise is too coarse for a derivative (its scale came from wide bounds);
+        shorter ones replace it from there on.
         """
         z = z.reshape(-1)
         if self.known is not None and self.known[0] == z.tobytes():
@@ -149,18 +157,45 @@ class _Problem:
         if residual is None:
             residual = self.residual(z[:, None])
         base = residual.reshape(-1, 1)
+        columns = self._differences(z, base)
+        change = np.sqrt(np.mean(columns**2, axis=0)) * self.steps
+        coarse = (change > _LARGEST_CHANGE) & (self.steps > _SMALLEST_STEP)
+        if coarse.any():
+            shorter = self.steps * _LARGEST_CHANGE / np.maximum(change, _LARGEST_CHANGE)
+            self.steps = np.maximum(shorter, _SMALLEST_STEP)
+            columns = self._differences(z, base)
+        self.known = (z.tobytes(), columns)
+        return columns
+
+    def _differences(
+        self, z: NDArray[np.float64], base: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (n, p) columns for the steps as they are; ``base`` is (n, 1) residuals."""
         middle = (self.lower + self.upper) / 2 / self.scale
         # Half of the bounds' distance is there for a step away from the nearer one.
         room = (self.upper - self.lower) / 2 / self.scale
-        step = np.where(z > middle, -1.0, 1.0) * np.minimum(_DIFFERENCE_STEP, room)
-        moved = self.residual(z[:, None] + np.diag(step))
-        columns: NDArray[np.float64] = (moved - base) / step
+        step = np.where(z > middle, -1.0, 1.0) * np.minimum(self.steps, room)
+        moves = _moves(step, len(self.residuals.offsets))
+        moved = self.residual(z[:, None] + moves)
+        change = moved - base
         wild = self.residuals.unstable
         if wild.any():
-            again = self.residual((z[:, None] - np.diag(step))[:, wild])
-            columns[:, wild] = (again - base) / -step[wild]
-        self.known = (z.tobytes(), columns)
+            change[:, wild] = base - self.residual((z[:, None] - moves)[:, wild])
+        columns = self._columns(change, step)
         return columns
+
+    def _columns(
+        self, change: NDArray[np.float64], step: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (n, p) columns from the (n, k) changes of the moved candidates."""
+        count = len(self.residuals.offsets)
+        if not count:
+            columns: NDArray[np.float64] = change / step
+            return columns
+        # All offsets were moved in one candidate: each acts on its own sequence only.
+        own = self.residuals.samples.sequence[:, None] == np.arange(count)
+        offsets = np.where(own, change[:, -1:], 0.0) / step[-count:]
+        return np.concatenate([change[:, :-1] / step[:-count], offsets], axis=1)
 
     def note(self, cost: float, step: float) -> None:
         """Record one iteration and tell the observer."""
@@ -219,6 +254,15 @@ def solve(
         success=status != 'iterations',
         trace=tuple(problem.trace),
     )
+
+
+def _moves(step: NDArray[np.float64], offsets: int) -> NDArray[np.float64]:
+    """Return (p, k) moves: one parameter in each candidate, all offsets in the last."""
+    moves = np.diag(step)
+    if not offsets:
+        return moves
+    together = moves[:, -offsets:].sum(axis=1, keepdims=True)
+    return np.concatenate([moves[:, :-offsets], together], axis=1)
 
 
 def linearise(
@@ -392,7 +436,9 @@ def _solve_scipy(
         np.clip(z0, lower, upper),
         jacobian,
         bounds=(lower, upper),
-        method='trf',
+        # The other method, trf, scales a variable by its distance to the bounds and never leaves one
+        # that it starts at, as a delay of zero.
+        method='dogbox',
         x_scale='jac',
         loss=loss,
         xtol=_STEP_TOLERANCE,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Where neither user nor physics bounds a parameter, it may reach this multiple of its start.
 _OPEN_BOUND_FACTOR = 100.0
+#: … but a delay is not longer than this unless told otherwise, s.
+_LONGEST_DELAY = 0.1
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,16 @@ def make_parameters(
         shared: One parameter for all matches instead of one for each.
 
     Raises:
-        ParameterError: Nothing matches, bounds are reversed, or the start is outside of them.
+        ParameterError: Nothing matches, matches of different units are shared, bounds are
+            reversed, or the start is outside of them.
     """
     targets = resolve(pattern, model)
     if shared:
+        units = list(dict.fromkeys(target.unit for target in targets))
+        if len(units) > 1:
+            found = ', '.join(units)
+            msg = f'The matches of {pattern!r} cannot share a value of different units: {found}.'
+            raise ParameterError(msg)
         groups = [(name or pattern, targets)]
     elif len(targets) == 1:
         groups = [(name or targets[0].path, targets)]
@@ -90,6 +98,8 @@ def _parameter(
     nominal = float(sum(values) / len(values)) if initial is None else float(initial)
     physical_low, physical_high = targets[0].kind.bounds
     span = _OPEN_BOUND_FACTOR * max(abs(nominal), 1.0)
+    if not targets[0].in_model:
+        span = _LONGEST_DELAY
     low, high = bounds or (max(physical_low, -span), min(physical_high, span))
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
         msg = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
+from sysid_ros.identification.parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +37,17 @@ _SMALLEST_RELATIVE_NOISE = 1e-5
 _SMALLEST_NOISE = 1e-9
 
 
+#: In place of a sensor's index: the residual is not of a measurement but of an offset.
+OFFSET = -1
+#: Farther than this no command is moved, s. (It also sets the step of the differences.)
+_OFFSET_BOUND = 0.025
+#: Standard deviation of a normal distribution in units of the distance of its quartiles.
+_SIGMA_OF_QUARTILES = 0.7413
+#: Arrivals that vary by more than this are not jitter but irregular commands, s.
+_LARGEST_JITTER = 5e-4
+_SMALLEST_JITTER = 1e-7
+
+
 @dataclass(frozen=True)
 class Samples:
     """Which measured samples the residual vector holds, in its order.
@@ -43,7 +55,7 @@ class Samples:
     Attributes:
         sequence: (n,) index of the sequence.
         time: (n,) seconds from the sequence's start.
-        sensor: (n,) index into ``sensors``.
+        sensor: (n,) index into ``sensors``; ``OFFSET`` for the offset of a sequence.
         sensors: Names of the sensors.
     """
 
@@ -51,6 +63,23 @@ class Samples:
     time: NDArray[np.float64]
     sensor: NDArray[np.int64]
     sensors: tuple[str, ...]
+
+
+def arrival_jitter(simulator: Simulator) -> float:
+    """Return how much the stamps of the commands jitter, as a standard deviation in s.
+
+    How much sooner or later than at the recorder a command arrived at the robot cannot be seen in
+    a bag, but it is of the size of the jitter of the arrivals, which can: the spread of their
+    intervals over √2, an interval having two ends. Evenly stamped commands have none.
+    """
+    series = [c.times for run in simulator.runs for c in run.commands if c is not None]
+    intervals = [np.diff(times) for times in series if len(times) > 1]
+    if not intervals:
+        return 0.0
+    quarter, three_quarters = np.percentile(np.concatenate(intervals), [25, 75])
+    jitter = _SIGMA_OF_QUARTILES * float(three_quarters - quarter) / float(np.sqrt(2.0))
+    # Stamps are whole nanoseconds, kept as differences of floats: what is below is rounding.
+    return min(jitter, _LARGEST_JITTER) if jitter > _SMALLEST_JITTER else 0.0
 
 
 def estimate_noise(simulator: Simulator) -> dict[str, float]:
@@ -110,11 +139,19 @@ class Residuals:
     Samples that were not measured (NaN) are left out; the vector's length does not depend on the
     candidate.
 
+    Commands that are stamped on arrival reach robot and recorder at slightly different moments,
+    earlier or later by another amount in every recording. Where their arrivals jitter, each
+    sequence therefore has an unknown offset of its own, which the size of the jitter keeps near
+    zero: its residual is offset / jitter. Left out, a common delay that fits no sequence would
+    bend the other parameters.
+
     Attributes:
         simulator: What predicts.
         noise: Sensor name to the standard deviation that its residuals are divided by.
         samples: What each residual is.
         diverged: How many simulations became unstable so far.
+        jitter: Standard deviation of the arrival of commands, s; 0 when their stamps are regular.
+        offsets: The unknown offsets, one per sequence, or none without jitter.
         unstable: (m,) whether each candidate of the last call became unstable on some sequence.
     """
 
@@ -134,6 +171,13 @@ class Residuals:
         self._valid = [
             [np.isfinite(channels.measured) for channels in run.channels] for run in simulator.runs
         ]
+        self.jitter = arrival_jitter(simulator)
+        self.offsets = tuple(
+            Parameter(
+                f'arrival offset in {run.sequence.name}', (), 0.0, -_OFFSET_BOUND, _OFFSET_BOUND
+            )
+            for run in (simulator.runs if self.jitter else ())
+        )
         self.samples = self._layout()
         self._extents = dict.fromkeys(self.samples.sensors, 1.0)
         for sensor, values in _measured(simulator):
@@ -159,8 +203,11 @@ class Residuals:
         ]
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
-        predictions = self.simulator.predict(candidates)
+        """Return the (n, m) residuals of (m, p + number of offsets) candidates, dimensionless."""
+        offsets = None
+        if self.offsets:
+            candidates, offsets = np.split(candidates, [-len(self.offsets)], axis=1)
+        predictions = self.simulator.predict(candidates, offsets)
         parts = []
         for run, prediction, scales, limits, valid in zip(
             self.simulator.runs, predictions, self._scales, self._limits, self._valid, strict=True
@@ -168,6 +215,8 @@ class Residuals:
             parts.extend(self._sequence(run.channels, prediction, scales, limits, valid))
         self.diverged += sum(int(prediction.diverged.sum()) for prediction in predictions)
         self.unstable = np.any([prediction.diverged for prediction in predictions], axis=0)
+        if offsets is not None:
+            parts.append(offsets / self.jitter)
         residual: NDArray[np.float64] = np.concatenate(parts, axis=1).T
         return residual
 
@@ -202,6 +251,10 @@ class Residuals:
                 sensor.append(np.broadcast_to(ids, mask.shape)[mask])
                 time.append(np.broadcast_to(channels.times[:, None], mask.shape)[mask])
                 sequence.append(np.full(int(mask.sum()), index))
+        if self.offsets:
+            sequence.append(np.arange(len(self.offsets)))
+            time.append(np.zeros(len(self.offsets)))
+            sensor.append(np.full(len(self.offsets), OFFSET))
         return Samples(
             np.concatenate(sequence), np.concatenate(time), np.concatenate(sensor), tuple(sensors)
         )

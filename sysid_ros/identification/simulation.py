@@ -143,17 +143,24 @@ class Simulator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
+    def predict(
+        self, candidates: NDArray[np.float64], offsets: NDArray[np.float64] | None = None
+    ) -> tuple[Prediction, ...]:
         """Simulate every sequence with every candidate.
 
         Args:
             candidates: (m, p) parameter values.
+            offsets: (m, number of sequences) seconds by which the commands of each sequence act
+                later than their stamps and delays say; none by default.
 
         Returns:
             One prediction per sequence, in the order of the sequences.
         """
         models = self._write(candidates)
-        delays = self._delays(candidates)
+        # (number of sequences, m, nactuator)
+        delays = np.tile(self._delays(candidates), (len(self.runs), 1, 1))
+        if offsets is not None:
+            delays += offsets.T[:, :, None]
         predictions: list[Prediction | None] = [None] * len(self.runs)
         for batch in self._batches:
             for index, prediction in zip(batch, self._roll(batch, models, delays), strict=True):
@@ -190,7 +197,7 @@ class Simulator:
         timestep = self._model.opt.timestep
         edges = np.arange(steps + 1) * timestep
         control = np.concatenate(
-            [_controls(self._model, self.runs[index], edges, delays) for index in batch]
+            [_controls(self._model, self.runs[index], edges, delays[index]) for index in batch]
         )
         initial = np.repeat([self.runs[index].initial_state for index in batch], m, axis=0)
         self._pool.rollout(

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.stats
 
 from sysid_ros.identification.least_squares import rho
+from sysid_ros.identification.residuals import OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.least_squares import Loss, Solution
     from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.residuals import Samples
-    from sysid_ros.identification.simulation import Run
 
 #: Level of all intervals.
 LEVEL = 0.95
@@ -36,8 +36,6 @@ _LARGEST_CORRELATION = 0.98
 #: did not excite the parameter.
 _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
-#: Standard deviation of a normal distribution in units of the distance of its quartiles.
-_SIGMA_OF_QUARTILES = 0.7413
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
 #: A parameter takes part in a direction when its share of the unit vector exceeds this.
@@ -64,7 +62,6 @@ def intervals(
     samples: Samples,
     *,
     loss: Loss = 'linear',
-    systematic: NDArray[np.float64] | None = None,
 ) -> tuple[Interval, ...]:
     """Return interval and verdict of every parameter.
 
@@ -82,7 +79,6 @@ def intervals(
         parameters: The unknowns, p of them.
         samples: What each residual is.
         loss: The loss of the fit; robust losses weight residuals.
-        systematic: (p,) standard deviations of errors that no residual shows, per parameter.
     """
     weight = rho(solution.residual, loss)[1]
     root = np.sqrt(weight)
@@ -100,8 +96,6 @@ def intervals(
     spread = np.full(len(parameters), np.nan)
     if free.any():
         spread[free] = _half_widths(inverse, scaled[:, free], residual, samples) / scale[free]
-    if systematic is not None:
-        spread = np.hypot(spread, scipy.stats.norm.ppf((1 + LEVEL) / 2) * systematic)
     found: list[Interval] = []
     order = np.flatnonzero(free)
     for index, (value, parameter) in enumerate(zip(solution.x, parameters, strict=True)):
@@ -125,32 +119,6 @@ def intervals(
         high = float(np.minimum(value + half, parameter.max_value))
         found.append(Interval(low, high, verdict))
     return tuple(found)
-
-
-def stamp_uncertainty(parameters: Sequence[Parameter], runs: Sequence[Run]) -> NDArray[np.float64]:
-    """Return how far each parameter may be off because commands were stamped on arrival.
-
-    A delay is measured from the stamps of the commands. How much sooner or later than at the
-    recorder a command arrived at the robot cannot be seen in a bag, but it is of the size of the
-    jitter of the arrivals, which can: the spread of their intervals, over √2 (two ends). Commands
-    with regular stamps have none.
-
-    Args:
-        parameters: The unknowns, p of them.
-        runs: The sequences with their commands.
-
-    Returns:
-        (p,) standard deviations, in each parameter's unit; zero for all but delays.
-    """
-    found = np.zeros(len(parameters))
-    for index, parameter in enumerate(parameters):
-        rows = {target.row for target in parameter.targets if not target.in_model}
-        commands = [run.commands[row] for run in runs for row in rows]
-        intervals = [np.diff(command.times) for command in commands if command is not None]
-        if intervals:
-            quarter, three_quarters = np.percentile(np.concatenate(intervals), [25, 75])
-            found[index] = _SIGMA_OF_QUARTILES * (three_quarters - quarter) / np.sqrt(2)
-    return found
 
 
 def _is_at_bound(value: float, parameter: Parameter) -> bool:
@@ -199,16 +167,20 @@ def _half_widths(
     freedom = max(n - p, 1)
     white = np.sqrt(np.diag(inverse) * float(residual @ residual) / freedom)
     white_half = white * scipy.stats.t.ppf((1 + LEVEL) / 2, freedom)
+    measured = samples.sensor != OFFSET
     influence = (jacobian * residual[:, None]) @ inverse
+    # Not the offsets' residuals themselves but what they are expected to be: one each.
+    expected = np.sum((jacobian[~measured] @ inverse) ** 2, axis=0)
     half = np.empty(p)
     for column in range(p):
         series = [
-            _binned(influence[samples.sequence == s, column], samples.time[samples.sequence == s])
-            for s in np.unique(samples.sequence)
+            _binned(influence[rows, column], samples.time[rows])
+            for rows in (measured & (samples.sequence == s) for s in np.unique(samples.sequence))
+            if rows.any()
         ]
         variance, effective = _long_run(series)
         quantile = scipy.stats.t.ppf((1 + LEVEL) / 2, max(effective - 1, 1.0))
-        half[column] = np.sqrt(variance * n / freedom) * quantile
+        half[column] = np.sqrt(variance * n / freedom + expected[column]) * quantile
     widest: NDArray[np.float64] = np.maximum(half, white_half)
     return widest
 
