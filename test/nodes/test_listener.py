@@ -1,0 +1,350 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The listener hands over every message with the middleware's stamp, and rests in between."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.ros
+
+#: Longest wait for anything, s. Reached only when a test fails.
+TIMEOUT = 30.0
+
+
+class Talker:
+    """A reliable publisher of numbers and what the listener under test made of them."""
+
+    def __init__(self, client: Any, topic: str) -> None:
+        from rclpy.qos import QoSProfile  # noqa: PLC0415 (absent without ROS)
+        from std_msgs.msg import String  # noqa: PLC0415
+
+        self._kind = String
+        self._publisher = client.node.create_publisher(String, topic, QoSProfile(depth=1000))
+
+    def wait_for_listener(self, count: int = 1) -> None:
+        """Wait until so many subscriptions are matched."""
+        deadline = time.monotonic() + TIMEOUT
+        while self._publisher.get_subscription_count() != count:
+            assert time.monotonic() < deadline, f'not {count} subscriptions'
+            time.sleep(0.01)  # rclpy 7.1 has no event for this
+
+    def say(self, text: str) -> tuple[int, int]:
+        """Publish; return the clock before, and after the listener's middleware has it, ns."""
+        from rclpy.duration import Duration  # noqa: PLC0415 (absent without ROS)
+
+        before = time.time_ns()
+        self._publisher.publish(self._kind(data=text))
+        assert self._publisher.wait_for_all_acked(Duration(seconds=int(TIMEOUT)))
+        return before, time.time_ns()
+
+
+class Heard:
+    """Takes messages, holding up the listener's thread for as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.messages: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def __call__(self, stamp: int, message: Any) -> None:
+        """Take a message."""
+        self.messages.put((stamp, message.data))
+        assert self.go_on.wait(TIMEOUT)
+
+    def next(self) -> tuple[int, str]:
+        """Return stamp and text of the next message."""
+        return self.messages.get(timeout=TIMEOUT)
+
+    def texts(self) -> list[str]:
+        """Return the texts of all messages so far that nobody has looked at."""
+        found = []
+        while not self.messages.empty():
+            found.append(self.messages.get()[1])
+        return found
+
+
+@pytest.fixture
+def string() -> Any:
+    """Return the message class std_msgs/String."""
+    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
+
+    return String
+
+
+@pytest.fixture
+def failures() -> queue.SimpleQueue[BaseException]:
+    """Return what the listeners of a test reported."""
+    return queue.SimpleQueue()
+
+
+@pytest.fixture
+def owner(ros_env: dict[str, str]) -> Iterator[Any]:
+    """Return the node that the listeners of a test belong to."""
+    import rclpy  # noqa: PLC0415 (absent without ROS)
+    from rclpy.signals import SignalHandlerOptions  # noqa: PLC0415
+
+    rclpy.init(
+        domain_id=int(ros_env['ROS_DOMAIN_ID']), signal_handler_options=SignalHandlerOptions.NO
+    )
+    node = rclpy.create_node('owner')
+    yield node
+    node.destroy_node()
+    rclpy.try_shutdown()
+
+
+@pytest.fixture
+def listener(owner: Any, failures: queue.SimpleQueue[BaseException]) -> Iterator[Any]:
+    """Return a listener, which is closed at the end of the test if it still runs."""
+    from sysid_ros.nodes.listener import Listener  # noqa: PLC0415 (needs ROS)
+
+    made = Listener(owner, failures.put)
+    yield made
+    if made._thread.is_alive():
+        made.close()
+    assert not made._thread.is_alive()
+
+
+@pytest.fixture
+def talker(ros_client: Any) -> Callable[[str], Talker]:
+    """Return a function that makes a publisher, which is not in the listener's context."""
+    return lambda topic: Talker(ros_client, topic)
+
+
+def test_stamps_tell_when_a_message_arrived_however_late_python_is(
+    listener: Any, talker: Callable[[str], Talker], string: Any
+):
+    heard = Heard()
+    heard.go_on.clear()
+    listener.subscribe(string, '/words', heard, 10)
+    words = talker('/words')
+    words.wait_for_listener()
+    published, arrived = words.say('first')
+    stamp, text = heard.next()
+    assert text == 'first'
+    assert published <= stamp <= arrived
+    # The thread is held up in its callback now; the middleware is not.
+    published, arrived = words.say('second')
+    released = time.time_ns()
+    heard.go_on.set()
+    stamp, text = heard.next()
+    assert text == 'second'
+    assert published <= stamp <= arrived <= released
+
+
+def test_raw_subscriptions_get_the_bytes(
+    listener: Any, talker: Callable[[str], Talker], string: Any
+):
+    from rclpy.serialization import deserialize_message  # noqa: PLC0415 (absent without ROS)
+
+    got: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    listener.subscribe(string, '/words', lambda _, data: got.put(data), 10, raw=True)
+    words = talker('/words')
+    words.wait_for_listener()
+    words.say('as it is')
+    data = got.get(timeout=TIMEOUT)
+    assert isinstance(data, bytes)
+    assert deserialize_message(data, string).data == 'as it is'
+
+
+def test_a_subscription_ends_while_the_listener_waits_and_others_go_on(
+    listener: Any, talker: Callable[[str], Talker], string: Any
+):
+    one, other = Heard(), Heard()
+    subscription = listener.subscribe(string, '/one', one, 10)
+    listener.subscribe(string, '/other', other, 10)
+    on_one, on_other = talker('/one'), talker('/other')
+    on_one.wait_for_listener()
+    on_other.wait_for_listener()
+    on_one.say('heard')
+    assert one.next()[1] == 'heard'
+
+    listener.unsubscribe(subscription)
+
+    on_one.wait_for_listener(0)
+    on_one.say('not heard')
+    on_other.say('still heard')
+    assert other.next()[1] == 'still heard'
+    assert one.texts() == []
+
+
+def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other_topics(
+    listener: Any,
+    talker: Callable[[str], Talker],
+    string: Any,
+    failures: queue.SimpleQueue[BaseException],
+):
+    steady = Heard()
+    listener.subscribe(string, '/steady', steady, 1000)
+    words = talker('/steady')
+    words.wait_for_listener()
+    stop = threading.Event()
+    said = []
+
+    def talk() -> None:
+        while not stop.is_set():
+            said.append(str(len(said)))
+            words.say(said[-1])
+
+    talking = threading.Thread(target=talk)
+    talking.start()
+    for _ in range(20):
+        heard = steady.next()[1]
+        listener.unsubscribe(listener.subscribe(string, '/passing', Heard(), 10))
+    stop.set()
+    talking.join()
+    first = int(heard) + 1
+    assert first == 20
+    assert [steady.next()[1] for _ in said[first:]] == said[first:]
+    assert steady.texts() == []
+    assert failures.empty()
+
+
+def test_closing_takes_what_has_arrived_and_ends_while_more_arrives(
+    listener: Any,
+    talker: Callable[[str], Talker],
+    string: Any,
+    failures: queue.SimpleQueue[BaseException],
+):
+    heard = Heard()
+    heard.go_on.clear()
+    listener.subscribe(string, '/words', heard, 1000)
+    words = talker('/words')
+    words.wait_for_listener()
+    numbers = [str(number) for number in range(100)]
+    for number in numbers:
+        words.say(number)
+    # Nobody waits for an acknowledgement of these: they come while it closes.
+    stop = threading.Event()
+
+    def chatter() -> None:
+        while not stop.is_set():
+            words._publisher.publish(string(data='more'))
+
+    chatting = threading.Thread(target=chatter)
+    closing = threading.Thread(target=listener.close)
+    closing.start()
+    heard.go_on.set()
+    chatting.start()
+    closing.join(TIMEOUT)
+    stop.set()
+    chatting.join()
+    assert not closing.is_alive()
+    texts = heard.texts()
+    assert texts[:100] == numbers
+    assert failures.empty()
+    count = heard.messages.qsize()
+    words._publisher.publish(string(data='after the end'))
+    assert heard.messages.qsize() == count
+
+
+def test_what_came_before_closing_is_taken_even_if_no_wait_comes_any_more(
+    listener: Any, talker: Callable[[str], Talker], string: Any, monkeypatch: pytest.MonkeyPatch
+):
+    heard = Heard()
+    took, go_on = threading.Event(), threading.Event()
+    take = listener._take
+
+    def take_and_pause() -> None:
+        take()
+        took.set()
+        assert go_on.wait(TIMEOUT)
+
+    monkeypatch.setattr(listener, '_take', take_and_pause)
+    listener.subscribe(string, '/words', heard, 10)
+    assert took.wait(TIMEOUT)
+    words = talker('/words')
+    words.wait_for_listener()
+    # The thread is between a look at the messages and the question whether to go on.
+    words.say('last')
+    listener._closing = True
+    go_on.set()
+    listener.close()
+    assert heard.texts() == ['last']
+
+
+def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
+    listener: Any,
+    talker: Callable[[str], Talker],
+    string: Any,
+    failures: queue.SimpleQueue[BaseException],
+):
+    error = ValueError('cannot take this')
+
+    def refuse(_: int, __: object) -> None:
+        raise error
+
+    listener.subscribe(string, '/words', refuse, 10)
+    words = talker('/words')
+    words.wait_for_listener()
+    words.say('once')
+    assert failures.get(timeout=TIMEOUT) is error
+    listener._thread.join(TIMEOUT)
+    words.say('twice')
+    listener.close()
+    assert failures.empty()
+
+
+def test_an_error_about_a_handle_in_a_callback_is_reported_too(
+    listener: Any,
+    talker: Callable[[str], Talker],
+    string: Any,
+    failures: queue.SimpleQueue[BaseException],
+):
+    from rclpy.exceptions import InvalidHandle  # noqa: PLC0415 (absent without ROS)
+
+    error = InvalidHandle('of a publisher, say')
+
+    def refuse(_: int, __: object) -> None:
+        raise error
+
+    listener.subscribe(string, '/words', refuse, 10)
+    words = talker('/words')
+    words.wait_for_listener()
+    words.say('once')
+    assert failures.get(timeout=TIMEOUT) is error
+
+
+def test_it_waits_once_per_message_and_not_in_a_loop(
+    listener: Any, talker: Callable[[str], Talker], string: Any, monkeypatch: pytest.MonkeyPatch
+):
+    waits = []
+    wait = listener._wait
+
+    def count_and_wait() -> None:
+        waits.append(time.monotonic())
+        wait()
+
+    monkeypatch.setattr(listener, '_wait', count_and_wait)
+    heard = Heard()
+    listener.subscribe(string, '/words', heard, 10)
+    words = talker('/words')
+    words.wait_for_listener()
+    before, began = len(waits), time.monotonic()
+    for number in range(20):
+        words.say(str(number))
+        assert heard.next()[1] == str(number)
+    # One per message, one per second without any, and some for what else wakes a wait set.
+    assert len(waits) - before <= 2 * 20 + (time.monotonic() - began) + 5
+
+
+def test_a_publisher_that_offers_too_little_is_reported_through_an_event(
+    listener: Any, talker: Callable[[str], Talker], string: Any
+):
+    from rclpy.event_handler import SubscriptionEventCallbacks  # noqa: PLC0415
+    from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415
+
+    mismatched = threading.Event()
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    events = SubscriptionEventCallbacks(incompatible_qos=lambda _: mismatched.set())
+    listener.subscribe(string, '/words', Heard(), latched, events=events)
+    talker('/words')  # volatile
+    assert mismatched.wait(TIMEOUT)
