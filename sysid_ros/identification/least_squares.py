@@ -181,8 +181,7 @@ class _Problem:
         wild = self.residuals.unstable
         if wild.any():
             change[:, wild] = base - self.residual((z[:, None] - moves)[:, wild])
-        columns = self._columns(change, step)
-        return columns
+        return self._columns(change, step)
 
     def _columns(
         self, change: NDArray[np.float64], step: NDArray[np.float64]
@@ -436,8 +435,8 @@ def _solve_scipy(
         np.clip(z0, lower, upper),
         jacobian,
         bounds=(lower, upper),
-        # The other method, trf, scales a variable by its distance to the bounds and never leaves one
-        # that it starts at, as a delay of zero.
+        # The other method, trf, scales a variable by its distance to the bounds and never leaves
+        # one that it starts at, as a delay of zero.
         method='dogbox',
         x_scale='jac',
         loss=loss,
