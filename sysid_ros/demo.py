@@ -9,6 +9,7 @@ Only the last table knows the true values.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import math
 import os
@@ -17,12 +18,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
 from sysid_ros.config import load_calibration, read_yaml
-from sysid_ros.errors import RosError, SysidError
+from sysid_ros.errors import ConfigError, RosError, SysidError
 from sysid_ros.pipeline import calibrate
 from sysid_ros.report import write_report
 
@@ -32,9 +34,17 @@ if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
 
 RECORDINGS = ('train_1', 'train_2', 'validate_1')
+_COPIED = ('arm.xml', 'calibration.yaml')
+_TRUTH = 'truth.yaml'
 #: Longest wait for a process to be ready, s, and for it to end.
 _READY_TIMEOUT = 30.0
 _END_TIMEOUT = 15.0
+#: Longest wait for the refit of the last part, s.
+_REFIT_TIMEOUT = 300.0
+#: How often it looks whether all processes still run, s.
+_LOOK_SECONDS = 0.5
+#: Exit code after Ctrl-C, as shells expect it.
+_INTERRUPTED = 130
 #: ROS domains that leave the ephemeral ports alone.
 _DOMAINS = 100
 
@@ -79,16 +89,36 @@ class _Node:
         with self._changed:
             self._changed.wait_for(seen, timeout)
             if not any(text in line for line in self._lines):
-                msg = f'The {self.name} did not say {text!r} within {timeout:g} s.'
+                why = f'within {timeout:g} s' if self._reader.is_alive() else 'before it ended'
+                msg = f'The {self.name} did not say {text!r} {why}.'
                 raise RosError(msg)
 
-    def wait(self, timeout: float) -> None:
-        """Wait for the process to end by itself, with success."""
-        code = self._process.wait(timeout)
+    def wait(self, timeout: float, needed: Sequence[_Node] = ()) -> None:
+        """Wait for the process to end by itself, with success, as long as others are needed.
+
+        Raises:
+            RosError: It does not end in time or ends with an error, or one of the others ends.
+        """
+        deadline = time.monotonic() + timeout
+        while self._process.poll() is None:
+            for other in needed:
+                if other.has_ended:
+                    msg = f'The {other.name} ended before the {self.name}; its lines say why.'
+                    raise RosError(msg)
+            if time.monotonic() > deadline:
+                msg = f'The {self.name} did not end within {timeout:g} s.'
+                raise RosError(msg)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_SECONDS)
         self._reader.join(_END_TIMEOUT)
-        if code:
-            msg = f'The {self.name} ended with exit code {code}.'
+        if self._process.returncode:
+            msg = f'The {self.name} ended with exit code {self._process.returncode}.'
             raise RosError(msg)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is over, for whatever reason."""
+        return self._process.poll() is not None
 
     def stop(self) -> None:
         """End the process as Ctrl-C does; kill it when it does not end."""
@@ -98,6 +128,7 @@ class _Node:
                 self._process.wait(_END_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+                self._process.wait()
         self._reader.join(_END_TIMEOUT)
         self.ended_well = self._process.returncode == 0
 
@@ -111,10 +142,14 @@ def run(assets: Path, folder: Path, seed: int, duration: float) -> None:
         seed: Of the motions and of the noise.
         duration: Seconds of each recording's motion.
     """
-    for old in ('bags', 'out'):
+    for name in (*_COPIED, _TRUTH):
+        if not (assets / name).is_file():
+            msg = f'Expected {name} in the folder {str(assets)!r} of --assets, found none.'
+            raise ConfigError(msg)
+    for old in ('bags', 'out', 'refit'):
         shutil.rmtree(folder / old, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ('arm.xml', 'calibration.yaml'):
+    for name in _COPIED:
         shutil.copy(assets / name, folder / name)
     environment = {
         **os.environ,
@@ -139,7 +174,7 @@ def _record(
                 'simulated_robot',
                 environment,
                 model=model,
-                truth=assets / 'truth.yaml',
+                truth=assets / _TRUTH,
                 seed=10 * seed + number,
             )
             nodes.append(robot)
@@ -155,7 +190,7 @@ def _record(
                 'exciter', environment, model=model, seed=10 * seed + number, duration=duration
             )
             nodes.append(exciter)
-            exciter.wait(duration + 2 * _READY_TIMEOUT)
+            exciter.wait(duration + 2 * _READY_TIMEOUT, needed=(robot, recorder))
         finally:
             for node in reversed(nodes):
                 node.stop()
@@ -167,11 +202,11 @@ def _record(
 
 def _calibrate(assets: Path, folder: Path) -> None:
     print('\nCalibrating', flush=True)
-    progress = Progress(sys.stdout)
+    progress = Progress()
     path = folder / 'calibration.yaml'
     done = calibrate(load_calibration(path), command=f'sysid calibrate {path}', observer=progress)
     progress.finish()
-    truth = _truth(assets / 'truth.yaml', done.result)
+    truth = _truth(assets / _TRUTH, done.result)
     write_report(done.result, done.report_path, truth=truth)
     console = make_console()
     console.print()
@@ -180,6 +215,7 @@ def _calibrate(assets: Path, folder: Path) -> None:
     inside = sum(
         parameter.low <= truth[parameter.name] <= parameter.high
         for parameter in done.result.parameters
+        if parameter.name in truth
     )
     console.print(f'{inside} of {len(truth)} true values lie inside their 95 % interval.')
     console.print()
@@ -201,6 +237,7 @@ def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:
 
 
 def _position_error(result: CalibrationResult) -> str:
+    """Return a sentence on the root mean square position error of all joints, held-out data."""
     chosen = [error for error in result.errors if error.role == 'validate' and error.unit == 'rad']
     before = math.sqrt(sum(error.before**2 for error in chosen) / len(chosen))
     after = math.sqrt(sum(error.after**2 for error in chosen) / len(chosen))
@@ -212,11 +249,17 @@ def _position_error(result: CalibrationResult) -> str:
 
 def _refit(folder: Path, environment: Mapping[str, str]) -> None:
     print('\nThe same over the service: calibrator node, ~/refit, topics', flush=True)
-    calibrator = _Node('calibrator', environment, config=folder / 'calibration.yaml')
+    # A folder of its own: the report beside the bags keeps the column with the truth.
+    calibrator = _Node(
+        'calibrator',
+        environment,
+        config=folder / 'calibration.yaml',
+        output=folder / 'refit',
+    )
     try:
         calibrator.wait_for('ready')
         client = _Node('refit', environment)
-        client.wait(300.0)
+        client.wait(_REFIT_TIMEOUT, needed=(calibrator,))
     finally:
         calibrator.stop()
 
@@ -234,6 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SysidError as error:
         print(f'demo: {error}', file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return 0
 
 
