@@ -1,0 +1,419 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the documentation names exists, and what it shows works."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import itertools
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from sysid_ros import config, demo
+from sysid_ros.bags import read_bag
+from sysid_ros.bags.messages import TEXT
+from sysid_ros.bags.writer import BagWriter, known_types
+from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, make_parser
+from sysid_ros.cli.overrides import parse_overrides
+from sysid_ros.config import CalibrationConfig, MappingConfig, Section, validate
+from sysid_ros.errors import BagError
+from sysid_ros.excitation import read_waypoints
+from sysid_ros.identification.targets import KINDS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *(ROOT / 'docs').rglob('*.md')],
+    key=lambda page: page.relative_to(ROOT).as_posix(),
+)
+IMAGES = sorted((ROOT / 'docs' / 'images').iterdir())
+LARGEST_IMAGE = 200_000
+
+#: Module in sysid_ros.nodes to the schema of its parameters.
+SCHEMAS: dict[str, type[Section]] = {
+    'recorder': config.RecorderConfig,
+    'exciter': config.ExciterConfig,
+    'simulated_robot': config.SimulatedRobotConfig,
+    'calibrator': config.CalibratorConfig,
+    'refit': config.RefitConfig,
+}
+#: Calls of rclpy that make a name, and what they make.
+CREATORS = {'create_service': 'service', 'create_publisher': 'topic'}
+#: Package of each interface that the nodes use.
+PACKAGES = {
+    'Trigger': 'std_srvs/srv',
+    'String': 'std_msgs/msg',
+    'DiagnosticArray': 'diagnostic_msgs/msg',
+}
+
+by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+class Block(NamedTuple):
+    """A fenced block: its page, its language, the word after ``checked:`` above it, its text."""
+
+    page: str
+    language: str
+    checked: str
+    text: str
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def _text(page: Path) -> str:
+    return page.read_text('utf-8')
+
+
+def _blocks(page: Path) -> list[Block]:
+    pattern = r'(?:<!-- checked: ([\w ]+) -->\n)?```(\w*)\n(.*?)```'
+    found = re.findall(pattern, _text(page), re.DOTALL)
+    return [Block(_name(page), language, checked, text) for checked, language, text in found]
+
+
+def _prose(page: Path) -> str:
+    return re.sub(r'```.*?```', '', _text(page), flags=re.DOTALL)
+
+
+def _commands() -> list[tuple[str, list[str]]]:
+    """Return the page and the words of every command in a shell block."""
+    found = []
+    for page in PAGES:
+        lines = [line for b in _blocks(page) if b.language == 'sh' for line in b.text.splitlines()]
+        for block in (b for b in _blocks(page) if b.checked == 'workflow'):
+            lines += re.findall(r'run: (.*)', block.text)
+        for line in lines:
+            words: list[str] = []
+            for word in [*shlex.split(line, comments=True), '&&']:
+                if word == '&&':
+                    if words:
+                        found.append((_name(page), words))
+                    words = []
+                else:
+                    words.append(word)
+    return found
+
+
+def _commands_that_start_with(*start: str) -> Iterator[tuple[str, list[str]]]:
+    for page, words in _commands():
+        if words[: len(start)] == list(start):
+            yield page, words[len(start) :]
+
+
+def _table(checked: str) -> list[list[str]]:
+    """Return the cells of the table below ``<!-- checked: … -->``, without its header."""
+    for page in PAGES:
+        _, marker, rest = _text(page).partition(f'<!-- checked: {checked} -->\n|')
+        if marker:
+            lines = rest.partition('\n\n')[0].splitlines()[2:]
+            return [[cell.strip() for cell in line.strip('|').split('|')] for line in lines]
+    pytest.fail(f'no page has a table that is checked as {checked}')
+
+
+def _interface() -> dict[tuple[str, str], str]:
+    """Return kind and name (``~/refit``) of what nodes offer, with the type's full name."""
+    found = {}
+    for path in (ROOT / 'sysid_ros' / 'nodes').glob('*.py'):
+        for call in ast.walk(ast.parse(path.read_text('utf-8'))):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            if call.func.attr not in CREATORS or len(call.args) < 2:
+                continue
+            kind, name = call.args[:2]
+            if isinstance(kind, ast.Name) and isinstance(name, ast.Constant):
+                full = f'{PACKAGES[kind.id]}/{kind.id}'
+                found[CREATORS[call.func.attr], str(name.value)] = full
+    return found
+
+
+def _node_names() -> set[str]:
+    launched = {
+        node.attrib['name']
+        for path in (ROOT / 'launch').glob('*.xml')
+        for node in ET.parse(path).getroot().iter('node')  # noqa: S314 (our own files)
+    }
+    return {*SCHEMAS, *launched}
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r'^#+ (.*)$', _prose(page), re.MULTILINE)
+    return {re.sub(r'[^\w\- ]', '', h.lower()).replace(' ', '-') for h in headings}
+
+
+@by_page
+def test_relative_links_and_images_lead_somewhere(page: Path):
+    targets = re.findall(r'\]\(([^)\s]+)\)', _prose(page))
+
+    for target in targets:
+        if '://' in target:
+            continue
+        path, _, anchor = target.partition('#')
+        place = (page.parent / path).resolve() if path else page
+        assert place.exists(), target
+        if anchor:
+            assert anchor in _anchors(place), target
+
+
+@pytest.mark.parametrize('image', IMAGES, ids=lambda image: image.name)
+def test_images_are_used_and_small(image: Path):
+    used = ' '.join(_text(page) for page in PAGES)
+
+    assert f'images/{image.name})' in used
+    assert image.stat().st_size < LARGEST_IMAGE
+
+
+@pytest.mark.parametrize(('page', 'words'), list(_commands_that_start_with('sysid')), ids=str)
+def test_sysid_commands_are_understood(page: str, words: list[str]):
+    if '>' in words:
+        words = words[: words.index('>')]
+    try:
+        args = make_parser().parse_args(words)
+    except SystemExit:
+        pytest.fail(f'{page}: sysid {shlex.join(words)}')
+    for key in parse_overrides(getattr(args, 'overrides', [])):
+        schema: object = CalibrationConfig
+        for part in key.split('.'):
+            fields = getattr(schema, 'model_fields', {})
+            assert part in fields, key
+            schema = fields[part].annotation
+
+
+@by_page
+def test_sysid_commands_in_the_text_exist(page: Path):
+    commands = set(re.findall(r'`sysid (\w+)', _prose(page)))
+    help_text = make_parser().format_help()
+
+    assert all(re.search(rf'^ +{name}$|^ +{name} ', help_text, re.MULTILINE) for name in commands)
+
+
+@pytest.mark.parametrize(
+    ('page', 'words'), list(_commands_that_start_with('python', '-m')), ids=str
+)
+def test_modules_that_are_started_exist_with_their_parameters(page: str, words: list[str]):
+    module, *arguments = words
+    if not module.startswith('sysid_ros.'):
+        assert module == 'colcon', page
+        return
+    name = module.rpartition('.')[2]
+    assert (ROOT / f'{module.replace(".", "/")}.py').is_file(), page
+    if name == 'demo':
+        with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
+            demo.main(['--help'])
+        assert all(flag in out.getvalue() for flag in arguments if flag.startswith('--'))
+        return
+    pairs = [word for word in arguments if word not in ('--ros-args', '-p')]
+    values = dict(pair.split(':=') for pair in pairs)
+    validate(SCHEMAS[name], {key: yaml.safe_load(v) for key, v in values.items()}, page)
+
+
+@pytest.mark.parametrize(
+    ('page', 'words'),
+    list(_commands_that_start_with('ros2', 'launch', 'sysid_ros')),
+    ids=str,
+)
+def test_launch_files_and_their_arguments_exist(page: str, words: list[str]):
+    name, *arguments = words
+    path = ROOT / 'launch' / name
+
+    assert path.is_file(), page
+    known = {arg.attrib['name'] for arg in ET.parse(path).getroot().iter('arg')}  # noqa: S314
+    assert {argument.partition(':=')[0] for argument in arguments} <= known
+
+
+def test_services_that_are_called_exist():
+    interface = _interface()
+    calls = list(_commands_that_start_with('ros2', 'service', 'call'))
+
+    assert calls
+    for _, (name, kind) in calls:
+        _, node, service = name.split('/')
+        assert node in _node_names(), name
+        assert interface['service', f'~/{service}'] == kind
+
+
+def test_topics_that_are_echoed_exist():
+    interface = _interface()
+    names = [words[-1] for _, words in _commands_that_start_with('ros2', 'topic', 'echo')]
+
+    assert names
+    for name in names:
+        _, node, topic = name.split('/')
+        assert node in _node_names(), name
+        assert ('topic', f'~/{topic}') in interface
+
+
+def test_the_tables_of_services_and_topics_name_their_types():
+    interface = {name: kind for (_, name), kind in _interface().items()}
+    rows = re.findall(
+        r'^\| `(~?/\w+)` \| `([\w/]+)` \|', _text(ROOT / 'docs/refit.md'), re.MULTILINE
+    )
+
+    assert {name for name, _ in rows} == {
+        '~/refit',
+        '~/cancel',
+        '~/parameters',
+        '~/mjcf',
+        '~/result',
+        '/diagnostics',
+    }
+    assert all(interface[name] == kind for name, kind in rows)
+
+
+@pytest.mark.parametrize(
+    'schema', [s for s in SCHEMAS.values() if s is not config.RefitConfig], ids=lambda s: s.__name__
+)
+def test_parameter_tables_equal_the_schemas(schema: type[Section]):
+    rows = _table(schema.__name__)
+
+    assert sorted(row[0].strip('`') for row in rows) == sorted(schema.model_fields)
+    for name, default, *_ in rows:
+        if default.startswith('`'):
+            expected = schema.model_fields[name.strip('`')].default
+            number = isinstance(expected, float)
+            shown = default.strip('`')
+            assert (float(shown) if number else yaml.safe_load(shown)) == expected, name
+
+
+def test_the_table_of_calibration_yaml_equals_the_schema():
+    rows = _table('CalibrationConfig')
+
+    assert {row[0].strip('`') for row in rows} == set(CalibrationConfig.model_fields)
+    solver = next(row[2] for row in rows if row[0] == '`solver`')
+    assert all(f'`{name}`' in solver for name in config.SolverConfig.model_fields)
+
+
+def _row(element: str, attribute: str, kind: Kind) -> list[str]:
+    name = '' if element == 'option' else '/NAME'
+    low, high = kind.bounds
+    assert high == float('inf')
+    allowed = 'any' if low == -float('inf') else f'≥ {low:g}'
+    target = f'`{element}{name}/{attribute}`'
+    return [target, str(kind.size), kind.unit, kind.slide_unit or '', allowed]
+
+
+def test_the_table_of_targets_equals_the_kinds():
+    expected = [_row(element, attribute, kind) for (element, attribute), kind in KINDS.items()]
+
+    assert _table('targets') == expected
+
+
+def test_the_example_of_the_command_line_names_every_target():
+    text = (ROOT / 'sysid_ros' / 'cli' / 'example.yaml').read_text('utf-8')
+
+    for element, attribute in KINDS:
+        line = re.search(rf'{element} \(([^)]*)\)', text.replace('\n#', ''))
+        assert line, element
+        assert attribute in re.findall(r'\w+', line[1]), (element, attribute)
+
+
+def _checked_blocks() -> list[Block]:
+    return [block for page in PAGES for block in _blocks(page) if block.checked]
+
+
+def test_every_yaml_block_is_checked():
+    unchecked = [b for page in PAGES for b in _blocks(page) if b.language == 'yaml']
+
+    assert all(block.checked for block in unchecked)
+
+
+@pytest.mark.parametrize('block', _checked_blocks(), ids=lambda b: f'{b.page}: {b.checked}')
+def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
+    document = yaml.safe_load(block.text)
+    if block.checked == 'calibration':
+        shown = validate(CalibrationConfig, document, block.page)
+        assert set(document) == set(CalibrationConfig.model_fields), 'the example shows every key'
+        assert shown.parameters
+    elif block.checked == 'part of a calibration':
+        needed = {'model': 'm.xml', 'bags': [{'path': 'b'}], 'parameters': [{'target': 't'}]}
+        validate(CalibrationConfig, {**needed, **document}, block.page)
+    elif block.checked == 'mapping':
+        validate(MappingConfig, document, block.page)
+    elif block.checked == 'waypoints':
+        path = tmp_path / 'waypoints.yaml'
+        path.write_text(block.text)
+        assert len(read_waypoints(path).times) > 1
+    else:
+        assert block.checked == 'workflow'
+        assert any('sysid check' in str(step) for step in document['jobs']['check']['steps'])
+
+
+def test_waypoints_in_csv_are_valid(tmp_path: Path):
+    blocks = [b.text for b in _blocks(ROOT / 'docs/recording.md') if b.text.startswith('time,')]
+    path = tmp_path / 'waypoints.csv'
+
+    assert len(blocks) == 1
+    path.write_text(blocks[0])
+    assert len(read_waypoints(path).times) > 1
+
+
+def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (block,) = (b for b in _blocks(ROOT / 'docs/recording.md') if b.language == 'python')
+    types = known_types()
+    message = types.serialize_cdr(types.types[TEXT]('hello'), TEXT)
+    monkeypatch.chdir(tmp_path)
+    writer = BagWriter(Path('bags/train_1'))
+    writer.add_topic('/said', TEXT)
+    writer.write('/said', 1, bytes(message))
+    writer.flush()
+
+    with pytest.raises(BagError):
+        read_bag(Path('bags/train_1'))
+    exec(block.text, {})  # noqa: S102 (our own documentation)
+    assert read_bag(Path('bags/recovered.mcap')).texts == (('/said', 'hello'),)
+    writer.close()
+
+
+def test_exit_codes_are_those_of_the_command_line():
+    rows = re.findall(r'^\| (\d+) \|', _text(ROOT / 'docs/ci.md'), re.MULTILINE)
+    told = re.findall(r'\b\d+\b', make_parser().epilog or '')
+
+    assert rows[: len(told)] == told
+    assert [int(row) for row in rows[len(told) :]] == [INTERRUPTED, BROKEN_PIPE]
+
+
+@by_page
+def test_make_targets_exist(page: Path):
+    known = set(re.findall(r'^([a-z]+):', (ROOT / 'Makefile').read_text('utf-8'), re.MULTILINE))
+    named = set(re.findall(r'(?:^|`)make ([a-z]+)', _text(page), re.MULTILINE))
+
+    assert named <= known
+
+
+@by_page
+def test_source_files_that_are_named_exist(page: Path):
+    pattern = r'`([\w.-]+(?:/[\w.-]+)+\.(?:py|yaml|j2|xml|md|rst)|[\w.-]+/(?:[\w.-]+/)*)`'
+    user_files = ('config/NODE.yaml', 'bags/', 'demo/', 'figures/', 'mjcf/')
+    for name in re.findall(pattern, _prose(page)):
+        places = (ROOT / name, ROOT / 'sysid_ros' / name, page.parent / name)
+        assert name in user_files or any(place.exists() for place in places), name
+
+
+def test_pytest_commands_name_existing_files_and_markers():
+    markers = re.findall(
+        r'^    "(\w+): ', (ROOT / 'pyproject.toml').read_text('utf-8'), re.MULTILINE
+    )
+    for page, words in _commands():
+        if 'pytest' not in words:
+            continue
+        arguments = words[words.index('pytest') + 1 :]
+        expressions = [b for a, b in itertools.pairwise(arguments) if a == '-m']
+        paths = [word for word in arguments if word not in expressions and word != '-m']
+        assert all((ROOT / path).exists() for path in paths), page
+        for expression in expressions:
+            assert set(re.findall(r'\w+', expression)) - {'not', 'and'} <= set(markers), page
+
+
+@by_page
+def test_outputs_that_are_shown_were_filled_in(page: Path):
+    assert not re.search(r'…[A-Z]+…', _text(page))
