@@ -1,0 +1,346 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input costs one sentence, exit code 2, and nothing on disk."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_typestore
+
+from sysid_ros.bags import BagWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STATES = '/joint_states'
+#: Words of Python, of the validator and of nobody else.
+JARGON = (
+    'Traceback',
+    'Input should',
+    'instance of',
+    'NoneType',
+    'dictionary',
+    'tuple',
+    'codec',
+    '<class',
+    '[type=',
+    'Errno',
+)
+
+
+@pytest.fixture
+def refused(project: Any, sysid: Callable[..., Any]) -> Callable[..., str]:
+    """Return a function that runs what must be refused, and returns the sentence."""
+
+    def run(*arguments: str) -> str:
+        before = project.files()
+        done = sysid(*(arguments or ('calibrate', 'calibration.yaml')))
+        assert done.code == 2, done.out
+        assert done.err.startswith('sysid: ')
+        assert done.err.endswith('.\n')
+        assert done.err.count('\n') == 1
+        assert not [word for word in JARGON if word in done.err], done.err
+        assert project.files() == before
+        assert not (project.folder / 'out').exists()
+        return str(done.err.removeprefix('sysid: ').rstrip('\n'))
+
+    return run
+
+
+def _rewrite(bag: Path, change: Callable[[str, Any], Any]) -> None:
+    """Write a bag again; ``change`` gets topic and message and returns it, or None."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    copy = bag.with_name('copy')
+    with Reader(bag) as reader, BagWriter(copy, 'mcap') as writer:
+        known = set()
+        for connection, stamp, data in reader.messages():
+            kind = connection.msgtype
+            message = change(connection.topic, store.deserialize_cdr(data, kind))
+            if message is None:
+                continue
+            if connection.topic not in known:
+                writer.add_topic(connection.topic, kind)
+                known.add(connection.topic)
+            writer.write(connection.topic, stamp, bytes(store.serialize_cdr(message, kind)))
+    shutil.rmtree(bag)
+    copy.rename(bag)
+
+
+# Bags
+
+
+def test_no_such_bag(project: Any, refused: Callable[..., str]):
+    project.change(bags=[{'path': 'trian'}])
+    assert refused() == "There is no bag 'trian'; nearest: train."
+
+
+def test_no_bag_matches_a_pattern(project: Any, refused: Callable[..., str]):
+    project.change(bags=[{'path': 'trian_*'}])
+    assert refused() == "No bag matches 'trian_*'; nearest: train."
+
+
+def test_a_folder_that_is_no_bag(project: Any, refused: Callable[..., str]):
+    (project.folder / 'photos').mkdir()
+    project.change(bags=[{'path': 'photos'}])
+    assert refused() == (
+        "The folder 'photos' is no bag: it has neither metadata.yaml nor data files."
+    )
+
+
+def test_a_truncated_bag(project: Any, refused: Callable[..., str]):
+    file = project.folder / 'train' / 'train.mcap'
+    file.write_bytes(file.read_bytes()[:50_000])
+    assert 'train.mcap has no MCAP footer' in refused()
+
+
+def test_metadata_without_data(project: Any, refused: Callable[..., str]):
+    (project.folder / 'train' / 'train.mcap').unlink()
+    assert refused() == (
+        "The bag 'train' has metadata.yaml, but its data file train.mcap is missing."
+    )
+
+
+def test_data_without_metadata(project: Any, refused: Callable[..., str]):
+    (project.folder / 'train' / 'metadata.yaml').unlink()
+    assert 'was not finished (was the recorder killed?)' in refused()
+
+
+@pytest.mark.parametrize('text', ['', 'rosbag2_bagfile_information: [', 'a: 1'])
+def test_metadata_that_is_something_else(project: Any, refused: Callable[..., str], text: str):
+    (project.folder / 'train' / 'metadata.yaml').write_text(text)
+    assert refused() == (
+        "The bag 'train' is damaged: its metadata.yaml is not what a recorder writes."
+    )
+
+
+def test_bytes_overwritten_in_a_bag(project: Any, refused: Callable[..., str]):
+    file = project.folder / 'train' / 'train.mcap'
+    content = bytearray(file.read_bytes())
+    content[1000:3000] = bytes(2000)
+    file.write_bytes(content)
+    assert refused().startswith("The bag 'train' is damaged: ")
+
+
+def test_one_bag_with_two_roles(project: Any, refused: Callable[..., str]):
+    project.change(bags=[{'path': 'train'}, {'path': 'tr*', 'role': 'validate'}])
+    assert refused() == ("Bag 'train' is both training and validation data; choose one role.")
+
+
+def test_a_bag_without_the_state(project: Any, refused: Callable[..., str]):
+    _rewrite(project.folder / 'train', lambda topic, m: None if topic == STATES else m)
+    assert 'Expected a topic of type sensor_msgs/msg/JointState' in refused()
+
+
+def test_a_bag_without_commands_says_so_where_nothing_moves_the_model(
+    project: Any, refused: Callable[..., str]
+):
+    _rewrite(project.folder / 'train', lambda topic, m: m if topic == STATES else None)
+    project.change(
+        bags=[{'path': 'train'}],
+        parameters=[{'target': 'actuator/*/delay', 'shared': True, 'bounds': [0, 0.1]}],
+    )
+    sentence = refused()
+    assert 'actuator/*/delay' in sentence
+    assert 'holds no commands for shoulder, elbow' in sentence
+
+
+def test_a_channel_of_nothing_but_nan(project: Any, refused: Callable[..., str]):
+    def spoil(topic: str, message: Any) -> Any:
+        if topic == STATES:
+            message.position = message.velocity = message.effort = np.full(2, np.nan)
+        return message
+
+    _rewrite(project.folder / 'train', spoil)
+    assert 'no finite value in the whole bag' in refused()
+
+
+# Mapping
+
+
+def _channel(**keys: Any) -> dict[str, Any]:
+    channel = {'topic': STATES, 'field': 'position', 'label': 'elbow', **keys}
+    return {'sensors': {'elbow_position': channel}}
+
+
+@pytest.mark.parametrize(
+    ('mapping', 'complaint'),
+    [
+        (_channel(topic='/joint_state'), "'/joint_state', which is not in the bag; nearest: /joi"),
+        (_channel(field='positions'), 'which it does not have; nearest: position.'),
+        (_channel(label='elbwo'), 'which it does not have; nearest: elbow.'),
+        (_channel(unit='deg'), "Unknown key 'mapping.sensors.elbow_position.unit'"),
+        (_channel(scale='deg'), "'deg' for 'mapping.sensors.elbow_position.scale'"),
+        ({'sensors': {'elbw': _channel()['sensors']['elbow_position']}}, 'nearest: elbow_'),
+        ({'sensors': {}}, 'The mapping names no sensor'),
+        (3, 'Expected auto, a mapping or the name of a mapping file, found 3'),
+        ('auot.yaml', "There is no file 'auot.yaml'"),
+        ('aut', "There is no file 'aut'"),
+    ],
+)
+def test_a_mapping_that_does_not_fit(
+    project: Any, refused: Callable[..., str], mapping: object, complaint: str
+):
+    project.change(mapping=mapping)
+    assert complaint in refused()
+
+
+@pytest.mark.parametrize(
+    ('text', 'complaint'),
+    [
+        ('sensors: {elbow: [', "'map.yaml' is not valid YAML: expected the node content"),
+        ('sensors: [1, 2]', "Bad value [1, 2] for 'sensors' in map.yaml: expected keys and"),
+        ('', "Expected keys and values in 'map.yaml', found nothing."),
+        ('sensor: {}', "Unknown key 'sensor' in map.yaml; nearest: sensors."),
+    ],
+)
+def test_a_damaged_mapping_file(
+    project: Any, refused: Callable[..., str], text: str, complaint: str
+):
+    (project.folder / 'map.yaml').write_text(text)
+    project.change(mapping='map.yaml')
+    assert complaint in refused()
+    assert complaint in refused('convert', 'train', 'arm.xml', '--mapping', 'map.yaml')
+
+
+def test_no_joint_name_in_common(project: Any, refused: Callable[..., str]):
+    project.replace_in_model('"shoulder"', '"shoulder_joint"')
+    project.replace_in_model('"elbow"', '"elbow_joint"')
+    assert refused() == (
+        'No joint name in common: the bag has shoulder, elbow, the model has shoulder_joint, '
+        'elbow_joint; nearest: shoulder and shoulder_joint, elbow and elbow_joint.'
+    )
+
+
+# Model
+
+
+@pytest.mark.parametrize(
+    ('old', 'new', 'complaint'),
+    [
+        ('armature=', 'armatur=', "unrecognized attribute: 'armatur'"),
+        ('</worldbody>', '', 'XML parse error'),
+        ('joint="elbow" kp', 'joint="elbwo" kp', "unknown transmission target 'elbwo'"),
+    ],
+)
+def test_a_model_that_does_not_compile_is_explained_by_mujoco(
+    project: Any, refused: Callable[..., str], old: str, new: str, complaint: str
+):
+    project.replace_in_model(old, new)
+    sentence = refused()
+    assert "the model 'arm.xml': " in sentence
+    assert complaint in sentence
+
+
+def test_no_such_model(project: Any, refused: Callable[..., str]):
+    project.change(model='amr.xml')
+    assert refused() == "No model file 'amr.xml'; nearest: arm.xml."
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ('keys', 'complaint'),
+    [
+        ({'target': 'joint/elbwo/armature'}, "No joint matches 'elbwo'"),
+        ({'target': 'joint/elbow/armatur'}, 'nearest: armature.'),
+        ({'target': 'jiont/elbow/armature'}, "Unknown element 'jiont'"),
+        ({'target': 'armature'}, 'Expected a target such as joint/elbow/armature'),
+        ({'target': 3}, "Bad value 3 for 'parameters.0.target'"),
+        ({'bounds': [1, 0]}, 'reversed: expected lower < upper, got [1, 0].'),
+        ({'bounds': [1]}, "Expected more than 1 values for 'parameters.0.bounds'"),
+        ({'bounds': [0, 1, 2]}, 'expected at most 2 values.'),
+        ({'bounds': ['low', 1]}, "Bad value 'low' for 'parameters.0.bounds.0'"),
+        ({'bounds': [-1, 1]}, 'leave what is physical: [0, inf].'),
+        ({'initial': 3.0}, 'starts at 3 (initial), outside its bounds [0, 1].'),
+        ({'initial': 'big'}, "Bad value 'big' for 'parameters.0.initial'"),
+        ({'targte': 'x'}, "Unknown key 'parameters.0.targte' in calibration.yaml; nearest: target"),
+        ({'name': 'tip_mass', 'shared': True}, "Two parameters are named 'tip_mass'"),
+    ],
+)
+def test_a_parameter_that_cannot_be(
+    project: Any, refused: Callable[..., str], keys: dict[str, Any], complaint: str
+):
+    project.change_parameter(**keys)
+    assert complaint in refused()
+
+
+def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., str]):
+    project.change(parameters=[{'target': 'option/gravity[1]', 'bounds': [-1, 1]}])
+    assert "changes with parameter 'option/gravity[1]'" in refused()
+
+
+# The rest of the configuration
+
+
+@pytest.mark.parametrize(
+    ('keys', 'complaint'),
+    [
+        ({'bags': []}, 'Expected at least one bag with role train in bags, found none'),
+        ({'bags': [{'path': 'train', 'role': 'validate'}]}, 'role train in bags, found none'),
+        ({'bags': [{'path': 'train', 'role': 'trian'}]}, "found 'trian'; nearest: train."),
+        ({'bags': [{'role': 'train'}]}, "Missing key 'bags.0.path' in calibration.yaml."),
+        ({'bags': 'train'}, "Bad value 'train' for 'bags' in calibration.yaml: expected a list."),
+        ({'bags': ['train']}, "for 'bags.0' in calibration.yaml: expected keys and values (path,"),
+        ({'bags': None}, "Missing key 'bags' in calibration.yaml."),
+        ({'model': None}, "Missing key 'model' in calibration.yaml."),
+        ({'parameters': None}, "Missing key 'parameters' in calibration.yaml."),
+        ({'parameters': []}, 'Expected at least one entry in parameters, found none'),
+        ({'solver': {'los': 'huber'}}, "Unknown key 'solver.los' in calibration.yaml; nearest: l"),
+        ({'solver': {'loss': 'hubr'}}, "found 'hubr'; nearest: huber."),
+        ({'solver': {'max_iterations': 0}}, 'expected at least 1.'),
+        ({'solver': {'threads': 1.5}}, 'expected a whole number.'),
+        ({'paramters': []}, "Unknown key 'paramters' in calibration.yaml; nearest: parameters."),
+        ({'stamps': 'recieve'}, 'nearest: receive.'),
+        ({'sensors': []}, 'Expected at least one name in sensors, or no such key, found none'),
+        ({'sensors': ['elbow_positon']}, 'is not mapped in bag'),
+        ({'output': 'arm.xml/out'}, "Cannot write into 'arm.xml/out': 'arm.xml' is not a folder."),
+    ],
+)
+def test_a_configuration_that_cannot_be(
+    project: Any, refused: Callable[..., str], keys: dict[str, Any], complaint: str
+):
+    project.change(**keys)
+    assert complaint in refused()
+
+
+@pytest.mark.parametrize(
+    ('content', 'complaint'),
+    [
+        (b'model: [', 'is not valid YAML: expected the node content'),
+        (b'- 1', 'found a list.'),
+        (b'', 'found nothing.'),
+        (b'model: \xff', 'byte 7 is not UTF-8 text.'),
+    ],
+)
+def test_a_file_that_is_no_configuration(
+    project: Any, refused: Callable[..., str], content: bytes, complaint: str
+):
+    project.config.write_bytes(content)
+    assert complaint in refused()
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'complaint'),
+    [
+        (['calibrate', 'calibratoin.yaml'], "There is no file 'calibratoin.yaml'; nearest: calib"),
+        (['calibrate', 'train'], "Cannot read 'train': Is a directory."),
+        (['calibrate', 'calibration.yaml', '--set', 'loss'], 'Expected --set KEY=VALUE'),
+        (['calibrate', 'calibration.yaml', '--set', 'solver.los=1'], "Unknown key 'solver.los'"),
+        (['calibrate', 'calibration.yaml', '--set', 'model.x=1'], "'model' is not a section."),
+        (['calibrate', 'calibration.yaml', '-o', 'arm.xml/out'], 'is not a folder.'),
+        (['convert', 'trian', 'arm.xml', '-o', 'out'], "There is no bag 'trian'; nearest: train."),
+        (['convert', 'train', 'amr.xml', '-o', 'out'], "No model file 'amr.xml'; nearest: arm.x"),
+        (['convert', 'train', 'arm.xml', '-o', 'arm.xml/out'], "'arm.xml' is not a folder."),
+    ],
+)
+def test_arguments_that_cannot_be(
+    refused: Callable[..., str], arguments: list[str], complaint: str
+):
+    assert complaint in refused(*arguments)

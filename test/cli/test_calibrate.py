@@ -1,0 +1,148 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid calibrate`` on recorded bags."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import pytest
+import yaml
+
+from sysid_ros import pipeline
+from sysid_ros.results.result import CalibrationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _hidden(project: Any, target: str) -> float:
+    truth = yaml.safe_load((project.folder / 'truth.yaml').read_text())
+    return next(value for pattern, value in truth.items() if fnmatch.fnmatchcase(target, pattern))
+
+
+def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
+    project: Any, sysid_process: Callable[..., Any]
+):
+    done = sysid_process('calibrate', 'calibration.yaml')
+    assert (done.code, done.err) == (0, '')
+    out = project.folder / 'out'
+    result = CalibrationResult.load(out / 'result.json')
+    for parameter in result.parameters:
+        assert parameter.value == pytest.approx(_hidden(project, parameter.targets[0]), rel=0.02)
+        assert parameter.verdict == 'identified'
+        (row,) = [line for line in done.out.splitlines() if line.startswith(parameter.name)]
+        assert parameter.unit in row
+        assert 'identified' in row
+    assert result.accepted
+    assert result.held_out_after < 0.02 * result.held_out_before
+    assert (out / 'report.html').read_text().startswith('<!DOCTYPE html>')
+    figures = {path.name for path in (out / 'figures').iterdir()}
+    assert {'parameters.png', 'sequence_validate.png'} <= figures
+    for place in ('out/mjcf/arm.xml', 'out/result.json', 'out/report.html'):
+        assert f' {place}\n' in done.out
+    model = mujoco.MjModel.from_xml_path(str(out / 'mjcf' / 'arm.xml'))
+    assert model.joint('elbow').armature[0] == result.parameter('joint/elbow/armature').value
+
+
+def test_the_same_input_gives_the_same_numbers(project: Any, sysid: Callable[..., Any]):
+    results = []
+    project.change(parameters=[{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}])
+    for output in ('a', 'b'):
+        assert sysid('calibrate', 'calibration.yaml', '-o', output).code == 0
+        document = json.loads((project.folder / output / 'result.json').read_text())
+        del document['solver']['seconds']
+        del document['provenance']
+        results.append(document)
+    assert results[0] == results[1]
+
+
+def test_a_result_does_not_hold_the_folders_of_the_machine(project: Any, sysid: Callable[..., Any]):
+    project.change(parameters=[{'target': 'joint/elbow/damping'}])
+    assert sysid('calibrate', 'calibration.yaml').code == 0
+    assert str(project.folder.parent) not in (project.folder / 'out/result.json').read_text()
+
+
+def test_values_given_on_the_command_line_replace_the_files(
+    project: Any, sysid: Callable[..., Any]
+):
+    done = sysid(
+        'calibrate',
+        'calibration.yaml',
+        '--set',
+        'solver.backend=scipy',
+        '--set',
+        'solver.max_iterations=3',
+        '--set',
+        'parameters=[{target: joint/elbow/armature}]',
+        '--output',
+        'elsewhere/deep',
+    )
+    assert done.code == 0
+    result = CalibrationResult.load(project.folder / 'elsewhere/deep/result.json')
+    assert [parameter.name for parameter in result.parameters] == ['joint/elbow/armature']
+    assert result.solver.backend == 'scipy'
+    assert '--set solver.max_iterations=3' in result.provenance.command
+    assert not (project.folder / 'out').exists()
+
+
+def test_only_chosen_sensors_are_compared(project: Any, sysid: Callable[..., Any]):
+    project.change(
+        sensors=['elbow_position', 'shoulder_position'],
+        parameters=[{'target': 'joint/elbow/damping'}],
+    )
+    assert sysid('calibrate', 'calibration.yaml').code == 0
+    result = CalibrationResult.load(project.folder / 'out/result.json')
+    assert {error.sensor for error in result.errors} == {'elbow_position', 'shoulder_position'}
+
+
+def test_a_rejected_fit_keeps_the_model_of_an_earlier_one(
+    project: Any, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    project.change(parameters=[{'target': 'joint/elbow/damping'}])
+    assert sysid('calibrate', 'calibration.yaml').code == 0
+    before = (project.folder / 'out/mjcf/arm.xml').read_bytes()
+
+    def reject(*arguments: Any) -> CalibrationResult:
+        return assemble(*arguments).model_copy(update={'accepted': False})
+
+    assemble = pipeline.assemble
+    monkeypatch.setattr(pipeline, 'assemble', reject)
+    project.change(parameters=[{'target': 'joint/elbow/armature'}])
+    done = sysid('calibrate', 'calibration.yaml')
+    assert done.code == 0
+    assert 'REJECTED' in done.out
+    assert 'identified MJCF' not in done.out
+    assert (project.folder / 'out/mjcf/arm.xml').read_bytes() == before
+    assert not CalibrationResult.load(project.folder / 'out/result.json').accepted
+
+
+def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Any):
+    # A recording ten times as long as the others: there is time to interrupt the fit.
+    project.replace_in_model('timestep="0.002"', 'timestep="0.00005"')
+    before = project.files()
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', 'calibration.yaml'],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path), 'PYTHONUNBUFFERED': '1'},
+        # A shell without job control, as in CI, lets its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+    assert process.stdout is not None
+    while not (line := process.stdout.readline()).startswith('fitting'):
+        assert line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == 'sysid: interrupted; what was not finished is not written.\n'
+    assert project.files() == before
+    assert not (project.folder / 'out').exists()

@@ -1,0 +1,105 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid check`` in CI: 0 when the robot is the baseline's, 1 when something moved."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHECK = ('check', 'calibration.yaml', '--baseline')
+
+
+def _move(project: Any, name: str, factor: float) -> None:
+    """Store a baseline in which a parameter, with its interval, is another."""
+    document = json.loads((project.folder / 'baseline.json').read_text())
+    (parameter,) = [item for item in document['parameters'] if item['name'] == name]
+    for key in ('value', 'low', 'high'):
+        parameter[key] *= factor
+    (project.folder / 'moved.json').write_text(json.dumps(document))
+
+
+def test_a_process_agrees_with_the_stored_baseline(project: Any, sysid_process: Callable[..., Any]):
+    before = project.files()
+    done = sysid_process(*CHECK, 'baseline.json')
+    assert (done.code, done.err) == (0, '')
+    assert 'all 9 quantities agree with the baseline' in done.out
+    assert project.files() == before
+
+
+def test_a_baseline_that_was_moved_is_a_difference(project: Any, sysid: Callable[..., Any]):
+    _move(project, 'joint/elbow/armature', 1.1)
+    before = project.files()
+    done = sysid(*CHECK, 'moved.json')
+    assert (done.code, done.err) == (1, '')
+    assert done.out.splitlines()[-1] == '1 of 9 quantities moved: joint/elbow/armature'
+    assert project.files() == before
+
+
+def test_a_tolerance_lets_a_parameter_move(project: Any, sysid: Callable[..., Any]):
+    _move(project, 'joint/elbow/armature', 1.1)
+    tolerance = '--set', 'check.tolerance={"joint/*/armature": 0.01, command_delay: 0.0005}'
+    assert sysid(*CHECK, 'moved.json', *tolerance).code == 0
+
+
+def test_another_robot_is_a_difference(project: Any, sysid: Callable[..., Any]):
+    # The bags are what they were; a lighter link makes the same motion mean something else.
+    project.replace_in_model('mass=".6"', 'mass=".5"')
+    done = sysid(*CHECK, 'baseline.json')
+    assert done.code == 1
+    assert 'tip_mass' in done.out.splitlines()[-1]
+
+
+def test_held_out_error_that_grew_is_a_difference(project: Any, sysid: Callable[..., Any]):
+    document = json.loads((project.folder / 'baseline.json').read_text())
+    document['held_out_after'] /= 1.2
+    (project.folder / 'better.json').write_text(json.dumps(document))
+    done = sysid(*CHECK, 'better.json')
+    assert done.code == 1
+    assert done.out.splitlines()[-1] == '1 of 9 quantities moved: held-out error'
+    assert sysid(*CHECK, 'better.json', '--set', 'check.held_out_factor=1.3').code == 0
+
+
+def test_parameters_that_came_and_went_are_differences(project: Any, sysid: Callable[..., Any]):
+    project.change_parameter(target='joint/elbow/armature', name='armature')
+    done = sysid(*CHECK, 'baseline.json')
+    assert done.code == 1
+    rows = {line.split()[0]: line for line in done.out.splitlines() if 'MOVED' in line}
+    assert 'no longer identified' in rows['joint/elbow/armature']
+    assert 'not in the baseline' in rows['armature']
+
+
+@pytest.mark.parametrize(
+    ('content', 'complaint'),
+    [
+        (None, "There is no result 'old.json'; nearest: baseline.json."),
+        (b'{"schema_', 'is not JSON: unterminated string'),
+        (b'\xff\xfe', 'is not JSON: byte 0 is not UTF-8 text.'),
+        (b'[]', 'is not a result of a calibration: it has no schema_version.'),
+        (b'{"schema_version": 99}', 'has schema_version 99; this version reads 1.'),
+        (b'{"schema_version": 1}', "The result is damaged: Missing key 'model' in old.json."),
+    ],
+)
+def test_a_baseline_that_cannot_be_used_is_bad_input(
+    project: Any, sysid: Callable[..., Any], content: bytes | None, complaint: str
+):
+    if content is not None:
+        (project.folder / 'old.json').write_bytes(content)
+    before = project.files()
+    done = sysid(*CHECK, 'old.json')
+    assert done.code == 2
+    assert complaint in done.err
+    assert done.err.count('\n') == 1
+    assert project.files() == before
+
+
+@pytest.mark.usefixtures('project')
+def test_a_tolerance_for_nothing_is_bad_input(sysid: Callable[..., Any]):
+    done = sysid(*CHECK, 'baseline.json', '--set', 'check.tolerance={armatur: 0.1}')
+    assert done.code == 2
+    assert "The tolerance for 'armatur' matches no parameter; nearest: " in done.err

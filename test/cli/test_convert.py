@@ -1,0 +1,100 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid convert`` on a recorded bag."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SENSORS = [
+    f'{joint}_{what}'
+    for what in ('position', 'velocity', 'effort')
+    for joint in ('shoulder', 'elbow')
+]
+
+
+def _section(text: str, title: str) -> list[str]:
+    """Return the lines of one table, without its header."""
+    blocks = text.split('\n\n')
+    (block,) = [block for block in blocks if block.startswith(title)]
+    return block.splitlines()[2:]
+
+
+def test_a_process_says_what_is_mapped_at_which_rate(
+    project: Any, sysid_process: Callable[..., Any]
+):
+    done = sysid_process('convert', project.folder / 'train', project.folder / 'arm.xml')
+    assert (done.code, done.err) == (0, '')
+    mapped = [line.split() for line in _section(done.out, 'Mapped')]
+    assert [row[1] for row in mapped if row[0] == 'sensor'] == SENSORS
+    assert [row[1] for row in mapped if row[0] == 'actuator'] == ['shoulder', 'elbow']
+    rates = {line.split()[0]: line.split()[1:] for line in _section(done.out, 'Topics')}
+    for topic in ('/joint_states', '/forward_position_controller/commands'):
+        messages, rate, gap = map(float, rates[topic])
+        assert messages > 100
+        assert rate == pytest.approx(100, abs=1)
+        assert 0 < gap < 0.1
+    assert not (project.folder / 'out').exists()
+
+
+def test_what_has_no_counterpart_is_named(project: Any, sysid: Callable[..., Any]):
+    project.replace_in_model(
+        '<jointpos name="elbow_position" joint="elbow"/>',
+        '<accelerometer name="imu" site="s"/>',
+    )
+    project.replace_in_model('<geom type="sphere" size=".04"/>', '<site name="s"/>')
+    done = sysid('convert', 'train', 'arm.xml')
+    assert done.code == 0
+    rows = _section(done.out, 'Not mapped')
+    assert any('imu' in row and 'no column of the bag' in row for row in rows)
+    assert any('/joint_states position[elbow]' in row for row in rows)
+
+
+def test_the_series_load_without_pickle_and_agree_with_the_tables(
+    project: Any, sysid: Callable[..., Any]
+):
+    done = sysid('convert', 'train', 'arm.xml', '-o', 'series')
+    assert done.code == 0
+    written = {line.removeprefix('wrote ') for line in done.out.splitlines() if 'wrote ' in line}
+    assert written == {f'series/{path.name}' for path in (project.folder / 'series').iterdir()}
+    for stem, names in (('measurements', SENSORS), ('commands', ['shoulder', 'elbow'])):
+        path = project.folder / 'series' / f'train_{stem}_0'
+        with np.load(path.with_suffix('.npz'), allow_pickle=False) as series:
+            times, data = series['times'], series['data']
+            mapping = json.loads(str(series['signal_mapping']))
+        assert data.shape == (len(times), len(names))
+        assert list(mapping) == names
+        assert np.all(np.diff(times) > 0)
+        with path.with_suffix('.csv').open() as stream:
+            header, *rows = csv.reader(stream)
+        assert header == ['time', *names]
+        np.testing.assert_array_equal(np.array(rows, dtype=float), np.column_stack([times, data]))
+
+
+def test_a_mapping_file_scales_what_it_names(project: Any, sysid: Callable[..., Any]):
+    (project.folder / 'degrees.yaml').write_text(
+        'sensors:\n'
+        '  elbow_position: {topic: /joint_states, field: position, label: elbow, scale: 57.3}\n'
+        'actuators:\n'
+        '  elbow: {topic: /forward_position_controller/commands, field: data, label: 1}\n'
+    )
+    assert sysid('convert', 'train', 'arm.xml', '-o', 'plain').code == 0
+    done = sysid('convert', 'train', 'arm.xml', '-o', 'scaled', '--mapping', 'degrees.yaml')
+    assert done.code == 0
+    assert [line.split()[1] for line in _section(done.out, 'Mapped')] == [
+        'elbow_position',
+        'elbow',
+    ]
+    with (
+        np.load('plain/train_measurements_0.npz') as plain,
+        np.load('scaled/train_measurements_0.npz') as scaled,
+    ):
+        np.testing.assert_allclose(scaled['data'][:, 0], 57.3 * plain['data'][:, 1], rtol=1e-12)

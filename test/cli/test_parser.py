@@ -1,0 +1,75 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the command understands, and how it says that it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from sysid_ros.config import CalibrationConfig, validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEAVY = ('numpy', 'mujoco', 'scipy', 'pydantic', 'rosbags', 'matplotlib', 'plotly', 'rclpy')
+
+
+@pytest.mark.parametrize('command', [[], ['calibrate'], ['convert'], ['check']])
+def test_help_imports_nothing_heavy(command: list[str]):
+    script = (
+        'import sys\n'
+        'from sysid_ros.cli import main\n'
+        'try:\n'
+        f'    main([*{command!r}, "--help"])\n'
+        'except SystemExit as done:\n'
+        '    assert not done.code\n'
+        f'print(",".join(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)\n'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f'usage: {" ".join(["sysid", *command])}')
+    assert done.stderr.strip() == ''
+
+
+def test_the_example_is_a_valid_configuration(sysid: Callable[..., Any]):
+    done = sysid('calibrate', '--example')
+    assert done.code == 0
+    config = validate(CalibrationConfig, yaml.safe_load(done.out), 'the example')
+    assert config.model.name == 'arm.xml'
+    assert len(config.parameters) > 1
+
+
+def test_the_version_is_the_one_of_the_package(sysid: Callable[..., Any]):
+    from sysid_ros import __version__  # noqa: PLC0415 (compared, not used)
+
+    assert sysid('--version').out == f'sysid_ros {__version__}\n'
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'complaint'),
+    [
+        ([], 'required: COMMAND; see `sysid --help`'),
+        (['calibrat', 'x.yaml'], "'calibrat'; nearest: calibrate; see `sysid --help`"),
+        (['calibrate'], 'config --example is required; see `sysid calibrate --help`'),
+        (['convert'], 'required: bag, model; see `sysid convert --help`'),
+        (['check', 'x.yaml'], 'required: --baseline; see `sysid check --help`'),
+        (['convert', 'a', 'b', '--stamps', 'recieve'], "'recieve'; nearest: receive"),
+        (['calibrate', 'a', '--set'], 'Argument --set: expected one argument'),
+        (['calibrate', 'a', 'b'], 'Unrecognized arguments: b'),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    sysid: Callable[..., Any], arguments: list[str], complaint: str
+):
+    done = sysid(*arguments)
+    assert done.code == 2
+    assert done.out == ''
+    assert complaint in done.err
+    assert done.err.startswith('sysid: ')
+    assert done.err.count('\n') == 1
