@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.sequences import Alignment
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.signals import TimeSeries
-
-#: More things than this that are unmapped for one reason are counted, not listed.
-_LISTED = 6
 
 
 def write_npz(folder: Path, sequences: Iterable[Sequence]) -> tuple[Path, ...]:
@@ -137,7 +135,12 @@ def describe(alignment: Alignment) -> str:
             'Topics',
             ('topic', 'messages', 'rate [Hz]', 'longest gap [s]'),
             [
-                (item.topic, str(item.messages), f'{item.rate:.2f}', f'{item.longest_gap:.3f}')
+                (
+                    item.topic,
+                    str(item.messages),
+                    _known(item.rate, 2),
+                    _known(item.longest_gap, 3),
+                )
                 for item in alignment.topics
             ],
         ),
@@ -163,17 +166,18 @@ def describe(alignment: Alignment) -> str:
     return '\n\n'.join(section for section in sections if section) + '\n'
 
 
+def _known(value: float, digits: int) -> str:
+    return '-' if math.isnan(value) else f'{value:.{digits}f}'
+
+
 def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, ...]]:
-    """Return what, names and why, where many of one kind share the reason in one row."""
+    """Return what, names and why; a reason that many share is written once, beside the first."""
     together: dict[tuple[str, str], list[str]] = {}
     for item in unmapped:
         together.setdefault((item.kind, item.reason), []).append(item.name)
     rows: list[tuple[str, ...]] = []
     for (kind, reason), names in together.items():
-        if len(names) > _LISTED:
-            rows.append((kind, f'{", ".join(names[:2])}, … ({len(names)} in all)', reason))
-        else:
-            rows += [(kind, name, reason) for name in names]
+        rows += [(kind, name, 'as above' if row else reason) for row, name in enumerate(names)]
     return rows
 
 
