@@ -186,8 +186,15 @@ def _half_widths(
 
 
 def _binned(values: NDArray[np.float64], times: NDArray[np.float64]) -> NDArray[np.float64]:
-    bins = np.floor(times / _BIN).astype(np.int64)
-    return np.bincount(bins - bins.min(), values).astype(np.float64)
+    """Sum values over as many instants as make up a bin on average, without empty bins.
+
+    Bins of equal time would hold now two, now no samples of a series with about their rate, which
+    hides how similar neighbours are.
+    """
+    instants, place = np.unique(times, return_inverse=True)
+    spacing = float(instants[-1] - instants[0]) / max(len(instants) - 1, 1)
+    size = max(round(_BIN / spacing), 1) if spacing > 0 else 1
+    return np.bincount(place // size, values).astype(np.float64)
 
 
 def _long_run(series: list[NDArray[np.float64]]) -> tuple[float, float]:
