@@ -1,0 +1,478 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits of sequences whose truth is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import CancelledError, FitError, ParameterError
+from sysid_ros.identification.fit import fit, predict
+from sysid_ros.identification.least_squares import SolverSettings
+from sysid_ros.identification.models import differing_fields
+from sysid_ros.identification.parameter import make_parameters
+from sysid_ros.identification.targets import KINDS, resolve
+from sysid_ros.signals.timeseries import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.identification.least_squares import Iteration
+    from sysid_ros.identification.parameter import Parameter
+    from sysid_ros.identification.sequence import Sequence
+
+    Measure = Callable[..., Sequence]
+    Sweep = Callable[..., TimeSeries]
+
+ARM = """
+<mujoco>
+  <option timestep="0.005" integrator="implicitfast"/>
+  <worldbody>
+    <body name="upper">
+      <joint name="j" axis="0 1 0" damping=".3" armature=".05" frictionloss=".2" stiffness="1"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/>
+      <body name="lower" pos=".3 0 0"><joint name="k" axis="0 1 0" damping=".1" armature=".01"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".5" contype="0"/></body></body>
+    <body pos="0 2 0"><joint name="s" type="slide" axis="1 0 0" damping=".2"/>
+      <geom size=".05" mass=".5"/></body>
+  </worldbody>
+  <actuator>
+    <motor name="a" joint="j" gear="3"/>
+    <position name="b" joint="k" kp="8" kv=".4"/>
+    <velocity name="w" joint="k" kv=".1"/>
+    <general name="g" joint="j" dyntype="filter" dynprm=".05" biastype="affine"
+             gainprm="1" biasprm="0 -.5 -.1"/>
+    <motor name="push" joint="s" gear="4"/>
+  </actuator>
+  <sensor>
+    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/>
+    <jointpos name="p" joint="k"/><jointvel name="u" joint="k"/>
+    <jointpos name="x" joint="s"/><jointvel name="y" joint="s"/>
+  </sensor>
+</mujoco>
+"""
+#: A puck that slides without ever coming to rest.
+PUCK = """
+<mujoco>
+  <option timestep="0.005" cone="elliptic"/>
+  <worldbody>
+    <geom type="plane" size="5 5 .1" friction=".1 .005 .0001"/>
+    <body pos="0 0 .05"><joint type="slide" axis="0 0 1"/>
+      <joint name="s" type="slide" axis="1 0 0"/>
+      <geom name="foot" size=".05" mass=".5" friction=".1 .005 .0001"/></body>
+  </worldbody>
+  <sensor><jointpos name="x" joint="s"/><jointvel name="y" joint="s"/></sensor>
+</mujoco>
+"""
+TRUTHS = {
+    'joint/j/armature': 0.09,
+    'joint/j/damping': 0.55,
+    'joint/j/frictionloss': 0.35,
+    'joint/j/stiffness': 2.5,
+    'joint/j/springref': 0.2,
+    'joint/s/armature': 0.3,
+    'body/lower/mass': 0.8,
+    'actuator/b/kp': 12.0,
+    'actuator/b/kv': 0.7,
+    'actuator/w/kv': 0.2,
+    'actuator/a/gear': 2.0,
+    'actuator/g/gainprm': 2.0,
+    'actuator/g/biasprm[1]': -1.0,
+    'actuator/g/biasprm[2]': -0.25,
+    'actuator/g/dynprm': 0.1,
+    'actuator/a/delay': 0.0123,
+    'option/gravity[2]': -8.0,
+}
+SEVERAL = {'joint/j/armature': 0.09, 'joint/j/damping': 0.55, 'actuator/b/kp': 12.0}
+NOISE = {'q': 1e-3, 'v': 1e-2, 'p': 1e-3, 'u': 1e-2, 'x': 1e-3, 'y': 1e-2}
+BACKENDS: list[Any] = ['mujoco', 'scipy']
+
+
+@pytest.fixture(scope='module')
+def model() -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(ARM)
+
+
+@pytest.fixture(scope='module')
+def commands(sweep: Sweep) -> TimeSeries:
+    return sweep('a', 'b', 'w', 'g', 'push')
+
+
+def unknowns(model: mujoco.MjModel, *paths: str) -> list[Parameter]:
+    return [parameter for path in paths for parameter in make_parameters(path, model)]
+
+
+def quick(model: mujoco.MjModel, parameters: Any, sequences: Any, **options: Any) -> Fit:
+    return fit(model, parameters, sequences, threads=1, **options)
+
+
+def values(found: Fit) -> dict[str, float]:
+    return {p.name: float(x) for p, x in zip(found.parameters, found.solution.x, strict=True)}
+
+
+def test_every_kind_of_target_is_identified_in_the_test_below(model: mujoco.MjModel) -> None:
+    kinds = {(t.element, t.attribute) for path in TRUTHS for t in resolve(path, model)}
+    assert kinds == set(KINDS) - {('geom', 'friction')}  # which has a test of its own
+
+
+@pytest.mark.parametrize('path', TRUTHS)
+def test_what_a_model_made_is_found_again(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, path: str
+) -> None:
+    run = measure(model, {path: TRUTHS[path]}, commands=commands)
+    found = quick(model, unknowns(model, path), [run])
+    assert found.solution.x[0] == pytest.approx(TRUTHS[path], rel=1e-6)
+    assert found.solution.success
+    assert found.intervals[0].verdict == 'identified'
+    assert found.diverged == 0
+
+
+def test_the_friction_of_a_contact_is_found_again(measure: Measure) -> None:
+    model = mujoco.MjModel.from_xml_string(PUCK)
+    run = measure(
+        model,
+        {'geom/foot/friction[0]': 0.25},
+        times=np.arange(0.0, 1.0, 0.01),
+        start=([0, 0], [0, 4]),
+    )
+    found = quick(model, make_parameters('geom/foot/friction[0]', model, bounds=(0.1, 1)), [run])
+    assert found.solution.x[0] == pytest.approx(0.25, rel=1e-4)
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_several_parameters_are_found_together(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
+) -> None:
+    run = measure(model, SEVERAL, commands=commands)
+    found = quick(model, unknowns(model, *SEVERAL), [run], settings=SolverSettings(backend))
+    assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
+
+
+def test_truth_lies_within_the_intervals_of_noisy_runs(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    inside = 0
+    times = np.arange(0, 1, 0.01)
+    for seed in range(4):
+        run = measure(model, SEVERAL, times=times, commands=commands, noise=NOISE, seed=seed)
+        found = quick(model, unknowns(model, *SEVERAL), [run])
+        inside += sum(
+            i.low <= truth <= i.high
+            for i, truth in zip(found.intervals, SEVERAL.values(), strict=True)
+        )
+        assert found.noise == pytest.approx(NOISE, rel=0.25)
+    assert inside >= 10  # of 12; 95 % would be 11.4
+
+
+def test_one_value_shared_by_several_targets_is_found(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    truth = {'joint/j/damping': 0.4, 'joint/k/damping': 0.4}
+    run = measure(model, truth, commands=commands)
+    shared = make_parameters('joint/[jk]/damping', model, shared=True, name='d')
+    assert values(quick(model, shared, [run])) == pytest.approx({'d': 0.4}, rel=1e-6)
+
+
+def test_sequences_of_different_lengths_are_fitted_together(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    runs = [
+        measure(
+            model,
+            SEVERAL,
+            name=str(end),
+            times=np.arange(0, end, 0.007),
+            commands=commands,
+            start=([0.1 * end, 0, 0], [0, 0, 0]),
+        )
+        for end in (0.4, 1.3, 0.9)
+    ]
+    found = quick(model, unknowns(model, *SEVERAL), runs)
+    assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('loss', ['huber', 'soft_l1', 'cauchy'])
+def test_a_robust_fit_survives_one_percent_of_outliers(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any, loss: Any
+) -> None:
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    (series,) = run.measurements
+    data = series.data.copy()
+    data[::100] += [1.0, -20.0, -1.0, 20.0, 1.0, 20.0]
+    bad = TimeSeries(series.times, data, series.signal_mapping)
+    spoilt = dataclasses.replace(run, measurements=(bad,))
+    robust, plain = (
+        quick(
+            model,
+            unknowns(model, *SEVERAL),
+            [spoilt],
+            settings=SolverSettings(backend, choice),
+        )
+        for choice in (loss, 'linear')
+    )
+    truth = np.array(list(SEVERAL.values()))
+    error = np.max(np.abs(robust.solution.x / truth - 1))
+    assert error < 0.01
+    assert np.max(np.abs(plain.solution.x / truth - 1)) > 10 * error
+    assert robust.noise == pytest.approx(NOISE, rel=0.3)
+
+
+def test_runs_that_miss_a_channel_or_samples_are_fitted_with_the_rest(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    whole = measure(model, SEVERAL, name='whole', commands=commands)
+    (series,) = whole.measurements
+    data = series.data.copy()
+    data[:, 1] = np.nan
+    data[20:60, 2] = np.nan
+    holed = TimeSeries(series.times, data, series.signal_mapping)
+    gone = dataclasses.replace(whole, name='holed', measurements=(holed,))
+    empty = dataclasses.replace(whole, name='empty', measurements=())
+    for runs in ([gone], [whole, gone], [gone, empty]):
+        found = quick(model, unknowns(model, *SEVERAL), runs)
+        assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
+        assert all(sigma > 0 for sigma in found.noise.values())
+        assert ('v' in found.noise) == (whole in runs)
+
+
+def test_a_gear_and_a_gain_of_which_only_the_product_acts_name_each_other(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, {'actuator/a/gear': 2.0}, commands=commands, noise=NOISE)
+    parameters = unknowns(model, 'actuator/a/gear', 'actuator/a/gainprm', 'joint/j/armature')
+    gear, gain, armature = quick(model, parameters, [run]).intervals
+    assert gear.verdict == 'confounded with actuator/a/gainprm[0]'
+    assert gain.verdict == 'confounded with actuator/a/gear[0]'
+    assert np.isnan([gear.low, gear.high, gain.low, gain.high]).all()
+    assert armature.verdict == 'identified'
+    assert armature.low < 0.05 < armature.high
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_an_optimum_behind_a_bound_is_told(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
+) -> None:
+    run = measure(model, {'joint/j/damping': 0.9}, commands=commands, noise=NOISE)
+    parameters = make_parameters('joint/j/damping', model, bounds=(0.1, 0.6))
+    found = quick(model, parameters, [run], settings=SolverSettings(backend))
+    assert found.solution.x[0] == pytest.approx(0.6, rel=1e-5)
+    assert found.intervals[0].verdict == 'at bound'
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_a_fit_survives_candidates_that_diverge(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
+) -> None:
+    """Positive velocity feedback above what damps the joint runs away."""
+    path = 'actuator/g/biasprm[2]'
+    run = measure(model, {path: 0.15}, commands=commands)
+    parameters = make_parameters(path, model, bounds=(-50, 400), initial=-5.0)
+    found = quick(model, parameters, [run], settings=SolverSettings(backend))
+    assert found.diverged > 0 or backend == 'scipy'  # whose first steps are short
+    assert found.solution.x[0] == pytest.approx(0.15, rel=1e-6)
+    assert np.all(np.isfinite(found.solution.residual))
+    assert found.solution.trace[-1].diverged <= found.diverged
+
+
+def test_a_start_that_diverges_on_every_run_is_an_error(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    parameters = make_parameters('actuator/b/kp', model, bounds=(0, 1e12), initial=1e11)
+    with pytest.raises(FitError, match='unstable at the start values on every sequence'):
+        quick(model, parameters, [measure(model, commands=commands)])
+
+
+def test_a_parameter_that_moves_nothing_is_named(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    parameters = unknowns(model, 'joint/j/armature', 'joint/k/springref')
+    with pytest.raises(FitError, match="changes with parameter 'joint/k/springref'; "):
+        quick(model, parameters, [measure(model, commands=commands)])
+
+
+@pytest.mark.parametrize(
+    ('parameters', 'runs', 'complaint'),
+    [(1, 0, '0 sequences and 1 parameters'), (0, 1, '1 sequences and 0 parameters')],
+)
+def test_nothing_to_fit_is_an_error(
+    model: mujoco.MjModel, measure: Measure, parameters: int, runs: int, complaint: str
+) -> None:
+    with pytest.raises(FitError, match=f'Nothing to fit: {complaint}'):
+        quick(
+            model,
+            unknowns(model, 'joint/j/damping')[:parameters],
+            [measure(model) for _ in range(runs)],
+        )
+
+
+def test_runs_without_a_single_sample_are_an_error(model: mujoco.MjModel, measure: Measure) -> None:
+    run = measure(model)
+    nothing = TimeSeries.from_columns([0.0, 1.0], [np.nan, np.nan], ['q'])
+    runs = [dataclasses.replace(run, measurements=m) for m in ((), (nothing,))]
+    with pytest.raises(FitError, match='Nothing to fit: 2 sequences without a measured sample'):
+        quick(model, unknowns(model, 'joint/j/damping'), runs)
+
+
+def test_parameters_that_write_the_same_are_refused_before_any_work(
+    model: mujoco.MjModel, measure: Measure
+) -> None:
+    twice = [*make_parameters('joint/j/damping', model)] * 2
+    with pytest.raises(ParameterError, match='Two parameters are named'):
+        quick(model, twice, [measure(model)])
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('after', [0, 2])
+def test_a_cancelled_fit_ends_at_once(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any, after: int
+) -> None:
+    cancel = threading.Event()
+    seen: list[Iteration] = []
+
+    def observe(iteration: Iteration) -> None:
+        seen.append(iteration)
+        if len(seen) >= after:
+            cancel.set()
+
+    if not after:
+        cancel.set()
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    with pytest.raises(CancelledError, match='cancelled'):
+        quick(
+            model,
+            unknowns(model, *SEVERAL),
+            [run],
+            settings=SolverSettings(backend),
+            cancel=cancel,
+            observe=observe,
+        )
+    assert len(seen) == after
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_an_observer_sees_every_iteration_once(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
+) -> None:
+    seen: list[Iteration] = []
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    found = quick(
+        model,
+        unknowns(model, *SEVERAL),
+        [run],
+        settings=SolverSettings(backend, max_iterations=40),
+        observe=seen.append,
+    )
+    assert tuple(seen) == found.solution.trace
+    assert [iteration.number for iteration in seen] == list(range(len(seen)))
+    assert [i.rollouts for i in seen] == sorted(i.rollouts for i in seen)
+    assert [i.seconds for i in seen] == sorted(i.seconds for i in seen)
+    assert all(np.isfinite([i.cost, i.step]).all() for i in seen)
+    assert {i.limit for i in seen} == {40}
+    assert found.rollouts >= seen[-1].rollouts
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize('limit', [1, 3])
+def test_the_limit_of_iterations_holds_over_all_weightings(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any, limit: int
+) -> None:
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    found = quick(
+        model,
+        unknowns(model, *SEVERAL),
+        [run],
+        settings=SolverSettings(backend, max_iterations=limit),
+    )
+    assert not found.solution.success
+    assert found.solution.status == 'iterations'
+    assert len(found.solution.trace) <= limit + 1  # the last is where it stopped
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_a_rerun_gives_the_same_to_the_last_bit(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
+) -> None:
+    runs = [
+        measure(model, SEVERAL, name=str(n), commands=commands, noise=NOISE, seed=n)
+        for n in range(2)
+    ]
+    first, second = (
+        fit(
+            model,
+            unknowns(model, *SEVERAL),
+            runs,
+            settings=SolverSettings(backend),
+            threads=threads,
+        )
+        for threads in (1, 3)
+    )
+    np.testing.assert_array_equal(first.solution.x, second.solution.x)
+    np.testing.assert_array_equal(first.solution.residual, second.solution.residual)
+    assert first.intervals == second.intervals
+    assert first.noise == second.noise
+    assert first.rollouts == second.rollouts
+
+
+def test_a_fit_leaves_the_model_as_it_was(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    quick(model, unknowns(model, *SEVERAL), [run])
+    assert differing_fields(model, mujoco.MjModel.from_xml_string(ARM), 0.0) == ()
+
+
+def test_commands_with_even_stamps_need_no_offsets(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, {'actuator/a/delay': 0.0123}, commands=commands)
+    assert quick(model, unknowns(model, 'actuator/a/delay'), [run]).offsets == {}
+
+
+def test_a_delay_between_jittering_commands_is_as_uncertain_as_they_are(
+    model: mujoco.MjModel, measure: Measure, sweep: Sweep
+) -> None:
+    """The robot gets every command at its time, the recorder stamps it a little later."""
+    even = sweep('a')
+    jitter = np.random.default_rng(2).normal(0.0, 3e-4, len(even))
+    stamped = TimeSeries(even.times + jitter, even.data, even.signal_mapping)
+    run = measure(model, {'actuator/a/delay': 0.0123}, commands=even, noise=NOISE)
+    parameters = unknowns(model, 'actuator/a/delay', 'joint/j/damping')
+    known = quick(model, parameters, [run])
+    found = quick(model, parameters, [dataclasses.replace(run, commands=(stamped,))])
+    assert set(found.offsets) == {'run'}
+    assert abs(found.offsets['run']) < 1.5e-3
+    width, narrow = (f.intervals[0].high - f.intervals[0].low for f in (found, known))
+    assert width > 2 * narrow
+    assert width > 2 * 3e-4
+    assert found.intervals[0].low < 0.0123 < found.intervals[0].high
+    assert len(found.solution.x) == len(found.intervals) == 2
+
+
+def test_predictions_of_values_are_what_the_fit_compared(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, SEVERAL, commands=commands)
+    found = quick(model, unknowns(model, *SEVERAL), [run])
+    (after,) = predict(model, [run], found.parameters, found.solution.x, threads=1)
+    (before,) = predict(model, [run], threads=1)
+    measured = run.measurements[0].data
+    assert after.channels[0].shape == (1, *measured.shape)
+    np.testing.assert_allclose(after.channels[0][0], measured, atol=1e-6)
+    assert np.max(np.abs(before.channels[0][0] - measured)) > 0.01
+
+
+def test_a_command_for_an_unknown_actuator_is_an_error(
+    model: mujoco.MjModel, measure: Measure
+) -> None:
+    run = measure(model)
+    wrong = TimeSeries.from_columns([0.0], [1.0], ['pusj'], SignalType.MjCtrl)
+    with pytest.raises(FitError, match="commands 'pusj'; nearest: push"):
+        predict(model, [dataclasses.replace(run, commands=(wrong,))])
