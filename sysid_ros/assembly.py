@@ -133,7 +133,7 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
             subject='commands',
             kind='arrival offset',
             count=1,
-            detail=f'taken to act {1e6 * offset:+.0f} µs from their stamps and the delay',
+            detail=f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay',
         )
 
 

@@ -28,7 +28,7 @@ from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import load_model
 from sysid_ros.identification.parameter import check_distinct, make_parameters
 from sysid_ros.report import write_figures, write_report
-from sysid_ros.results.comparison import compare
+from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.mjcf import write_model
 from sysid_ros.results.mjcf_source import absolute
 from sysid_ros.results.result import CalibrationResult, Role
@@ -173,6 +173,7 @@ def check(
         SysidError: In one sentence, what is wrong with the input.
     """
     reference = CalibrationResult.load(baseline)
+    check_tolerance(config.check.tolerance, reference)
     result, _ = _fit(config, command, observer or _Nobody(), None)
     return result, compare(result, reference, config.check.tolerance, config.check.held_out_factor)
 

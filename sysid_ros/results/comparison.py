@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.errors import ResultError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sysid_ros.results.result import CalibrationResult
 
@@ -53,11 +53,7 @@ def compare(
     Raises:
         ResultError: A tolerance names no parameter.
     """
-    names = [parameter.name for parameter in baseline.parameters]
-    for pattern in tolerance:
-        if not any(_matches(name, pattern) for name in names):
-            msg = f'The tolerance for {pattern!r} matches no parameter; {nearest(pattern, names)}.'
-            raise ResultError(msg)
+    check_tolerance(tolerance, baseline)
     found = {parameter.name: parameter for parameter in result.parameters}
     rows = []
     for expected in baseline.parameters:
@@ -104,6 +100,19 @@ def compare(
         for extra in found.values()
     )
     return (*rows, _held_out(result, baseline, held_out_factor))
+
+
+def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> None:
+    """Check that every tolerance is for something, which is worth knowing before a long fit.
+
+    Raises:
+        ResultError: A tolerance names no parameter of the baseline.
+    """
+    names = [parameter.name for parameter in baseline.parameters]
+    for pattern in tolerance:
+        if not any(_matches(name, pattern) for name in names):
+            msg = f'The tolerance for {pattern!r} matches no parameter; {nearest(pattern, names)}.'
+            raise ResultError(msg)
 
 
 def _matches(name: str, pattern: str) -> bool:
