@@ -58,9 +58,11 @@ def compare(
     rows = []
     for expected in baseline.parameters:
         wide = [width for pattern, width in tolerance.items() if _matches(expected.name, pattern)]
-        half = expected.half_width
-        allowed = max([0.0 if math.isnan(half) else half, *wide])
         actual = found.pop(expected.name, None)
+        # An interval that ends at a bound has a short side.
+        below, above = expected.value - expected.low, expected.high - expected.value
+        side = below if actual is not None and actual.value < expected.value else above
+        allowed = max([0.0 if math.isnan(side) else side, *wide])
         if actual is None:
             rows.append(
                 Comparison(
