@@ -322,9 +322,14 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
             'model': (here if 'model' in given else folder) / config.model,
             'output': (here if 'output' in given else folder) / config.output,
             'bags': tuple(
-                bag.model_copy(update={'path': str(folder / bag.path)}) for bag in config.bags
+                bag.model_copy(
+                    update={'path': str((here if 'bags' in given else folder) / bag.path)}
+                )
+                for bag in config.bags
             ),
-            'mapping': folder / mapping if isinstance(mapping, Path) else mapping,
+            'mapping': (here if 'mapping' in given else folder) / mapping
+            if isinstance(mapping, Path)
+            else mapping,
         }
     )
 
