@@ -181,6 +181,11 @@ def test_sysid_commands_are_understood(page: str, words: list[str]):
         args = make_parser().parse_args(words)
     except SystemExit:
         pytest.fail(f'{page}: sysid {shlex.join(words)}')
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
+        make_parser().parse_args([args.command, '--help'])
+    # argparse takes beginnings of options, too.
+    flags = {word for word in words if word.startswith('--')}
+    assert flags <= set(re.findall(r'--[a-z-]+', out.getvalue())), page
     for key in parse_overrides(getattr(args, 'overrides', [])):
         schema: object = CalibrationConfig
         for part in key.split('.'):
