@@ -1,0 +1,303 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a calibration, on disk and back."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+import pytest
+
+from sysid_ros.errors import ResultError
+from sysid_ros.results.result import (
+    SCHEMA_VERSION,
+    CalibrationResult,
+    FileHash,
+    HealthFinding,
+    NoiseScale,
+    ParameterResult,
+    Provenance,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    TopicRate,
+    TraceEntry,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAN = float('nan')
+
+
+def parameter(name: str = 'joint/elbow/armature', **changes: Any) -> ParameterResult:
+    fields: dict[str, Any] = {
+        'name': name,
+        'targets': (name,),
+        'unit': 'kg·m²',
+        'initial': 0.01,
+        'value': 0.1,
+        'low': 0.09,
+        'high': 0.11,
+        'bounds': (0.0, 1.0),
+        'verdict': 'identified',
+    }
+    return ParameterResult(**{**fields, **changes})
+
+
+def make(**changes: Any) -> CalibrationResult:
+    """Return a result with every field filled, NaN where one may be."""
+    fields: dict[str, Any] = {
+        'model': 'robot.xml',
+        'parameters': (parameter(), parameter('b', low=NAN, high=NAN, verdict='at bound')),
+        'accepted': True,
+        'acceptance': 'Held-out error fell.',
+        'held_out_before': NAN,
+        'held_out_after': NAN,
+        'training_before': 3.0,
+        'training_after': 1.0,
+        'errors': (
+            SensorError(
+                sensor='q', unit='rad', role='train', before=0.1 + 0.2, after=NAN, samples=7
+            ),
+        ),
+        'noise': (NoiseScale(sensor='q', unit='rad', sigma=1e-300, source='residuals'),),
+        'plots': (
+            SignalPlot(
+                sequence='s',
+                role='validate',
+                sensor='q',
+                unit='rad',
+                times=(0.0, 1 / 3, 1e9),
+                measured=(1.0, NAN, -0.0),
+                before=(math.inf, 2.0, 3.0),
+                after=(NAN, NAN, NAN),
+            ),
+        ),
+        'topics': (
+            TopicRate(bag='b', topic='/joint_states', messages=1, rate=NAN, longest_gap=NAN),
+        ),
+        'health': (HealthFinding(bag='b', subject='q', kind='gap', count=2, detail='“long”'),),
+        'solver': SolverSummary(
+            backend='mujoco',
+            loss='linear',
+            status='cost',
+            message='Converged.',
+            success=True,
+            iterations=1,
+            rollouts=9,
+            diverged=0,
+            initial_cost=math.inf,
+            final_cost=0.0,
+            seconds=0.1,
+            trace=(TraceEntry(iteration=0, cost=1.0, step=NAN, rollouts=3, diverged=0),),
+        ),
+        'warnings': ('Nothing is held out.',),
+        'provenance': Provenance(
+            created='2026-01-01T00:00:00+00:00',
+            versions={'mujoco': '4.0.0'},
+            files=(FileHash(path='robot.xml', role='model', sha256='00'),),
+            command='sysid calibrate',
+            config={'solver': {'loss': 'linear'}, 'bags': ['a', None, 3]},
+            input_mode='commands',
+        ),
+    }
+    return CalibrationResult(**{**fields, **changes})
+
+
+def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+    result = make()
+    path = tmp_path / 'result.json'
+    result.save(path)
+    again = CalibrationResult.load(path)
+    # NaN equals nothing, so the texts are compared, and what is finite below.
+    assert again.to_json() == result.to_json()
+    assert again.parameters[0] == result.parameters[0]
+    assert again.health == result.health
+    assert again.noise == result.noise
+    assert again.provenance == result.provenance
+
+
+def test_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:
+    path = tmp_path / 'result.json'
+    make().save(path)
+    again = CalibrationResult.load(path)
+    assert again.errors[0].before == 0.1 + 0.2
+    assert again.noise[0].sigma == 1e-300
+    assert again.plots[0].times == (0.0, 1 / 3, 1e9)
+
+
+def test_what_is_not_a_number_is_null_on_disk_and_nan_again(tmp_path: Path) -> None:
+    path = tmp_path / 'result.json'
+    make().save(path)
+    document = json.loads(path.read_text(encoding='utf-8'), parse_constant=pytest.fail)
+    assert document['parameters'][1]['low'] is None
+    assert document['plots'][0]['measured'] == [1.0, None, 0.0]
+    assert document['plots'][0]['before'] == [None, 2.0, 3.0]
+    assert document['solver']['initial_cost'] is None
+    again = CalibrationResult.load(path)
+    assert math.isnan(again.parameters[1].half_width)
+    assert math.isnan(again.held_out_after)
+    assert math.isnan(again.plots[0].measured[1])
+    assert math.isnan(again.solver.trace[0].step)
+
+
+def test_the_half_width_is_half_of_the_interval() -> None:
+    assert parameter(low=1.0, high=4.0).half_width == 1.5
+
+
+def test_a_parameter_is_found_by_name() -> None:
+    assert make().parameter('b').verdict == 'at bound'
+    with pytest.raises(KeyError, match='c'):
+        make().parameter('c')
+
+
+def test_a_result_cannot_be_changed() -> None:
+    with pytest.raises(pydantic.ValidationError, match='frozen'):
+        make().accepted = False
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / 'result.json'
+    make().save(path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError(28, 'No space left on device')
+
+    with monkeypatch.context() as patch:
+        patch.setattr('pathlib.Path.replace', fail)
+        with pytest.raises(ResultError, match='No space left on device'):
+            make(accepted=False).save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ['result.json']
+    make(accepted=False).save(path)
+    assert not CalibrationResult.load(path).accepted
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    path = tmp_path / 'deep' / 'er' / 'result.json'
+    make().save(path)
+    assert CalibrationResult.load(path).accepted
+
+
+def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / 'file').write_text('x')
+    with pytest.raises(ResultError, match=r"Cannot write '.*file/result.json': "):
+        make().save(tmp_path / 'file' / 'result.json')
+
+
+def test_no_file_is_an_error(tmp_path: Path) -> None:
+    make().save(tmp_path / 'result.json')
+    with pytest.raises(
+        ResultError, match=r"There is no result '.*resul.json'; nearest: result\.json\.$"
+    ):
+        CalibrationResult.load(tmp_path / 'resul.json')
+    with pytest.raises(ResultError, match=r"no result '.*result.json'; there are none\.$"):
+        CalibrationResult.load(tmp_path / 'nowhere' / 'result.json')
+
+
+def test_a_folder_is_not_a_result(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match=r"Cannot read the result '.*': Is a directory\.$"):
+        CalibrationResult.load(tmp_path)
+
+
+@pytest.mark.parametrize('content', [b'', b'{"schema_version": 1', b'\xff\xfe', b'schema: 1'])
+def test_what_is_not_json_is_an_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / 'result.json'
+    path.write_bytes(content)
+    with pytest.raises(ResultError, match=r"The result '.*result.json' is not JSON: ") as caught:
+        CalibrationResult.load(path)
+    assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ('text', 'found'),
+    [
+        ('{"schema_version": 99}', '99'),
+        ('{"schema_version": "1"}', "'1'"),
+    ],
+)
+def test_another_version_is_an_error(tmp_path: Path, text: str, found: str) -> None:
+    path = tmp_path / 'result.json'
+    path.write_text(text)
+    with pytest.raises(
+        ResultError, match=f'has schema_version {found}; this version reads {SCHEMA_VERSION}'
+    ):
+        CalibrationResult.load(path)
+
+
+@pytest.mark.parametrize('text', ['{}', '[]', '3', 'null', '"schema_version"'])
+def test_json_of_another_kind_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / 'result.json'
+    path.write_text(text)
+    with pytest.raises(ResultError, match=r"result.json' is not a result of a calibration: it has"):
+        CalibrationResult.load(path)
+
+
+@pytest.mark.parametrize(
+    ('place', 'value', 'complaint'),
+    [
+        (
+            ('parameters', 0, 'value'),
+            'much',
+            r"Bad value 'much' for 'parameters.0.value' in .*: expected a number",
+        ),
+        (('parameters', 0, 'bounds'), [0], r".* for 'parameters.0.bounds' in "),
+        (('plots', 0, 'measured'), [1, 'x', None], r"Bad value 'x' for 'plots.0.measured.1' in "),
+        (
+            ('errors', 0, 'role'),
+            'test',
+            r"Expected train or validate for 'errors.0.role' in .*, found 'test'",
+        ),
+        (('solver', 'trace'), None, r"Bad value null for 'solver.trace' in .*: expected a list"),
+        (('surprise',), 1, r"Unknown key 'surprise' in "),
+    ],
+)
+def test_damage_is_told_with_its_place(
+    tmp_path: Path, place: tuple[Any, ...], value: object, complaint: str
+) -> None:
+    document: Any = json.loads(make().to_json())
+    inner = document
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    path = tmp_path / 'result.json'
+    path.write_text(json.dumps(document))
+    with pytest.raises(ResultError, match=f'The result is damaged: {complaint}'):
+        CalibrationResult.load(path)
+
+
+def test_a_missing_field_is_told_with_its_place(tmp_path: Path) -> None:
+    document: Any = json.loads(make().to_json())
+    del document['parameters'][1]['verdict']
+    path = tmp_path / 'result.json'
+    path.write_text(json.dumps(document))
+    with pytest.raises(ResultError, match=r"damaged: Missing key 'parameters\.1\.verdict' in "):
+        CalibrationResult.load(path)
+
+
+def test_units_are_read_in_any_locale(tmp_path: Path) -> None:
+    path = tmp_path / 'result.json'
+    make().save(path)
+    program = (
+        'import pathlib, sys; from sysid_ros.results.result import CalibrationResult; '
+        'print(ascii(CalibrationResult.load(pathlib.Path(sys.argv[1])).parameters[0].unit))'
+    )
+    ascii_only = {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}
+    done = subprocess.run(
+        [sys.executable, '-c', program, str(path)],
+        env={**os.environ, **ascii_only, 'PYTHONPATH': os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == ascii('kg·m²'), done.stderr

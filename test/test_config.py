@@ -1,0 +1,340 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration files: what they mean, and one sentence for each way to get them wrong."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+import pytest
+import yaml
+
+from sysid_ros.config import (
+    CalibrationConfig,
+    ExciterConfig,
+    MappingConfig,
+    RecorderConfig,
+    RefitConfig,
+    SimulatedRobotConfig,
+    load_calibration,
+    load_mapping,
+    read_yaml,
+    validate,
+)
+from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MINIMAL: dict[str, Any] = {
+    'model': 'robot.xml',
+    'bags': [{'path': 'bags/a'}],
+    'parameters': [{'target': 'joint/*/armature'}],
+}
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., CalibrationConfig]:
+    """Return a function that reads a minimal file with some keys replaced."""
+
+    def read(
+        changes: dict[str, Any] | None = None, overrides: dict[str, Any] | None = None
+    ) -> CalibrationConfig:
+        path = tmp_path / 'calibration.yaml'
+        document = {**copy.deepcopy(MINIMAL), **(changes or {})}
+        path.write_text(yaml.safe_dump(document), encoding='utf-8')
+        return load_calibration(path, overrides)
+
+    return read
+
+
+def test_a_minimal_file_has_documented_defaults(load: Callable[..., CalibrationConfig]) -> None:
+    config = load()
+    assert config.bags[0].role == 'train'
+    assert config.mapping == 'auto'
+    assert config.stamps == 'auto'
+    assert config.sensors is None
+    assert (config.solver.backend, config.solver.loss) == ('mujoco', 'linear')
+    assert config.solver.threads == 0
+    assert config.check.tolerance == {}
+    assert config.check.held_out_factor == 1.1
+    entry = config.parameters[0]
+    assert (entry.name, entry.initial, entry.bounds, entry.shared) == (None, None, None, False)
+
+
+def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConfig]) -> None:
+    config = load(
+        {
+            'bags': [{'path': 'a'}, {'path': 'b', 'role': 'validate'}],
+            'stamps': 'receive',
+            'parameters': [
+                {
+                    'target': 'joint/*/damping',
+                    'name': 'd',
+                    'initial': 1,
+                    'bounds': [0, 2],
+                    'shared': True,
+                }
+            ],
+            'sensors': ['q'],
+            'solver': {'backend': 'scipy', 'loss': 'cauchy', 'max_iterations': 7, 'threads': 2},
+            'check': {'tolerance': {'d*': 0.5}, 'held_out_factor': 2},
+            'mapping': {
+                'sensors': {
+                    'q': {
+                        'topic': '/joint_states',
+                        'field': 'position',
+                        'label': 'j',
+                        'scale': -1,
+                        'offset': 0.5,
+                    }
+                }
+            },
+        }
+    )
+    assert config.bags[1].role == 'validate'
+    assert config.parameters[0].bounds == (0.0, 2.0)
+    assert config.parameters[0].shared
+    assert config.solver.max_iterations == 7
+    assert config.check.tolerance == {'d*': 0.5}
+    assert isinstance(config.mapping, MappingConfig)
+    assert config.mapping.sensors['q'].scale == -1.0
+    assert config.mapping.actuators == {}
+
+
+def test_paths_are_relative_to_the_file(
+    load: Callable[..., CalibrationConfig], tmp_path: Path
+) -> None:
+    config = load({'mapping': 'map.yaml', 'output': 'results'})
+    assert config.model == tmp_path / 'robot.xml'
+    assert config.bags[0].path == str(tmp_path / 'bags/a')
+    assert config.output == tmp_path / 'results'
+    assert config.mapping == tmp_path / 'map.yaml'
+
+
+def test_absolute_paths_stay_as_they_are(load: Callable[..., CalibrationConfig]) -> None:
+    config = load({'model': '/m.xml', 'bags': [{'path': '/b'}], 'output': '/o', 'mapping': '/y'})
+    assert config.model == Path('/m.xml')
+    assert config.bags[0].path == '/b'
+    assert config.output == Path('/o')
+    assert config.mapping == Path('/y')
+
+
+def test_overridden_paths_are_relative_to_the_working_directory(
+    load: Callable[..., CalibrationConfig], tmp_path: Path
+) -> None:
+    config = load(
+        {'mapping': 'map.yaml'},
+        {
+            'model': 'x.xml',
+            'output': 'o',
+            'mapping': 'other.yaml',
+            'bags': [{'path': 'b'}],
+        },
+    )
+    assert config.model == Path('x.xml')
+    assert config.output == Path('o')
+    assert config.mapping == Path('other.yaml')
+    assert config.bags[0].path == 'b'
+    assert load({}, {'output': 'o'}).model == tmp_path / 'robot.xml'
+
+
+def test_overrides_replace_what_the_file_says(load: Callable[..., CalibrationConfig]) -> None:
+    config = load(
+        {'solver': {'loss': 'huber', 'threads': 3}},
+        {'solver.loss': 'cauchy', 'check.held_out_factor': 3},
+    )
+    assert config.solver.loss == 'cauchy'
+    assert config.solver.threads == 3
+    assert config.check.held_out_factor == 3.0
+
+
+@pytest.mark.parametrize(
+    ('overrides', 'complaint'),
+    [
+        ({'solver.los': 'huber'}, r"Unknown key 'solver\.los' in .*; nearest: loss\.$"),
+        ({'solvr.loss': 'huber'}, r"Unknown key 'solvr' in .*; nearest: solver"),
+        ({'model.name': 1}, r"Cannot set 'model\.name': 'model' is not a section\.$"),
+        ({'bags.0.role': 'train'}, r"Cannot set 'bags\.0\.role': 'bags' is not a section\.$"),
+        ({'solver.loss': 'hubber'}, r"for 'solver\.loss' in .*, found 'hubber'; nearest: huber"),
+    ],
+)
+def test_an_override_that_does_not_fit_is_one_sentence(
+    load: Callable[..., CalibrationConfig], overrides: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load({}, overrides)
+
+
+CHANNEL = {'topic': '/joint_states', 'field': 'position', 'label': 'j'}
+COMPLAINTS: list[tuple[dict[str, Any], str]] = [
+    # unknown keys, at every depth
+    ({'modle': 1}, r"Unknown key 'modle' in .*calibration\.yaml; nearest: model, solver"),
+    ({'solver': {'los': 'x'}}, r"Unknown key 'solver\.los' in .*; nearest: loss\.$"),
+    ({'check': {'held_out': 2}}, r"Unknown key 'check\.held_out' in .*; nearest: held_out_factor"),
+    ({'bags': [{'path': 'b', 'rol': 1}]}, r"Unknown key 'bags\.0\.rol' in .*; nearest: role\.$"),
+    (
+        {'parameters': [{'target': 'a'}, {'target': 'b', 'bound': [0, 1]}]},
+        r"Unknown key 'parameters\.1\.bound' in .*; nearest: bounds\.$",
+    ),
+    ({'mapping': {'sensor': {}}}, r"Unknown key 'mapping\.sensor' in .*; nearest: sensors\.$"),
+    (
+        {'mapping': {'sensors': {'q': {**CHANNEL, 'scal': 2}}}},
+        r"Unknown key 'mapping\.sensors\.q\.scal' in .*; nearest: scale",
+    ),
+    # missing keys
+    ({'parameters': [{}]}, r"Missing key 'parameters\.0\.target' in .*\.$"),
+    ({'bags': [{'role': 'train'}]}, r"Missing key 'bags\.0\.path' in .*\.$"),
+    (
+        {'mapping': {'actuators': {'a': {'topic': '/c', 'field': 'data'}}}},
+        r"Missing key 'mapping\.actuators\.a\.label' in .*\.$",
+    ),
+    # closed choices
+    (
+        {'bags': [{'path': 'b', 'role': 'trian'}]},
+        r"Expected train or validate for 'bags\.0\.role' in .*, found 'trian'; nearest: train\.$",
+    ),
+    (
+        {'solver': {'loss': 'hubber'}},
+        r"Expected linear, huber, soft_l1 or cauchy for 'solver\.loss' in .*; nearest: huber\.$",
+    ),
+    (
+        {'solver': {'backend': 'scipi'}},
+        r"Expected mujoco or scipy for 'solver\.backend' in .*; nearest: scipy\.$",
+    ),
+    (
+        {'stamps': 'heder'},
+        r"Expected auto, header or receive for 'stamps' in .*, found 'heder'; nearest: header",
+    ),
+    # bounds of numbers
+    ({'solver': {'max_iterations': 0}}, r"value 0 for 'solver\.max_iterations' .* at least 1\.$"),
+    ({'solver': {'max_iterations': 10001}}, r"'solver\.max_iterations' .* at most 10000\.$"),
+    ({'solver': {'threads': -1}}, r"value -1 for 'solver\.threads' in .* at least 0\.$"),
+    ({'check': {'held_out_factor': 0.5}}, r"value 0\.5 for 'check\.held_out_factor' .* least 1"),
+    ({'check': {'tolerance': {'a': -1}}}, r"value -1 for 'check\.tolerance\.a' .* at least 0"),
+    # values of another kind
+    ({'solver': {'max_iterations': 'many'}}, r"value 'many' for 'solver\.max_iterations' in "),
+    ({'parameters': [{'target': 'a', 'initial': 'x'}]}, r"'x' for 'parameters\.0\.initial' in "),
+    ({'parameters': [{'target': 'a', 'bounds': [0]}]}, r"'parameters\.0\.bounds' in "),
+    ({'parameters': [{'target': 'a', 'bounds': [0, 1, 2]}]}, r"for 'parameters\.0\.bounds' in "),
+    ({'parameters': [{'target': 'a', 'bounds': ['x', 1]}]}, r"'parameters\.0\.bounds\.0' in "),
+    ({'bags': 'a'}, r"Bad value 'a' for 'bags' in "),
+    ({'model': None}, r"for 'model' in "),
+    ({'solver': 3}, r"Bad value 3 for 'solver' in "),
+    ({'sensors': 'q'}, r"Bad value 'q' for 'sensors' in "),
+    ({'mapping': 3}, r'Expected auto, a mapping or the name of a mapping file, found 3'),
+    # nothing to work on
+    ({'bags': []}, r'Expected at least one bag with role train in bags, found none, in .*\.$'),
+    ({'bags': [{'path': 'b', 'role': 'validate'}]}, r'at least one bag with role train in bags'),
+    ({'parameters': []}, r'Expected at least one entry in parameters, found none, in .*\.$'),
+]
+
+
+@pytest.mark.parametrize(('changes', 'complaint'), COMPLAINTS)
+def test_a_file_that_does_not_fit_is_one_sentence(
+    load: Callable[..., CalibrationConfig], changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        load(changes)
+    message = str(caught.value)
+    assert message.endswith('.')
+    assert '\n' not in message
+    assert 'calibration.yaml' in message
+    # pydantic's own words stay inside.
+    assert 'Input' not in message
+    assert 'MappingConfig' not in message
+
+
+@pytest.mark.parametrize('key', ['model', 'bags', 'parameters'])
+def test_what_has_no_default_must_be_there(tmp_path: Path, key: str) -> None:
+    path = tmp_path / 'calibration.yaml'
+    path.write_text(yaml.safe_dump({k: v for k, v in MINIMAL.items() if k != key}))
+    with pytest.raises(ConfigError, match=f"Missing key '{key}' in "):
+        load_calibration(path)
+
+
+def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path) -> None:
+    (tmp_path / 'calibration.yaml').write_text('')
+    with pytest.raises(ConfigError, match=r"no file '.*calibratoin.yaml'; nearest: calibration"):
+        read_yaml(tmp_path / 'calibratoin.yaml')
+    with pytest.raises(ConfigError, match=r'there are none\.$'):
+        read_yaml(tmp_path / 'nowhere' / 'calibration.yaml')
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read '.*': Is a directory\.$"):
+        read_yaml(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ('content', 'complaint'),
+    [
+        (b'a: [', r"bad.yaml' is not valid YAML: .* line 1, column "),
+        (b'a: b: c', r'is not valid YAML: .* line 1, column 5\.$'),
+        (b'a: \xff', r'is not valid YAML: byte 3 is not UTF-8 text\.$'),
+        (b'!!python/object:os.system {}', r'is not valid YAML: could not determine a constructor'),
+        (b'', r"Expected keys and values in '.*bad.yaml', found nothing\.$"),
+        (b'- a', r"Expected keys and values in '.*bad.yaml', found a list\.$"),
+        (b'text', r"Expected keys and values in '.*bad.yaml', found 'text'\.$"),
+    ],
+)
+def test_what_is_not_a_mapping_in_yaml_is_one_sentence(
+    tmp_path: Path, content: bytes, complaint: str
+) -> None:
+    path = tmp_path / 'bad.yaml'
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        read_yaml(path)
+    assert '\n' not in str(caught.value)
+
+
+def test_a_mapping_file_is_read_by_the_same_rules(tmp_path: Path) -> None:
+    path = tmp_path / 'map.yaml'
+    path.write_text(yaml.safe_dump({'sensors': {'q': CHANNEL}}))
+    assert load_mapping(path).sensors['q'].offset == 0.0
+    path.write_text(yaml.safe_dump({'sensors': {'q': {**CHANNEL, 'lable': 'j'}}}))
+    with pytest.raises(ConfigError, match=r"Unknown key 'sensors\.q\.lable' in .*; nearest: label"):
+        load_mapping(path)
+
+
+def test_a_configuration_cannot_be_changed(load: Callable[..., CalibrationConfig]) -> None:
+    config = load()
+    with pytest.raises(pydantic.ValidationError, match='frozen'):
+        config.output = Path()
+
+
+def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
+    assert RecorderConfig(topics=('',)).topics == ()
+    assert RecorderConfig(topics=('/a', '')).topics == ('/a',)
+
+
+@pytest.mark.parametrize(
+    ('schema', 'values', 'complaint'),
+    [
+        (RecorderConfig, {'storage': 'mcapp'}, r"for 'storage' in node, .* nearest: mcap"),
+        (RecorderConfig, {'queue_size': 0}, r"value 0 for 'queue_size' in node: .* at least 1\.$"),
+        (SimulatedRobotConfig, {'encoder_bits': 33}, r"'encoder_bits' in node: .* at most 32\.$"),
+        (ExciterConfig, {'amplitude': 0}, r"value 0 for 'amplitude' in node: expected more than 0\.$"),
+        (ExciterConfig, {'mesage': 'x'}, r"Unknown key 'mesage' in node; nearest: message"),
+        (RefitConfig, {'timeout': 0}, r"value 0 for 'timeout' in node: expected more than 0\.$"),
+    ],
+)
+def test_parameters_of_nodes_follow_the_same_rules(
+    schema: type[pydantic.BaseModel], values: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        validate(schema, values, 'node')
+
+
+@pytest.mark.parametrize(
+    'schema', [RecorderConfig, SimulatedRobotConfig, ExciterConfig, RefitConfig]
+)
+def test_every_parameter_of_a_node_has_a_default_and_a_description(
+    schema: type[pydantic.BaseModel],
+) -> None:
+    schema()
+    for name, field in schema.model_fields.items():
+        assert field.description, name
