@@ -6,23 +6,25 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from sysid_ros.report.numbers import interval, padded, rounded, significant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from sysid_ros.identification.least_squares import Iteration
     from sysid_ros.results.comparison import Comparison
     from sysid_ros.results.result import CalibrationResult
 
-#: Width of tables where the output is not a terminal.
-_WIDTH = 130
+#: Width where the output is not a terminal: nothing is folded there.
+_WIDTH = 1000
 
 
 class Progress:
@@ -51,7 +53,7 @@ class Progress:
             left = f', at most {most:.0f} s left'
         diverged = f', {iteration.diverged} diverged' if iteration.diverged else ''
         # The cost of one problem never rises: its unit, the noise, has changed.
-        anew = ' in units of a new noise estimate' if iteration.cost > self._cost else ''
+        anew = ' (new noise estimate)' if iteration.cost > self._cost else ''
         self._cost = iteration.cost
         text = (
             f'iteration {done}: cost {iteration.cost:.6g}{anew}, '
@@ -71,6 +73,13 @@ class Progress:
             self._open = False
 
 
+class _Column(NamedTuple):
+    """One column of a table; numbers are aligned on the right."""
+
+    header: str
+    number: bool = True
+
+
 def make_console() -> Console:
     """Return a console for standard output; wide and plain where that is not a terminal."""
     if sys.stdout.isatty():
@@ -88,27 +97,31 @@ def print_result(
         result: What was found.
         truth: Parameter name to true value, where known.
     """
-    table = Table(title='Parameters', title_justify='left', box=None, pad_edge=False)
-    table.add_column('parameter', no_wrap=True)
-    for title in ('value', '95 % interval', 'unit', 'start'):
-        table.add_column(title, justify='left' if title == 'unit' else 'right', no_wrap=True)
-    if truth:
-        table.add_column('true', justify='right', no_wrap=True)
-    table.add_column('verdict', overflow='fold')
+    columns = [
+        _Column('parameter', number=False),
+        _Column('value'),
+        _Column('95 % interval'),
+        _Column('unit', number=False),
+        _Column('start'),
+        *([_Column('true')] if truth else []),
+        _Column('verdict', number=False),
+    ]
+    rows = []
     for parameter in result.parameters:
-        row = [
-            parameter.name,
-            rounded(parameter.value, parameter.half_width),
-            interval(parameter.low, parameter.high),
-            parameter.unit,
-            significant(parameter.initial),
-        ]
-        if truth:
-            row.append(significant(truth[parameter.name]) if parameter.name in truth else '')
-        table.add_row(*row, parameter.verdict)
-    console.print(table)
-    console.print()
-    print_errors(console, result)
+        true = truth.get(parameter.name, math.nan) if truth else math.nan
+        rows.append(
+            (
+                parameter.name,
+                rounded(parameter.value, parameter.half_width),
+                interval(parameter.low, parameter.high),
+                parameter.unit,
+                significant(parameter.initial),
+                *([significant(true)] if truth else []),
+                parameter.verdict,
+            )
+        )
+    _print_table(console, 'Parameters', columns, rows)
+    _print_errors(console, result)
     for warning in result.warnings:
         console.print(f'warning: {warning}', markup=False)
     console.print(result.acceptance, markup=False)
@@ -116,23 +129,43 @@ def print_result(
         console.print('REJECTED: the identified model is not written.', markup=False)
 
 
-def print_errors(console: Console, result: CalibrationResult) -> None:
+def _print_errors(console: Console, result: CalibrationResult) -> None:
     """Print the error of each sensor before and after, held-out where there is any."""
     held_out = [error for error in result.errors if error.role == 'validate']
-    shown = held_out or list(result.errors)
     title = 'Held-out error' if held_out else 'Training error'
-    table = Table(
-        title=f'{title} (root mean square)', title_justify='left', box=None, pad_edge=False
-    )
-    table.add_column('sensor', no_wrap=True)
-    for column in ('before', 'after', 'ratio'):
-        table.add_column(column, justify='right', no_wrap=True)
-    table.add_column('unit')
-    for error in shown:
+    columns = [
+        _Column('sensor', number=False),
+        *map(_Column, ('before', 'after', 'ratio')),
+        _Column('unit', number=False),
+    ]
+    rows = []
+    for error in held_out or result.errors:
         ratio = error.before / error.after if error.after else math.inf
         smaller = f'{ratio:.1f}' if math.isfinite(ratio) else significant(ratio)
-        table.add_row(error.sensor, padded(error.before), padded(error.after), smaller, error.unit)
-    console.print(table)
+        rows.append((error.sensor, padded(error.before), padded(error.after), smaller, error.unit))
+    _print_table(console, f'{title} (root mean square)', columns, rows)
+
+
+def _print_table(
+    console: Console, title: str, columns: Sequence[_Column], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table, or a paragraph per row where the terminal is too narrow for it."""
+    table = Table(title=title, title_justify='left', box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column.header, justify='right' if column.number else 'left', no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    # Measured without limit: in its own width a table always fits.
+    wanted = console.measure(table, options=console.options.update(width=_WIDTH)).maximum
+    if wanted <= console.width:
+        console.print(table)
+    else:
+        console.print(title, style='italic', markup=False)
+        for name, *middle, last in rows:
+            cells = zip(columns[1:-1], middle, strict=True)
+            text = ', '.join(f'{column.header} {cell}' for column, cell in cells)
+            console.print(f'{name}: {last}', markup=False)
+            console.print(Padding(escape(text), (0, 0, 0, 4)))
     console.print()
 
 
@@ -142,23 +175,26 @@ def print_paths(console: Console, paths: Mapping[str, Path]) -> None:
         console.print(f'{name + ":":18s} {path}', markup=False, soft_wrap=True)
 
 
-def print_comparison(console: Console, rows: Iterable[Comparison]) -> None:
+def print_comparison(console: Console, comparisons: Iterable[Comparison]) -> None:
     """Print what agrees with a baseline and what moved."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column('quantity', no_wrap=True)
-    for column in ('baseline', 'now', 'moved by', 'allowed'):
-        table.add_column(column, justify='right', no_wrap=True)
-    table.add_column('unit')
-    table.add_column('', overflow='fold')
-    for row in rows:
+    columns = [
+        _Column('quantity', number=False),
+        *map(_Column, ('baseline', 'now', 'moved by', 'allowed')),
+        _Column('unit', number=False),
+        _Column('verdict', number=False),
+    ]
+    rows = []
+    for row in comparisons:
         verdict = 'ok' if row.agrees else 'MOVED'
-        table.add_row(
-            row.name,
-            significant(row.baseline, 6),
-            significant(row.value, 6),
-            significant(row.value - row.baseline, 2),
-            significant(row.allowed, 2),
-            row.unit,
-            f'{verdict}, {row.note}' if row.note else verdict,
+        rows.append(
+            (
+                row.name,
+                significant(row.baseline, 6),
+                significant(row.value, 6),
+                significant(row.value - row.baseline, 2),
+                significant(row.allowed, 2),
+                row.unit,
+                f'{verdict}, {row.note}' if row.note else verdict,
+            )
         )
-    console.print(table)
+    _print_table(console, 'Comparison with the baseline', columns, rows)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -29,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 when all is well, 1 when a check found a difference, 2 on bad input, 130 on Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A locale without × must not end a fit that took minutes.
+            stream.reconfigure(errors='backslashreplace')
     args = make_parser().parse_args(arguments)
     args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
     try:

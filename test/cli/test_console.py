@@ -1,0 +1,160 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line shows, on wide and narrow terminals and in logs."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from sysid_ros.cli.console import Progress, print_comparison, print_result
+from sysid_ros.identification.least_squares import Iteration
+from sysid_ros.results.comparison import Comparison
+from sysid_ros.results.result import CalibrationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def baseline(project: Any) -> CalibrationResult:
+    """Return a stored result."""
+    return CalibrationResult.load(project.folder / 'baseline.json')
+
+
+@pytest.fixture
+def show() -> Callable[..., list[str]]:
+    """Return a function that prints to a console of some width, and returns the lines."""
+
+    def run(printer: Callable[..., None], *arguments: Any, width: int) -> list[str]:
+        stream = io.StringIO()
+        printer(Console(file=stream, width=width, highlight=False), *arguments)
+        return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+    return run
+
+
+def test_a_wide_terminal_gets_one_row_per_parameter(
+    baseline: CalibrationResult, show: Callable[..., list[str]]
+):
+    lines = show(print_result, baseline, width=120)
+    for parameter in baseline.parameters:
+        (row,) = [line for line in lines if line.startswith(f'{parameter.name} ')]
+        assert parameter.unit in row
+        assert row.endswith(parameter.verdict)
+
+
+def test_a_narrow_terminal_gets_whole_words(
+    baseline: CalibrationResult, show: Callable[..., list[str]]
+):
+    lines = show(print_result, baseline, width=60)
+    assert max(map(len, lines)) <= 60
+    for parameter in baseline.parameters:
+        start = lines.index(f'{parameter.name}: {parameter.verdict}')
+        assert lines[start + 1].startswith('    value ')
+
+
+def test_a_truth_is_shown_beside_what_was_found(
+    baseline: CalibrationResult, show: Callable[..., list[str]]
+):
+    lines = show(print_result, baseline, {'tip_mass': 0.4567}, width=200)
+    (row,) = [line for line in lines if line.startswith('tip_mass')]
+    assert row.split()[-2:] == ['0.4567', 'identified']
+    (row,) = [line for line in lines if line.startswith('command_delay')]
+    assert row.split()[-2:] == ['–', 'identified']  # noqa: RUF001 (the dash that is printed)
+
+
+def test_a_rejected_result_and_its_warnings_are_said(
+    baseline: CalibrationResult, show: Callable[..., list[str]]
+):
+    rejected = baseline.model_copy(
+        update={'accepted': False, 'warnings': ('Gains [1] were pinned.',)}
+    )
+    lines = show(print_result, rejected, width=200)
+    assert 'warning: Gains [1] were pinned.' in lines
+    assert lines[-1].startswith('REJECTED')
+
+
+def test_names_with_brackets_are_shown_as_they_are(show: Callable[..., list[str]]):
+    row = Comparison('geom/[bold]/friction[0]', '1', 1.0, 1.5, 0.1, agrees=False, note='')
+    for width in (200, 40):
+        (line,) = [
+            line
+            for line in show(print_comparison, [row], width=width)
+            if line.startswith('geom/[bold]/friction[0]')
+        ]
+        assert 'MOVED' in line
+
+
+def _iteration(number: int, cost: float, diverged: int = 0) -> Iteration:
+    return Iteration(number, cost, 0.1, 10 * number, diverged, 2.0 * number, 50)
+
+
+def test_progress_in_a_log_is_a_line_per_iteration():
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress.stage('fitting')
+    progress.iteration(_iteration(0, 200.0))
+    progress.iteration(_iteration(1, 100.0, diverged=3))
+    progress.iteration(_iteration(2, 150.0))
+    progress.finish()
+    assert stream.getvalue().splitlines() == [
+        'fitting',
+        'iteration 0: cost 200, 0 rollouts',
+        'iteration 1: cost 100, 10 rollouts, 3 diverged, at most 98 s left',
+        'iteration 2: cost 150 (new noise estimate), 20 rollouts, at most 96 s left',
+    ]
+
+
+def test_progress_on_a_terminal_is_one_line():
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.iteration(_iteration(0, 200.0))
+    progress.iteration(_iteration(1, 100.0))
+    progress.stage('writing')
+    assert stream.getvalue().count('\n') == 2
+    assert stream.getvalue().count('\r') == 2
+
+
+@pytest.mark.usefixtures('project')
+def test_a_locale_without_our_signs_does_not_end_a_check():
+    command = ['check', 'calibration.yaml', '--baseline', 'baseline.json']
+    done = subprocess.run(
+        [sys.executable, '-m', 'sysid_ros.cli', *command],
+        capture_output=True,
+        env={
+            **os.environ,
+            'PYTHONIOENCODING': 'ascii',
+            'PYTHONPATH': os.pathsep.join(filter(None, sys.path)),
+        },
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b'')
+    assert b'kg\\xb7m\\xb2' in done.stdout
+
+
+@pytest.mark.usefixtures('project')
+def test_a_reader_that_goes_away_gets_no_traceback():
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, 'wb') as gone:
+        done = subprocess.run(
+            [sys.executable, '-m', 'sysid_ros.cli', 'convert', 'train', 'arm.xml'],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, sys.path))},
+            timeout=300,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b'')
