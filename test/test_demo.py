@@ -1,0 +1,157 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The demo closes the loop, and says so in one line when it cannot."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sysid_ros import demo
+from sysid_ros.results.result import CalibrationResult, SensorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ASSETS = REPOSITORY / 'config' / 'demo'
+#: Longest wait for the whole demo on a busy machine, s.
+TIMEOUT = 300.0
+
+
+@pytest.fixture
+def run_demo(ros_env: dict[str, str]) -> Callable[..., Any]:
+    """Return a function that runs the demo with arguments to its end."""
+
+    def run(*arguments: object) -> Any:
+        command = [sys.executable, '-m', 'sysid_ros.demo', *map(str, arguments)]
+        return subprocess.run(
+            command,
+            env=ros_env,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+
+    return run
+
+
+@pytest.mark.ros
+def test_the_demo_records_calibrates_and_refits(run_demo: Callable[..., Any], tmp_path: Path):
+    done = run_demo('--duration', 4, '--folder', tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, ''), done.stdout
+    assert sorted(path.name for path in (tmp_path / 'bags').iterdir()) == [
+        'train_1',
+        'train_2',
+        'validate_1',
+    ]
+    for name in ('result.json', 'report.html', 'mjcf/arm.xml'):
+        assert (tmp_path / 'out' / name).stat().st_size > 1000, name
+    result = CalibrationResult.load(tmp_path / 'out' / 'result.json')
+    assert result.accepted
+    assert len(result.parameters) == 20
+    # The table has a line per parameter, with the truth that only the demo knows.
+    for parameter in result.parameters:
+        assert re.search(rf'^\W*{re.escape(parameter.name)}\W', done.stdout, re.MULTILINE)
+    (factor,) = re.findall(r'Held-out position error: .* ([\d.]+) times smaller', done.stdout)
+    assert float(factor) >= 5
+    # The same over the service.
+    assert '[refit] success: True' in done.stdout
+    assert '[refit] /calibrator/parameters: 20 parameters' in done.stdout
+    assert result.provenance.command == '/calibrator/refit'
+
+
+@pytest.mark.ros
+def test_a_recorder_that_dies_ends_the_demo_with_2_and_the_reason(
+    run_demo: Callable[..., Any], tmp_path: Path
+):
+    (tmp_path / 'bags').write_text('not a folder')
+
+    done = run_demo('--duration', 600, '--folder', tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr == ('demo: The recorder ended before the exciter; its lines say why.\n'), (
+        done.stdout
+    )
+    assert re.search(r'\[recorder\] recorder: .*bags', done.stdout)
+    assert 'Traceback' not in done.stdout
+    assert not (tmp_path / 'out').exists()
+
+
+def test_missing_assets_are_one_sentence_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert demo.main(['--assets', str(tmp_path), '--folder', str(tmp_path / 'new')]) == 2
+    assert capsys.readouterr().err == (
+        f"demo: Expected arm.xml in the folder '{tmp_path}' of --assets, found none.\n"
+    )
+    assert not (tmp_path / 'new').exists()
+
+
+def test_ctrl_c_is_exit_code_130_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, 'run', interrupt)
+    assert demo.main([]) == 130
+    assert capsys.readouterr().err == ''
+
+
+def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
+    truth = tmp_path / 'truth.yaml'
+    truth.write_text('joint/elbow/damping: 7.0\nactuator/*/delay: 0.008\n')
+    parameters = [
+        SimpleNamespace(name='elbow', targets=('joint/elbow/damping',)),
+        SimpleNamespace(name='delay', targets=('actuator/a/delay', 'actuator/b/delay')),
+        SimpleNamespace(name='other', targets=('joint/wrist/damping',)),
+    ]
+
+    found = demo._truth(truth, SimpleNamespace(parameters=parameters))
+
+    assert found == {'elbow': 7.0, 'delay': 0.008}
+
+
+def test_every_parameter_of_the_demo_has_a_truth():
+    from sysid_ros.config import load_calibration, read_yaml  # noqa: PLC0415 (one test)
+    from sysid_ros.identification.models import load_model  # noqa: PLC0415
+    from sysid_ros.identification.targets import resolve  # noqa: PLC0415
+
+    model = load_model(ASSETS / 'arm.xml')
+    config = load_calibration(ASSETS / 'calibration.yaml')
+    hidden = read_yaml(ASSETS / 'truth.yaml')
+
+    identified = {t.path for entry in config.parameters for t in resolve(entry.target, model)}
+    true = {target.path for pattern in hidden for target in resolve(pattern, model)}
+
+    assert identified == true
+
+
+def _error(role: str, unit: str, before: float, after: float) -> SensorError:
+    return SensorError(sensor='s', unit=unit, role=role, before=before, after=after, samples=10)
+
+
+def test_the_position_error_is_that_of_held_out_angles_only():
+    errors = [
+        _error('validate', 'rad', 0.03, 0.003),
+        _error('validate', 'rad', 0.04, 0.004),
+        _error('validate', 'rad/s', 9.0, 9.0),
+        _error('train', 'rad', 9.0, 9.0),
+    ]
+
+    sentence = demo._position_error(SimpleNamespace(errors=errors))
+
+    # sqrt((0.03² + 0.04²) / 2) rad
+    assert sentence == (
+        'Held-out position error: 35.4 mrad before, 3.54 mrad after, 10.0 times smaller.'
+    )
