@@ -317,7 +317,11 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
         (RecorderConfig, {'storage': 'mcapp'}, r"for 'storage' in node, .* nearest: mcap"),
         (RecorderConfig, {'queue_size': 0}, r"value 0 for 'queue_size' in node: .* at least 1\.$"),
         (SimulatedRobotConfig, {'encoder_bits': 33}, r"'encoder_bits' in node: .* at most 32\.$"),
-        (ExciterConfig, {'amplitude': 0}, r"value 0 for 'amplitude' in node: expected more than 0\.$"),
+        (
+            ExciterConfig,
+            {'amplitude': 0},
+            r"value 0 for 'amplitude' in node: expected more than 0\.$",
+        ),
         (ExciterConfig, {'mesage': 'x'}, r"Unknown key 'mesage' in node; nearest: message"),
         (RefitConfig, {'timeout': 0}, r"value 0 for 'timeout' in node: expected more than 0\.$"),
     ],
