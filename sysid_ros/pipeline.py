@@ -42,14 +42,17 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, Stamps
-    from sysid_ros.identification.least_squares import Iteration
     from sysid_ros.identification.parameter import Parameter
+    from sysid_ros.identification.problem import Iteration
     from sysid_ros.results.comparison import Comparison
 
 RESULT = 'result.json'
 REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
+
+#: A change of a parameter that the MJCF text has to take, as a part of the bounds' distance.
+_NUDGE = 1e-3
 
 
 class Observer(Protocol):
@@ -136,6 +139,7 @@ def calibrate(
     """
     observer = observer or _Nobody()
     _check_writable(config.output)
+    _check_written_back(config)
     result, parameters = _fit(config, command, observer, cancel)
     observer.stage('writing result, report and model')
     mjcf = None
@@ -312,6 +316,28 @@ def _count(things: Sequence[object], what: str) -> str:
 
 def _is_pattern(path: str) -> bool:
     return any(character in path for character in '*?[')
+
+
+def _check_written_back(config: CalibrationConfig) -> None:
+    """Check, before any work, that the MJCF text can take values for all parameters.
+
+    Raises:
+        ModelError: It cannot: an element is generated, say.
+    """
+    values = [
+        (target, _nudged(parameter))
+        for parameter in _parameters(config, load_model(config.model))
+        for target in parameter.targets
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(config.model, values, Path(folder) / MODEL)
+
+
+def _nudged(parameter: Parameter) -> float:
+    """Return a value inside the bounds that is not the one in the text."""
+    step = _NUDGE * (parameter.max_value - parameter.min_value)
+    inside = parameter.nominal + step <= parameter.max_value
+    return parameter.nominal + step if inside else parameter.nominal - step
 
 
 def _check_writable(folder: Path) -> None:

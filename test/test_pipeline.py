@@ -28,6 +28,7 @@ from sysid_ros.errors import (
     CancelledError,
     ConfigError,
     FitError,
+    ModelError,
     ResultError,
 )
 from sysid_ros.pipeline import calibrate, check, convert
@@ -36,7 +37,7 @@ from sysid_ros.results.result import CalibrationResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sysid_ros.identification.least_squares import Iteration
+    from sysid_ros.identification.problem import Iteration
 
 PENDULUM = Path(__file__).parent / 'data' / 'pendulum'
 COMMANDS = '/forward_position_controller/commands'
@@ -197,6 +198,24 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
     done = calibrate(_with(config, model=tmp_path / 'ratio.xml', parameters=armature))
     assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
+
+
+def test_a_model_that_cannot_be_written_back_is_told_before_the_fit(
+    config: CalibrationConfig, tmp_path: Path
+):
+    generated = (
+        '<replicate count="2"><body name="fan"><joint name="fan" damping="1"/><geom size=".1"/>'
+        '</body></replicate></worldbody>'
+    )
+    text = (PENDULUM / 'arm.xml').read_text().replace('</worldbody>', generated)
+    (tmp_path / 'fans.xml').write_text(text)
+    notes = Notes()
+    damping = (ParameterConfig(target='joint/fan*/damping'),)
+    fans = _with(config, model=tmp_path / 'fans.xml', parameters=damping)
+    with pytest.raises(ModelError, match='made by <replicate>'):
+        calibrate(fans, observer=notes)
+    assert not notes.stages
+    assert not config.output.exists()
 
 
 def test_check_writes_nothing_and_agrees_with_itself(config: CalibrationConfig, tmp_path: Path):
