@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -14,14 +15,10 @@ import scipy.optimize
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.commands import HeldCommand
-from sysid_ros.identification.least_squares import (
-    SolverSettings,
-    check_start,
-    linearise,
-    rho,
-    solve,
-)
-from sysid_ros.identification.parameter import make_parameters
+from sysid_ros.identification.least_squares import SolverSettings, solve
+from sysid_ros.identification.losses import rho
+from sysid_ros.identification.parameter import Parameter, make_parameters
+from sysid_ros.identification.problem import check_start, linearise
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.signals.timeseries import TimeSeries
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.least_squares import Solution
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.sequence import Sequence
 
     Measure = Callable[..., Sequence]
@@ -335,3 +331,25 @@ def test_a_start_that_is_unstable_everywhere_is_an_error(
         residuals = Residuals(simulator, NOISE)
         with pytest.raises(FitError, match='unstable at the start values on every sequence'):
             check_start(residuals, parameters, start(list(parameters)))
+
+
+class Valley:
+    """Residuals of one parameter with a sharp valley at 1, where the slope never vanishes."""
+
+    offsets = ()
+    diverged = 0
+    simulator = SimpleNamespace(rollouts=0)
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (1, m) residuals of (m, 1) candidates."""
+        self.unstable = np.zeros(len(candidates), dtype=bool)
+        return 1.0 + np.abs(candidates.T - 1.0)
+
+
+def test_a_valley_that_no_step_descends_is_told_as_a_stall() -> None:
+    valley: Any = Valley()
+    parameters = [Parameter('x', (), 1.0, 0.0, 10.0)]
+    solution = solve(valley, parameters, np.array([1.0]), settings=SolverSettings('mujoco'))
+    assert solution.status == 'stalled'
+    assert solution.message == 'Stopped: no step lowers the cost further.'
+    assert solution.x[0] == 1.0
