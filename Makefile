@@ -53,7 +53,8 @@ lint: venv ## Lint, check the format and the types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: venv ## Run every benchmark
+bench: venv ## Run every benchmark, beside its peer where there is one
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@for benchmark in benchmarks/*.py; do
 	  echo "== $$benchmark"
 	  $(BIN)/python "$$benchmark"

@@ -106,7 +106,7 @@ setup(
     ],
     python_requires='>=3.10',
     install_requires=REQUIRED,
-    extras_require={'ros': ROS, 'test': TEST},
+    extras_require={'ros': ROS, 'test': TEST, 'bench': ['mujoco[sysid]']},
     entry_points={'console_scripts': _executables(sys.argv)},
     zip_safe=False,
 )

@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.least_squares import (
-    COST_TOLERANCE,
-    SolverSettings,
-    check_start,
-    linearise,
-    solve,
-)
+from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.parameter import check_distinct
+from sysid_ros.identification.problem import COST_TOLERANCE, check_start, linearise
 from sysid_ros.identification.residuals import Residuals, estimate_noise, smallest_noise
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.statistics import intervals
@@ -32,8 +27,9 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.least_squares import Iteration, Solution
+    from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.parameter import Parameter
+    from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.simulation import Prediction
     from sysid_ros.identification.statistics import Interval

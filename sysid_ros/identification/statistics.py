@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.stats
 
-from sysid_ros.identification.least_squares import rho
+from sysid_ros.identification.losses import rho
 from sysid_ros.identification.residuals import OFFSET
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.least_squares import Loss, Solution
+    from sysid_ros.identification.least_squares import Solution
+    from sysid_ros.identification.losses import Loss
     from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.residuals import Samples
 

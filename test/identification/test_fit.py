@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.least_squares import Iteration
     from sysid_ros.identification.parameter import Parameter
+    from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
 
     Measure = Callable[..., Sequence]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.least_squares import Loss
+    from sysid_ros.identification.losses import Loss
     from sysid_ros.identification.statistics import Interval
 
     Noise = Callable[[np.random.Generator, int], NDArray[np.float64]]
