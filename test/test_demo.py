@@ -67,7 +67,9 @@ def test_the_demo_records_calibrates_and_refits(run_demo: Callable[..., Any], tm
     # The same over the service.
     assert '[refit] success: True' in done.stdout
     assert '[refit] /calibrator/parameters: 20 parameters' in done.stdout
-    assert result.provenance.command == '/calibrator/refit'
+    again = CalibrationResult.load(tmp_path / 'refit' / 'result.json')
+    assert again.provenance.command == '/calibrator/refit'
+    assert [p.value for p in again.parameters] == [p.value for p in result.parameters]
 
 
 @pytest.mark.ros
