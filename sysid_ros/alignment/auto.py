@@ -187,7 +187,7 @@ def command_field(model: mujoco.MjModel, actuator: int) -> str:
 def _actuator_pairs(
     bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int]
 ) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
-    if not model.nu:
+    if not model.nactuator:
         return [], [], ()
     named = [
         topic
@@ -232,13 +232,14 @@ def _ordered_commands(
 ) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
     """Pair an array with the actuators in model order, if there is exactly one candidate."""
     candidates = [topic for topic in arrays if is_command(topic.topic)] or arrays
-    fitting = [topic for topic in candidates if _width(topic) == model.nu]
+    fitting = [topic for topic in candidates if _width(topic) == model.nactuator]
     names = actuator_names(model)
     if len(fitting) != 1 or not all(names):
         reason = f'{len(fitting)} arrays have as many elements as the model has actuators'
         for topic in candidates:
             if topic not in fitting:
-                why = f'{_width(topic)} elements without names, the model has {model.nu} actuators'
+                count = model.nactuator
+                why = f'{_width(topic)} elements without names, the model has {count} actuators'
             else:
                 why = reason if len(fitting) > 1 else 'an actuator of the model has no name'
             refused.append(Unmapped('topic', topic.topic, why))

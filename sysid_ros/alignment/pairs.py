@@ -113,7 +113,7 @@ def sensor_names(model: mujoco.MjModel) -> list[str]:
 
 def actuator_names(model: mujoco.MjModel) -> list[str]:
     """Return the actuators of a model."""
-    return names_of(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu)
+    return names_of(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nactuator)
 
 
 def scalar_joints(model: mujoco.MjModel) -> dict[str, int]:

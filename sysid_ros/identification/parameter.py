@@ -99,7 +99,7 @@ def _parameter(
     physical_low, physical_high = targets[0].kind.bounds
     span = _OPEN_BOUND_FACTOR * max(abs(nominal), 1.0)
     if not targets[0].in_model:
-        span = _LONGEST_DELAY
+        span = max(_LONGEST_DELAY, 2 * nominal)
     low, high = bounds or (max(physical_low, -span), min(physical_high, span))
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
         msg = (

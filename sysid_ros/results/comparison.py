@@ -132,6 +132,6 @@ def _held_out(result: CalibrationResult, baseline: CalibrationResult, factor: fl
         before,
         now,
         (factor - 1) * before,
-        agrees=now <= factor * before,
+        agrees=now <= factor * before and (result.accepted or not baseline.accepted),
         note='the result is rejected' if not result.accepted else '',
     )

@@ -203,6 +203,12 @@ def test_where_nothing_is_held_out_training_error_counts(after: float, agrees: b
     assert found['training error'].agrees is agrees
 
 
-def test_a_rejected_result_is_noted() -> None:
+def test_a_result_that_is_rejected_now_does_not_agree() -> None:
     row = rows(make(*BASELINE.parameters, accepted=False))['held-out error']
+    assert not row.agrees
     assert row.note == 'the result is rejected'
+
+
+def test_a_result_that_was_rejected_before_may_be_rejected_again() -> None:
+    rejected = make(*BASELINE.parameters, accepted=False)
+    assert rows(rejected, rejected)['held-out error'].agrees
