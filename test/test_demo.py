@@ -46,7 +46,7 @@ def run_demo(ros_env: dict[str, str]) -> Callable[..., Any]:
 
 @pytest.mark.ros
 def test_the_demo_records_calibrates_and_refits(run_demo: Callable[..., Any], tmp_path: Path):
-    done = run_demo('--duration', 4, '--folder', tmp_path)
+    done = run_demo('--duration', 3, '--folder', tmp_path)
 
     assert (done.returncode, done.stderr) == (0, ''), done.stdout
     assert sorted(path.name for path in (tmp_path / 'bags').iterdir()) == [
