@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NAME = 'sysid_ros'
 
 #: Nodes, started with `ros2 run sysid_ros <name>`.
-NODES = ('calibrator', 'exciter', 'recorder', 'simulated_robot')
+NODES = ('calibrator', 'exciter', 'recorder', 'refit', 'simulated_robot')
 
 REQUIRED = (
     'annotated-types>=0.6',

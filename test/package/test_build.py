@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.package
 
 ROOT = Path(__file__).parents[2]
-NODES = ('calibrator', 'exciter', 'recorder', 'simulated_robot')
+NODES = ('calibrator', 'exciter', 'recorder', 'refit', 'simulated_robot')
 #: What a build needs; README.md is the only one that may be absent.
 SOURCES = (
     'LICENSE',
@@ -93,7 +93,9 @@ def without_ros(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     venv = root / 'venv'
     assert _run(sys.executable, '-m', 'venv', '--without-pip', venv).returncode == 0
-    installed = _run(*pip, '--python', venv / 'bin' / 'python', 'install', *offline, wheel)
+    # What PYTHONPATH shows would count as installed already.
+    into = ('--python', venv / 'bin' / 'python', 'install')
+    installed = _run(*pip, *into, *offline, wheel, env=_bare_environment())
     assert installed.returncode == 0, installed.stdout + installed.stderr
     _lend_packages(root / 'lent', venv)
     return venv
