@@ -55,7 +55,6 @@ class Solution:
         x: (p,) parameter values.
         residual: (n,) residuals there, in units of the noise.
         cost: Half the sum of the losses.
-        initial_cost: The same at the start.
         status: Short fixed word: ``step``, ``cost``, ``gradient``, ``stalled``, ``iterations``.
         message: The same for people.
         success: Whether the solver converged.
@@ -65,7 +64,6 @@ class Solution:
     x: NDArray[np.float64]
     residual: NDArray[np.float64]
     cost: float
-    initial_cost: float
     status: str
     message: str
     success: bool
@@ -110,7 +108,6 @@ def solve(
     problem = Problem(residuals, parameters, settings.max_iterations, cancel, observe, tolerance)
     z0 = start / problem.scale
     loss = settings.loss
-    initial_cost = cost(problem.residual(z0[:, None])[:, 0], loss)
     run = _solve_mujoco if settings.backend == 'mujoco' else _solve_scipy
     z, status, message = run(problem, z0, loss)
     residual = problem.residual(z[:, None])
@@ -118,7 +115,6 @@ def solve(
         x=np.clip(z * problem.scale, problem.lower, problem.upper),
         residual=residual[:, 0],
         cost=cost(residual[:, 0], loss),
-        initial_cost=initial_cost,
         status=status,
         message=message,
         success=status != 'iterations',

@@ -46,7 +46,7 @@ def samples(count: int = COUNT, sequences: int = 1) -> Samples:
 
 def solution(x: NDArray[np.float64], residual: NDArray[np.float64]) -> Solution:
     cost = 0.5 * float(residual @ residual)
-    return Solution(x, residual, cost, cost, 'cost', '', success=True, trace=())
+    return Solution(x, residual, cost, 'cost', '', success=True, trace=())
 
 
 def width(interval: Interval) -> float:
