@@ -27,8 +27,8 @@ import numpy as np
 from mujoco import rollout
 
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.parameter import make_parameters
 from sysid_ros.identification.sequence import Sequence
+from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def ours(recording: Recording) -> Outcome:
         ),
     )
     began = time.perf_counter()
-    parameters = make_parameters('joint/*/armature', model, bounds=BOUNDS)
+    parameters = make_unknowns('joint/*/armature', model, bounds=BOUNDS)
     found = fit(model, parameters, [sequence])
     return Outcome(time.perf_counter() - began, found.solution.x)
 

@@ -26,7 +26,7 @@ from sysid_ros.errors import (
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import load_model
-from sysid_ros.identification.parameter import check_distinct, make_parameters
+from sysid_ros.identification.unknown import check_distinct, make_unknowns
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.mjcf import write_model
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, Stamps
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.problem import Iteration
+    from sysid_ros.identification.unknown import Unknown
     from sysid_ros.results.comparison import Comparison
 
 RESULT = 'result.json'
@@ -187,7 +187,7 @@ def _fit(
     command: str,
     observer: Observer,
     cancel: threading.Event | None,
-) -> tuple[CalibrationResult, tuple[Parameter, ...]]:
+) -> tuple[CalibrationResult, tuple[Unknown, ...]]:
     model = load_model(config.model)
     parameters = _parameters(config, model)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
@@ -267,18 +267,18 @@ def _keep(series: TimeSeries, names: tuple[str, ...]) -> TimeSeries:
     return TimeSeries(series.times, series.data, kept)
 
 
-def _longest_delay(parameters: tuple[Parameter, ...]) -> float:
+def _longest_delay(parameters: tuple[Unknown, ...]) -> float:
     """Return the largest delay that any actuator may be found to have, s."""
     return max(
         (p.max_value for p in parameters if not all(t.in_model for t in p.targets)), default=0.0
     )
 
 
-def _parameters(config: CalibrationConfig, model: mujoco.MjModel) -> tuple[Parameter, ...]:
-    found: list[Parameter] = []
+def _parameters(config: CalibrationConfig, model: mujoco.MjModel) -> tuple[Unknown, ...]:
+    found: list[Unknown] = []
     for entry in config.parameters:
         found.extend(
-            make_parameters(
+            make_unknowns(
                 entry.target,
                 model,
                 name=entry.name,
@@ -333,7 +333,7 @@ def _check_written_back(config: CalibrationConfig) -> None:
         write_model(config.model, values, Path(folder) / MODEL)
 
 
-def _nudged(parameter: Parameter) -> float:
+def _nudged(parameter: Unknown) -> float:
     """Return a value inside the bounds that is not the one in the text."""
     step = _NUDGE * (parameter.max_value - parameter.min_value)
     inside = parameter.nominal + step <= parameter.max_value

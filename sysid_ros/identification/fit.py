@@ -13,11 +13,11 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.least_squares import SolverSettings, solve
-from sysid_ros.identification.parameter import check_distinct
 from sysid_ros.identification.problem import COST_TOLERANCE, check_start, linearise
 from sysid_ros.identification.residuals import Residuals, estimate_noise, smallest_noise
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.statistics import intervals
+from sysid_ros.identification.unknown import check_distinct
 
 if TYPE_CHECKING:
     import threading
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.least_squares import Solution
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.simulation import Prediction
     from sysid_ros.identification.statistics import Interval
+    from sysid_ros.identification.unknown import Unknown
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
 _WEIGHTINGS = 4
@@ -58,7 +58,7 @@ class Fit:
         seconds: Wall time.
     """
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[Unknown, ...]
     solution: Solution
     intervals: tuple[Interval, ...]
     offsets: dict[str, float]
@@ -70,7 +70,7 @@ class Fit:
 
 def fit(
     model: mujoco.MjModel,
-    parameters: Many[Parameter],
+    parameters: Many[Unknown],
     sequences: Many[Sequence],
     *,
     settings: SolverSettings | None = None,
@@ -163,7 +163,7 @@ def fit(
 def predict(
     model: mujoco.MjModel,
     sequences: Many[Sequence],
-    parameters: Many[Parameter] = (),
+    parameters: Many[Unknown] = (),
     values: NDArray[np.float64] | None = None,
     threads: int = 0,
 ) -> tuple[Prediction, ...]:

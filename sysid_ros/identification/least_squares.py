@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.losses import Loss
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.residuals import Residuals
+    from sysid_ros.identification.unknown import Unknown
 
 Backend = Literal['mujoco', 'scipy']
 
@@ -83,7 +83,7 @@ class _Converged(Exception):  # noqa: N818 (a signal out of the library's loop, 
 
 def solve(
     residuals: Residuals,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[Unknown],
     start: NDArray[np.float64],
     *,
     settings: SolverSettings,

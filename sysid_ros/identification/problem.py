@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.residuals import Residuals
+    from sysid_ros.identification.unknown import Unknown
 
 #: Step of the finite differences in units of a parameter's scale. Rollouts are deterministic with
 #: a solver tolerance near 1e-8, so the best two-point step is near its square root.
@@ -55,7 +55,7 @@ class Problem:
     """Residuals and Jacobian in scaled variables, with the bookkeeping of a solve."""
 
     residuals: Residuals
-    parameters: Sequence[Parameter]
+    parameters: Sequence[Unknown]
     limit: int
     cancel: threading.Event | None
     observe: Callable[[Iteration], None] | None
@@ -163,7 +163,7 @@ def _moves(step: NDArray[np.float64], offsets: int) -> NDArray[np.float64]:
 
 
 def linearise(
-    residuals: Residuals, parameters: Sequence[Parameter], x: NDArray[np.float64]
+    residuals: Residuals, parameters: Sequence[Unknown], x: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the (n, p) derivative of the residuals by the values, per unit of each.
 
@@ -177,7 +177,7 @@ def linearise(
 
 
 def check_start(
-    residuals: Residuals, parameters: Sequence[Parameter], start: NDArray[np.float64]
+    residuals: Residuals, parameters: Sequence[Unknown], start: NDArray[np.float64]
 ) -> None:
     """Check that a fit can begin.
 

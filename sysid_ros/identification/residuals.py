@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.parameter import Parameter
+from sysid_ros.identification.unknown import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -173,7 +173,7 @@ class Residuals:
         ]
         self.jitter = arrival_jitter(simulator)
         self.offsets = tuple(
-            Parameter(
+            Unknown(
                 f'arrival offset in {run.sequence.name}', (), 0.0, -_OFFSET_BOUND, _OFFSET_BOUND
             )
             for run in (simulator.runs if self.jitter else ())

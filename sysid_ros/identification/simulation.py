@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.identification.unknown import Unknown
     from sysid_ros.signals import TimeSeries
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
@@ -99,7 +99,7 @@ class Simulator:
     def __init__(
         self,
         model: mujoco.MjModel,
-        parameters: Many[Parameter],
+        parameters: Many[Unknown],
         sequences: Many[Sequence],
         threads: int = 0,
     ) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.losses import Loss
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.residuals import Samples
+    from sysid_ros.identification.unknown import Unknown
 
 #: Level of all intervals.
 LEVEL = 0.95
@@ -59,7 +59,7 @@ class Interval:
 def intervals(
     solution: Solution,
     jacobian: NDArray[np.float64],
-    parameters: Sequence[Parameter],
+    parameters: Sequence[Unknown],
     samples: Samples,
     *,
     loss: Loss = 'linear',
@@ -122,7 +122,7 @@ def intervals(
     return tuple(found)
 
 
-def _is_at_bound(value: float, parameter: Parameter) -> bool:
+def _is_at_bound(value: float, parameter: Unknown) -> bool:
     margin = _AT_BOUND * (parameter.max_value - parameter.min_value)
     return value - parameter.min_value <= margin or parameter.max_value - value <= margin
 
@@ -223,7 +223,7 @@ def _long_run(series: list[NDArray[np.float64]]) -> tuple[float, float]:
     return variance, effective
 
 
-def _verdict(value: float, half: float, parameter: Parameter) -> str:
+def _verdict(value: float, half: float, parameter: Unknown) -> str:
     width = parameter.max_value - parameter.min_value
     if half > _WIDE_OF_VALUE * abs(value) and half > _WIDE_OF_BOUNDS * width:
         return NOT_EXCITED

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.identification.fit import predict
-from sysid_ros.identification.parameter import make_parameters
 from sysid_ros.identification.sequence import Sequence
+from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _measure(
         commands=() if commands is None else (commands,),
         measurements=(TimeSeries.from_columns(stamps, empty, sensors),),
     )
-    unknowns = [p for path in truth or {} for p in make_parameters(path, model)]
+    unknowns = [p for path in truth or {} for p in make_unknowns(path, model)]
     values = np.array(list((truth or {}).values()))
     clean = predict(model, [run], unknowns, values, threads=1)[0].channels[0][0]
     sigma = np.array([(noise or {}).get(sensor, 0.0) for sensor in sensors])

@@ -16,17 +16,17 @@ from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.identification.fit import fit, predict
 from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import differing_fields
-from sysid_ros.identification.parameter import make_parameters
 from sysid_ros.identification.targets import KINDS, resolve
+from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.parameter import Parameter
     from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.identification.unknown import Unknown
 
     Measure = Callable[..., Sequence]
     Sweep = Callable[..., TimeSeries]
@@ -105,8 +105,8 @@ def commands(sweep: Sweep) -> TimeSeries:
     return sweep('a', 'b', 'w', 'g', 'push')
 
 
-def unknowns(model: mujoco.MjModel, *paths: str) -> list[Parameter]:
-    return [parameter for path in paths for parameter in make_parameters(path, model)]
+def unknowns(model: mujoco.MjModel, *paths: str) -> list[Unknown]:
+    return [parameter for path in paths for parameter in make_unknowns(path, model)]
 
 
 def quick(model: mujoco.MjModel, parameters: Any, sequences: Any, **options: Any) -> Fit:
@@ -142,7 +142,7 @@ def test_the_friction_of_a_contact_is_found_again(measure: Measure) -> None:
         times=np.arange(0.0, 1.0, 0.01),
         start=([0, 0], [0, 4]),
     )
-    found = quick(model, make_parameters('geom/foot/friction[0]', model, bounds=(0.1, 1)), [run])
+    found = quick(model, make_unknowns('geom/foot/friction[0]', model, bounds=(0.1, 1)), [run])
     assert found.solution.x[0] == pytest.approx(0.25, rel=1e-4)
 
 
@@ -176,7 +176,7 @@ def test_one_value_shared_by_several_targets_is_found(
 ) -> None:
     truth = {'joint/j/damping': 0.4, 'joint/k/damping': 0.4}
     run = measure(model, truth, commands=commands)
-    shared = make_parameters('joint/[jk]/damping', model, shared=True, name='d')
+    shared = make_unknowns('joint/[jk]/damping', model, shared=True, name='d')
     assert values(quick(model, shared, [run])) == pytest.approx({'d': 0.4}, rel=1e-6)
 
 
@@ -261,7 +261,7 @@ def test_an_optimum_behind_a_bound_is_told(
     model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
 ) -> None:
     run = measure(model, {'joint/j/damping': 0.9}, commands=commands, noise=NOISE)
-    parameters = make_parameters('joint/j/damping', model, bounds=(0.1, 0.6))
+    parameters = make_unknowns('joint/j/damping', model, bounds=(0.1, 0.6))
     found = quick(model, parameters, [run], settings=SolverSettings(backend))
     assert found.solution.x[0] == pytest.approx(0.6, rel=1e-5)
     assert found.intervals[0].verdict == 'at bound'
@@ -274,7 +274,7 @@ def test_a_fit_survives_candidates_that_diverge(
     """Positive velocity feedback above what damps the joint runs away."""
     path = 'actuator/g/biasprm[2]'
     run = measure(model, {path: 0.15}, commands=commands)
-    parameters = make_parameters(path, model, bounds=(-50, 400), initial=-5.0)
+    parameters = make_unknowns(path, model, bounds=(-50, 400), initial=-5.0)
     found = quick(model, parameters, [run], settings=SolverSettings(backend))
     assert found.diverged > 0 or backend == 'scipy'  # whose first steps are short
     assert found.solution.x[0] == pytest.approx(0.15, rel=1e-6)
@@ -285,7 +285,7 @@ def test_a_fit_survives_candidates_that_diverge(
 def test_a_start_that_diverges_on_every_run_is_an_error(
     model: mujoco.MjModel, measure: Measure, commands: TimeSeries
 ) -> None:
-    parameters = make_parameters('actuator/b/kp', model, bounds=(0, 1e12), initial=1e11)
+    parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12), initial=1e11)
     with pytest.raises(FitError, match='unstable at the start values on every sequence'):
         quick(model, parameters, [measure(model, commands=commands)])
 
@@ -324,7 +324,7 @@ def test_runs_without_a_single_sample_are_an_error(model: mujoco.MjModel, measur
 def test_parameters_that_write_the_same_are_refused_before_any_work(
     model: mujoco.MjModel, measure: Measure
 ) -> None:
-    twice = [*make_parameters('joint/j/damping', model)] * 2
+    twice = [*make_unknowns('joint/j/damping', model)] * 2
     with pytest.raises(ParameterError, match='Two parameters are named'):
         quick(model, twice, [measure(model)])
 

@@ -17,10 +17,10 @@ from sysid_ros.errors import FitError
 from sysid_ros.identification.commands import HeldCommand
 from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.losses import rho
-from sysid_ros.identification.parameter import Parameter, make_parameters
 from sysid_ros.identification.problem import check_start, linearise
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.unknown import Unknown, make_unknowns
 from sysid_ros.signals.timeseries import TimeSeries
 
 if TYPE_CHECKING:
@@ -63,24 +63,24 @@ def run(model: mujoco.MjModel, measure: Measure, sweep: Sweep) -> Sequence:
 
 
 @pytest.fixture(scope='module')
-def parameters(model: mujoco.MjModel) -> list[Parameter]:
-    return [p for path in TRUTH for p in make_parameters(path, model)]
+def parameters(model: mujoco.MjModel) -> list[Unknown]:
+    return [p for path in TRUTH for p in make_unknowns(path, model)]
 
 
 @pytest.fixture(scope='module')
 def residuals(
-    model: mujoco.MjModel, run: Sequence, parameters: list[Parameter]
+    model: mujoco.MjModel, run: Sequence, parameters: list[Unknown]
 ) -> Iterator[Residuals]:
     with Simulator(model, parameters, [run], threads=1) as simulator:
         yield Residuals(simulator, NOISE)
 
 
-def start(parameters: list[Parameter]) -> NDArray[np.float64]:
+def start(parameters: list[Unknown]) -> NDArray[np.float64]:
     return np.array([parameter.nominal for parameter in parameters])
 
 
 def standard_errors(
-    residuals: Residuals, parameters: list[Parameter], solution: Solution
+    residuals: Residuals, parameters: list[Unknown], solution: Solution
 ) -> NDArray[np.float64]:
     """Return (p,) standard errors for noise of the size that the residuals are divided by."""
     weight = rho(solution.residual, 'linear')[1]
@@ -90,7 +90,7 @@ def standard_errors(
 
 @pytest.mark.parametrize('loss', ['linear', *ROBUST])
 def test_both_solvers_find_the_same_optimum(
-    residuals: Residuals, parameters: list[Parameter], loss: Any
+    residuals: Residuals, parameters: list[Unknown], loss: Any
 ) -> None:
     a, b = (
         solve(residuals, parameters, start(parameters), settings=SolverSettings(backend, loss))
@@ -108,7 +108,7 @@ def test_both_solvers_find_the_same_optimum(
 
 
 def test_scipy_called_by_hand_finds_the_same_optimum(
-    run: Sequence, residuals: Residuals, parameters: list[Parameter]
+    run: Sequence, residuals: Residuals, parameters: list[Unknown]
 ) -> None:
     """The residual function here shares no code with the package but the averaged commands."""
     (series,) = run.measurements
@@ -143,7 +143,7 @@ def test_scipy_called_by_hand_finds_the_same_optimum(
 
 
 def test_the_jacobian_is_the_derivative_of_the_residuals(
-    residuals: Residuals, parameters: list[Parameter]
+    residuals: Residuals, parameters: list[Unknown]
 ) -> None:
     x = np.array([0.07, 0.4, 27.0])
     jacobian = linearise(residuals, parameters, x)
@@ -164,7 +164,7 @@ def test_the_jacobian_at_a_bound_looks_inwards(
     derivatives = []
     for width in (1e-2, 1e-9):
         bounds = (x, x + width) if x < 0.05 else (x - width, x)
-        parameters = make_parameters('joint/j/armature', model, bounds=bounds, initial=x)
+        parameters = make_unknowns('joint/j/armature', model, bounds=bounds, initial=x)
         with Simulator(model, parameters, [run], threads=1) as simulator:
             residuals = Residuals(simulator, NOISE)
             derivatives.append(linearise(residuals, parameters, np.array([x])))
@@ -177,7 +177,7 @@ def test_a_neighbour_that_diverges_is_not_used_for_the_jacobian(
     model: mujoco.MjModel, measure: Measure
 ) -> None:
     run = measure(model, times=np.arange(0, 0.5, 0.01), start=([1], [0]))
-    parameters = make_parameters('actuator/a/kp', model, bounds=(0, 1e9))
+    parameters = make_unknowns('actuator/a/kp', model, bounds=(0, 1e9))
     with Simulator(model, parameters, [run], threads=1) as simulator:
         residuals = Residuals(simulator, NOISE)
         stable, unstable = 20.0, 1e9
@@ -197,7 +197,7 @@ def test_a_neighbour_that_diverges_is_not_used_for_the_jacobian(
 @pytest.mark.parametrize('backend', BACKENDS)
 @pytest.mark.parametrize('loss', ROBUST)
 def test_robust_losses_resist_outliers(
-    model: mujoco.MjModel, run: Sequence, parameters: list[Parameter], backend: Any, loss: Any
+    model: mujoco.MjModel, run: Sequence, parameters: list[Unknown], backend: Any, loss: Any
 ) -> None:
     (series,) = run.measurements
     data = series.data.copy()
@@ -224,7 +224,7 @@ def test_a_start_at_a_bound_is_left(
     model: mujoco.MjModel, measure: Measure, sweep: Sweep, backend: Any
 ) -> None:
     run = measure(model, {'actuator/a/delay': 0.0123}, commands=sweep('a'))
-    parameters = make_parameters('actuator/a/delay', model, bounds=(0, 0.05))
+    parameters = make_unknowns('actuator/a/delay', model, bounds=(0, 0.05))
     with Simulator(model, parameters, [run], threads=1) as simulator:
         solution = solve(
             Residuals(simulator, NOISE),
@@ -240,9 +240,9 @@ def test_an_optimum_outside_of_the_bounds_ends_at_the_bound(
     model: mujoco.MjModel, run: Sequence, backend: Any
 ) -> None:
     parameters = [
-        *make_parameters('joint/j/armature', model, bounds=(0, 0.06)),
-        *make_parameters('joint/j/damping', model),
-        *make_parameters('actuator/a/kp', model),
+        *make_unknowns('joint/j/armature', model, bounds=(0, 0.06)),
+        *make_unknowns('joint/j/damping', model),
+        *make_unknowns('actuator/a/kp', model),
     ]
     with Simulator(model, parameters, [run], threads=1) as simulator:
         solution = solve(
@@ -257,7 +257,7 @@ def test_an_optimum_outside_of_the_bounds_ends_at_the_bound(
 
 @pytest.mark.parametrize('backend', BACKENDS)
 def test_the_limit_of_iterations_is_told_apart_from_convergence(
-    residuals: Residuals, parameters: list[Parameter], backend: Any
+    residuals: Residuals, parameters: list[Unknown], backend: Any
 ) -> None:
     stopped, converged = (
         solve(
@@ -277,7 +277,7 @@ def test_the_limit_of_iterations_is_told_apart_from_convergence(
 
 @pytest.mark.parametrize('backend', BACKENDS)
 def test_costs_never_rise_from_one_iteration_to_the_next(
-    residuals: Residuals, parameters: list[Parameter], backend: Any
+    residuals: Residuals, parameters: list[Unknown], backend: Any
 ) -> None:
     solution = solve(residuals, parameters, start(parameters), settings=SolverSettings(backend))
     costs = [iteration.cost for iteration in solution.trace]
@@ -310,9 +310,9 @@ def test_parameters_that_move_nothing_are_named(run: Sequence) -> None:
         )
     )
     parameters = [
-        *make_parameters('joint/j/armature', two),
-        *make_parameters('joint/k/damping', two),
-        *make_parameters('body/other/mass', two, name='load'),
+        *make_unknowns('joint/j/armature', two),
+        *make_unknowns('joint/k/damping', two),
+        *make_unknowns('body/other/mass', two, name='load'),
     ]
     both = dataclasses.replace(run, initial_qpos=np.zeros(2), initial_qvel=np.zeros(2))
     with Simulator(two, parameters, [both], threads=1) as simulator:
@@ -327,7 +327,7 @@ def test_parameters_that_move_nothing_are_named(run: Sequence) -> None:
 def test_a_start_that_is_unstable_everywhere_is_an_error(
     model: mujoco.MjModel, run: Sequence
 ) -> None:
-    parameters = make_parameters('actuator/a/kp', model, bounds=(0, 1e12), initial=1e11)
+    parameters = make_unknowns('actuator/a/kp', model, bounds=(0, 1e12), initial=1e11)
     with Simulator(model, parameters, [run], threads=1) as simulator:
         residuals = Residuals(simulator, NOISE)
         with pytest.raises(FitError, match='unstable at the start values on every sequence'):
@@ -349,7 +349,7 @@ class Valley:
 
 def test_a_valley_that_no_step_descends_is_told_as_a_stall() -> None:
     valley: Any = Valley()
-    parameters = [Parameter('x', (), 1.0, 0.0, 10.0)]
+    parameters = [Unknown('x', (), 1.0, 0.0, 10.0)]
     solution = solve(valley, parameters, np.array([1.0]), settings=SolverSettings('mujoco'))
     assert solution.status == 'stalled'
     assert solution.message == 'Stopped: no step lowers the cost further.'

@@ -11,7 +11,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.identification.parameter import make_parameters
 from sysid_ros.identification.residuals import (
     DIVERGED,
     Residuals,
@@ -19,6 +18,7 @@ from sysid_ros.identification.residuals import (
     smallest_noise,
 )
 from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import TimeSeries
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def simulate(model: mujoco.MjModel) -> Iterator[Callable[..., Simulator]]:
     opened = []
 
     def make(*runs: Sequence, target: str = 'actuator/a/kp', limit: float = 1e12) -> Simulator:
-        parameters = make_parameters(target, model, bounds=(0, limit))
+        parameters = make_unknowns(target, model, bounds=(0, limit))
         opened.append(Simulator(model, parameters, runs, threads=1))
         return opened[-1]
 

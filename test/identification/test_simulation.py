@@ -14,8 +14,8 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.identification.commands import HeldCommand
 from sysid_ros.identification.models import differing_fields, native_delay
-from sysid_ros.identification.parameter import make_parameters
 from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def test_candidates_in_one_batch_are_what_each_is_alone(measure: Measure, sweep:
     model = arm()
     run = measure(model, times=np.arange(0, 0.5, 0.01), commands=sweep('a', 'b'))
     parameters = [
-        *make_parameters('joint/*/armature', model),
-        *make_parameters('actuator/a/delay', model, bounds=(0, 0.1)),
+        *make_unknowns('joint/*/armature', model),
+        *make_unknowns('actuator/a/delay', model, bounds=(0, 0.1)),
     ]
     candidates = np.array([[0.1, 0.2, 0.0], [0.0, 0.0, 0.013], [0.1, 0.0, 0.02]])
     with Simulator(model, parameters, [run], threads=2) as simulator:
@@ -140,10 +140,10 @@ def test_the_model_of_the_caller_never_changes(measure: Measure, sweep: Sweep) -
     model, untouched = arm('delay=".004" nsample="4"'), arm('delay=".004" nsample="4"')
     run = measure(model, times=np.arange(0, 0.2, 0.01), commands=sweep('a', 'b'))
     parameters = [
-        *make_parameters('body/*/mass', model),
-        *make_parameters('actuator/b/kp', model),
-        *make_parameters('actuator/a/delay', model, bounds=(0, 0.1)),
-        *make_parameters('option/gravity[2]', model),
+        *make_unknowns('body/*/mass', model),
+        *make_unknowns('actuator/b/kp', model),
+        *make_unknowns('actuator/a/delay', model, bounds=(0, 0.1)),
+        *make_unknowns('option/gravity[2]', model),
     ]
     with Simulator(model, parameters, [run], threads=1) as simulator:
         simulator.predict(np.array([[2.0, 3.0, 40.0, 0.02, -3.0]]))
@@ -174,7 +174,7 @@ def test_a_delay_in_the_file_delays_the_commands_as_mujoco_does(
 def test_a_delay_parameter_replaces_the_delay_in_the_file(measure: Measure, sweep: Sweep) -> None:
     model = arm('delay=".004" nsample="4"')
     run = measure(model, times=np.arange(0, 200) * TIMESTEP, commands=sweep('a', 'b'))
-    (parameter,) = make_parameters('actuator/a/delay', model, bounds=(0, 0.1))
+    (parameter,) = make_unknowns('actuator/a/delay', model, bounds=(0, 0.1))
     with Simulator(model, [parameter], [run], threads=1) as simulator:
         values = simulator.predict(np.array([[0.0153]]))[0].channels[0][0]
     expected = step_by_step(arm(), run, 200, {'a': 0.0153})
@@ -248,7 +248,7 @@ def test_a_candidate_that_diverges_is_told_from_those_that_do_not(
         measure(model, name=str(end), times=np.arange(0, end, 0.01), commands=sweep('a', 'b'))
         for end in (0.6, 0.62)
     ]
-    parameters = make_parameters('actuator/b/kp', model, bounds=(0, 1e12))
+    parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12))
     with Simulator(model, parameters, runs, threads=2) as simulator:
         found = simulator.predict(np.array([[8.0], [1e11], [9.0]]))
         again = simulator.predict(np.array([[9.0], [8.0]]))

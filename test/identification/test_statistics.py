@@ -13,9 +13,9 @@ import pytest
 from scipy.signal import lfilter
 
 from sysid_ros.identification.least_squares import Solution
-from sysid_ros.identification.parameter import Parameter
 from sysid_ros.identification.residuals import Samples
 from sysid_ros.identification.statistics import intervals
+from sysid_ros.identification.unknown import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,8 @@ def width(interval: Interval) -> float:
     return interval.high - interval.low
 
 
-def unknowns(count: int, bounds: tuple[float, float] = WIDE) -> list[Parameter]:
-    return [Parameter(f'p{index}', (), 0.0, *bounds) for index in range(count)]
+def unknowns(count: int, bounds: tuple[float, float] = WIDE) -> list[Unknown]:
+    return [Unknown(f'p{index}', (), 0.0, *bounds) for index in range(count)]
 
 
 def motions() -> NDArray[np.float64]:
@@ -171,7 +171,7 @@ def test_an_interval_ends_at_the_bounds() -> None:
     rows = intervals(
         found,
         jacobian,
-        [Parameter('a', (), 0.0, *bounds), Parameter('b', (), 0.0, *WIDE)],
+        [Unknown('a', (), 0.0, *bounds), Unknown('b', (), 0.0, *WIDE)],
         samples(),
     )
     assert rows[0].low == bounds[0]
@@ -183,7 +183,7 @@ def test_at_a_bound_there_is_no_interval(bound: str) -> None:
     jacobian = motions()
     found = solve(jacobian, white(np.random.default_rng(3), COUNT))
     limits = (found.x[0], 9.0) if bound == 'lower' else (-9.0, found.x[0])
-    parameters = [Parameter('a', (), 0.0, *limits), Parameter('b', (), 0.0, *WIDE)]
+    parameters = [Unknown('a', (), 0.0, *limits), Unknown('b', (), 0.0, *WIDE)]
     at_bound, free = intervals(found, jacobian, parameters, samples())
     assert at_bound.verdict == 'at bound'
     assert math.isnan(at_bound.low)

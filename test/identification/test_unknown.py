@@ -8,7 +8,7 @@ import mujoco
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.identification.parameter import Parameter, check_distinct, make_parameters
+from sysid_ros.identification.unknown import Unknown, check_distinct, make_unknowns
 
 ARM = """
 <mujoco>
@@ -27,59 +27,59 @@ def model() -> mujoco.MjModel:
     return mujoco.MjModel.from_xml_string(ARM)
 
 
-def names(parameters: tuple[Parameter, ...]) -> list[str]:
+def names(parameters: tuple[Unknown, ...]) -> list[str]:
     return [parameter.name for parameter in parameters]
 
 
 def test_a_single_target_is_named_by_its_path(model: mujoco.MjModel) -> None:
-    assert names(make_parameters('joint/j1/armature', model)) == ['joint/j1/armature']
-    assert names(make_parameters('joint/j1/armature', model, name='rotor')) == ['rotor']
+    assert names(make_unknowns('joint/j1/armature', model)) == ['joint/j1/armature']
+    assert names(make_unknowns('joint/j1/armature', model, name='rotor')) == ['rotor']
 
 
 def test_a_pattern_gives_one_parameter_per_match(model: mujoco.MjModel) -> None:
-    parameters = make_parameters('joint/*/armature', model)
+    parameters = make_unknowns('joint/*/armature', model)
     assert names(parameters) == ['joint/j1/armature', 'joint/j2/armature']
     assert [parameter.nominal for parameter in parameters] == [0.1, 0.3]
     assert [parameter.unit for parameter in parameters] == ['kg·m²', 'kg']
 
 
 def test_the_name_of_a_pattern_is_a_prefix(model: mujoco.MjModel) -> None:
-    assert names(make_parameters('joint/*/armature', model, name='rotor')) == [
+    assert names(make_unknowns('joint/*/armature', model, name='rotor')) == [
         'rotor/j1',
         'rotor/j2',
     ]
 
 
 def test_a_pattern_with_one_match_takes_the_name_itself(model: mujoco.MjModel) -> None:
-    assert names(make_parameters('body/u*/mass', model, name='m')) == ['m']
-    assert names(make_parameters('body/u*/mass', model)) == ['body/upper/mass']
+    assert names(make_unknowns('body/u*/mass', model, name='m')) == ['m']
+    assert names(make_unknowns('body/u*/mass', model)) == ['body/upper/mass']
 
 
 def test_a_shared_pattern_is_one_parameter_that_starts_at_the_mean(model: mujoco.MjModel) -> None:
-    (parameter,) = make_parameters('body/*/mass', model, shared=True)
+    (parameter,) = make_unknowns('body/*/mass', model, shared=True)
     assert parameter.name == 'body/*/mass'
     assert [target.path for target in parameter.targets] == ['body/upper/mass', 'body/lower/mass']
     assert parameter.nominal == 2.0
-    assert names(make_parameters('body/*/mass', model, shared=True, name='m')) == ['m']
+    assert names(make_unknowns('body/*/mass', model, shared=True, name='m')) == ['m']
 
 
 def test_values_of_different_units_cannot_be_shared(model: mujoco.MjModel) -> None:
     with pytest.raises(ParameterError, match=r'cannot share a value of different units: kg·m², kg'):
-        make_parameters('joint/*/armature', model, shared=True)
+        make_unknowns('joint/*/armature', model, shared=True)
 
 
 def test_the_start_is_the_models_value_unless_given(model: mujoco.MjModel) -> None:
-    assert make_parameters('joint/j1/damping', model)[0].nominal == 2.0
-    assert make_parameters('actuator/a/delay', model)[0].nominal == 0.004
-    assert make_parameters('joint/j1/damping', model, initial=3)[0].nominal == 3.0
+    assert make_unknowns('joint/j1/damping', model)[0].nominal == 2.0
+    assert make_unknowns('actuator/a/delay', model)[0].nominal == 0.004
+    assert make_unknowns('joint/j1/damping', model, initial=3)[0].nominal == 3.0
 
 
 def test_without_bounds_physics_sets_them(model: mujoco.MjModel) -> None:
-    (damping,) = make_parameters('joint/j1/damping', model)
+    (damping,) = make_unknowns('joint/j1/damping', model)
     assert (damping.min_value, damping.max_value) == (0.0, 200.0)
-    (gravity,) = make_parameters('option/gravity[2]', model)
+    (gravity,) = make_unknowns('option/gravity[2]', model)
     assert (gravity.min_value, gravity.max_value) == pytest.approx((-981.0, 981.0))
-    (mass,) = make_parameters('body/upper/mass', model)
+    (mass,) = make_unknowns('body/upper/mass', model)
     assert mass.min_value == 1e-6
 
 
@@ -101,13 +101,13 @@ def test_bounds_that_cannot_be_kept_are_one_sentence(
     model: mujoco.MjModel, bounds: tuple[float, float], initial: float, complaint: str
 ) -> None:
     with pytest.raises(ParameterError, match=complaint):
-        make_parameters('joint/j1/damping', model, bounds=bounds, initial=initial)
+        make_unknowns('joint/j1/damping', model, bounds=bounds, initial=initial)
 
 
 def test_two_parameters_cannot_share_a_name(model: mujoco.MjModel) -> None:
     parameters = [
-        *make_parameters('joint/j1/damping', model, name='x'),
-        *make_parameters('joint/j2/damping', model, name='x'),
+        *make_unknowns('joint/j1/damping', model, name='x'),
+        *make_unknowns('joint/j2/damping', model, name='x'),
     ]
     with pytest.raises(ParameterError, match=r"Two parameters are named 'x'"):
         check_distinct(parameters)
@@ -115,8 +115,8 @@ def test_two_parameters_cannot_share_a_name(model: mujoco.MjModel) -> None:
 
 def test_two_parameters_cannot_write_the_same_target(model: mujoco.MjModel) -> None:
     parameters = [
-        *make_parameters('joint/j1/damping', model, name='x'),
-        *make_parameters('joint/*/damping', model, name='y'),
+        *make_unknowns('joint/j1/damping', model, name='x'),
+        *make_unknowns('joint/*/damping', model, name='y'),
     ]
     with pytest.raises(
         ParameterError, match=r"'joint/j1/damping' is written by two parameters, 'x' and 'y/j1'"
@@ -125,6 +125,4 @@ def test_two_parameters_cannot_write_the_same_target(model: mujoco.MjModel) -> N
 
 
 def test_distinct_parameters_pass(model: mujoco.MjModel) -> None:
-    check_distinct(
-        [*make_parameters('joint/*/damping', model), *make_parameters('body/*/mass', model)]
-    )
+    check_distinct([*make_unknowns('joint/*/damping', model), *make_unknowns('body/*/mass', model)])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.identification.targets import resolve
@@ -24,9 +24,12 @@ _OPEN_BOUND_FACTOR = 100.0
 _LONGEST_DELAY = 0.1
 
 
+Scale = Literal['linear', 'log']
+
+
 @dataclass(frozen=True)
-class Parameter:
-    """One unknown: a value, its bounds and what it writes.
+class Unknown:
+    """One scalar unknown: a value, its bounds and what it writes.
 
     Attributes:
         name: Unique name.
@@ -34,6 +37,10 @@ class Parameter:
         nominal: Start value, in the targets' unit.
         min_value: Lower bound, finite.
         max_value: Upper bound, finite.
+        scale: Whether the solver moves the value itself or, for positive values that may be wrong
+            by a factor, its logarithm.
+        prior: Mean and standard deviation of what is known before the fit, in the value's unit;
+            None where only the bounds are known.
     """
 
     name: str
@@ -41,6 +48,8 @@ class Parameter:
     nominal: float
     min_value: float
     max_value: float
+    scale: Scale = 'linear'
+    prior: tuple[float, float] | None = None
 
     @property
     def unit(self) -> str:
@@ -48,7 +57,7 @@ class Parameter:
         return self.targets[0].unit
 
 
-def make_parameters(
+def make_unknowns(
     pattern: str,
     model: mujoco.MjModel,
     *,
@@ -56,7 +65,7 @@ def make_parameters(
     initial: float | None = None,
     bounds: tuple[float, float] | None = None,
     shared: bool = False,
-) -> tuple[Parameter, ...]:
+) -> tuple[Unknown, ...]:
     """Turn a target or a pattern of targets into parameters.
 
     Args:
@@ -93,7 +102,7 @@ def _parameter(
     model: mujoco.MjModel,
     initial: float | None,
     bounds: tuple[float, float] | None,
-) -> Parameter:
+) -> Unknown:
     values = [target.read(model) for target in targets]
     nominal = float(sum(values) / len(values)) if initial is None else float(initial)
     physical_low, physical_high = targets[0].kind.bounds
@@ -125,10 +134,10 @@ def _parameter(
             f'outside its bounds [{low:g}, {high:g}].'
         )
         raise ParameterError(msg)
-    return Parameter(name, targets, nominal, low, high)
+    return Unknown(name, targets, nominal, low, high)
 
 
-def check_distinct(parameters: Iterable[Parameter]) -> None:
+def check_distinct(parameters: Iterable[Unknown]) -> None:
     """Check that names are unique and that no target is written twice.
 
     Raises:
