@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time series, stamps and noise scales."""
 
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals.mapping import SignalMapping, SignalType
+from sysid_ros.signals.timeseries import InterpolationMethod, TimeSeries
 
-__all__ = ['SignalType', 'TimeSeries']
+__all__ = ['InterpolationMethod', 'SignalMapping', 'SignalType', 'TimeSeries']

@@ -4,41 +4,44 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from sysid_ros.errors import SignalError, nearest
+from sysid_ros.signals import storage
+from sysid_ros.signals.construction import Construction
+from sysid_ros.signals.mapping import SignalMapping, SignalType
+from sysid_ros.signals.resampling import (
+    InterpolationMethod,
+    interpolate,
+    regular_grid,
+    slack,
+    snapped,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
 
-    SignalMapping = Mapping[str, tuple['SignalType', NDArray[np.int64]]]
+    Instants = float | Sequence[float] | NDArray[np.float64]
+
+__all__ = ['InterpolationMethod', 'SignalMapping', 'SignalType', 'TimeSeries']
 
 
-class SignalType(enum.Enum):
-    """What a channel is in the model, named as in MuJoCo's sysid toolbox."""
-
-    MjSensor = 0
-    CustomObs = 1
-    MjStateQPos = 2
-    MjStateQVel = 3
-    MjStateAct = 4
-    MjCtrl = 5
-
-
-@dataclass(frozen=True)
-class TimeSeries:
+@dataclass(frozen=True, repr=False)
+class TimeSeries(Construction):
     """Named channels sampled at common instants; immutable.
 
     Attributes:
         times: (n,) float64, seconds, strictly increasing.
-        data: (n, k) float64, in the unit of each channel.
-        signal_mapping: Name of each signal to its type and its columns in ``data``.
+        data: (n, k) float64, in the unit of each channel; NaN where there is no sample. Data
+            given as (n,) become one column.
+        signal_mapping: Name of each signal to its type and its columns in ``data``; empty, or
+            None when it is given, for columns without names.
     """
 
     times: NDArray[np.float64]
@@ -59,36 +62,27 @@ class TimeSeries:
         if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
             msg = 'The times of a time series must be finite and strictly increasing.'
             raise SignalError(msg)
-        for name, (_, indices) in self.signal_mapping.items():
-            if np.any(np.asarray(indices) >= data.shape[1]) or np.any(np.asarray(indices) < 0):
-                msg = f'Signal {name!r} names columns {indices}, but there are {data.shape[1]}.'
+        mapping = {}
+        for name, (kind, given) in (self.signal_mapping or {}).items():
+            columns = np.array(given, dtype=np.int64, ndmin=1)
+            if np.any(columns >= data.shape[1]) or np.any(columns < 0):
+                msg = f'Signal {name!r} names columns {columns}, but there are {data.shape[1]}.'
                 raise SignalError(msg)
+            columns.setflags(write=False)
+            mapping[name] = (kind, columns)
         times.setflags(write=False)
         data.setflags(write=False)
         object.__setattr__(self, 'times', times)
         object.__setattr__(self, 'data', data)
-
-    @classmethod
-    def from_columns(
-        cls,
-        times: ArrayLike,
-        data: ArrayLike,
-        names: Sequence[str],
-        kind: SignalType = SignalType.MjSensor,
-    ) -> TimeSeries:
-        """Build a series of scalar channels, one name per column.
-
-        Args:
-            times: (n,) seconds.
-            data: (n, k) values.
-            names: k names, in column order.
-            kind: What all of them are.
-        """
-        mapping = {name: (kind, np.array([column])) for column, name in enumerate(names)}
-        return cls(np.asarray(times), np.asarray(data), mapping)
+        object.__setattr__(self, 'signal_mapping', mapping)
 
     def __len__(self) -> int:
         return len(self.times)
+
+    def __repr__(self) -> str:
+        span = f', {self.times[0]:g} to {self.times[-1]:g} s' if len(self) else ''
+        names = f': {", ".join(self.names)}' if self.signal_mapping else ''
+        return f'TimeSeries({len(self)} x {self.data.shape[1]}{span}{names})'
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,13 +94,193 @@ class TimeSeries:
         """Seconds between the first and the last sample."""
         return float(self.times[-1] - self.times[0]) if len(self.times) else 0.0
 
-    def get(self, name: str) -> NDArray[np.float64]:
-        """Return the (n, d) samples of one signal.
+    def get_indices(self, obs_name: str) -> tuple[SignalType, NDArray[np.int64]]:
+        """Return the type of one signal and its (d,) columns.
 
         Raises:
             SignalError: There is no signal of that name.
         """
-        if name not in self.signal_mapping:
-            msg = f'There is no signal {name!r} here; {nearest(name, self.signal_mapping)}.'
+        if obs_name not in self.signal_mapping:
+            msg = f'There is no signal {obs_name!r} here; {nearest(obs_name, self.signal_mapping)}.'
             raise SignalError(msg)
-        return self.data[:, self.signal_mapping[name][1]]
+        return self.signal_mapping[obs_name]
+
+    @overload
+    def get(self, t: str) -> NDArray[np.float64]: ...
+    @overload
+    def get(
+        self, t: Instants, method: InterpolationMethod = 'linear'
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def get(
+        self, t: str | Instants, method: InterpolationMethod = 'linear'
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the samples of one signal, or all signals at given instants.
+
+        Args:
+            t: The name of a signal; or one instant or (m,) of them, seconds.
+            method: How to interpolate between samples, for instants.
+
+        Returns:
+            For a name its (n, d) samples. For instants the pair of them as an array and the
+            (m, k) values, (k,) for a single one.
+
+        Raises:
+            SignalError: There is no signal of that name, or see ``interpolate``.
+        """
+        if isinstance(t, str):
+            return self.data[:, self.get_indices(t)[1]]
+        at = np.asarray(t, dtype=np.float64)
+        values = self.interpolate(at, method)
+        return at, values if at.ndim else values[0]
+
+    def slice_by_name(self, enabled_sensors: Iterable[str]) -> TimeSeries:
+        """Keep only some signals.
+
+        ``TimeSeries.slice_by_name(series, names)`` and ``series.slice_by_name(names)`` are the
+        same.
+
+        Args:
+            enabled_sensors: Names of the signals to keep, in the order of the new mapping. Their
+                columns stay in the order in which the signals of this series are mapped.
+
+        Raises:
+            SignalError: There is no signal of a name.
+        """
+        wanted = list(dict.fromkeys(enabled_sensors))
+        kept = {int(column) for name in wanted for column in self.get_indices(name)[1]}
+        mapped = (int(column) for _, at in self.signal_mapping.values() for column in at)
+        order = [column for column in dict.fromkeys(mapped) if column in kept]
+        place = {column: index for index, column in enumerate(order)}
+        mapping = {
+            name: (kind, np.array([place[int(column)] for column in at], dtype=np.int64))
+            for name, (kind, at) in ((name, self.signal_mapping[name]) for name in wanted)
+        }
+        return TimeSeries(self.times, self.data[:, order], mapping)
+
+    def interpolate(
+        self, t: Instants, method: InterpolationMethod = 'linear'
+    ) -> NDArray[np.float64]:
+        """Evaluate all columns at other instants.
+
+        Before the first sample its value is returned, after the last that one. NaN samples stay
+        NaN locally (``sysid_ros.signals.resampling.interpolate``).
+
+        Args:
+            t: One instant or (m,) of them, seconds.
+            method: ``linear``, ``quadratic``, ``cubic``, ``quintic``, ``zero_order_hold``, ``zoh``.
+
+        Returns:
+            (m, k) values, (1, k) for one instant.
+
+        Raises:
+            SignalError: There are too few samples for the method, an instant is not finite, or
+                there is no such method.
+        """
+        at = np.atleast_1d(np.asarray(t, dtype=np.float64))
+        return interpolate(self.times, self.data, at, method)
+
+    def resample(
+        self,
+        new_times: ArrayLike | None = None,
+        target_dt: float | None = None,
+        method: InterpolationMethod = 'linear',
+    ) -> TimeSeries:
+        """Interpolate to other stamps.
+
+        Args:
+            new_times: (m,) seconds, strictly increasing.
+            target_dt: Instead of them, their distance in s: the new stamps are
+                ``times[0] + k * target_dt``, exactly, as far as the last sample. Samples that are
+                on this grid but for the rounding of their stamps are taken as they are.
+            method: How to interpolate, see ``interpolate``.
+
+        Raises:
+            SignalError: Neither is given, ``target_dt`` is not positive, ``new_times`` are not
+                strictly increasing, or see ``interpolate``.
+        """
+        if new_times is not None:
+            stamps = np.asarray(new_times, dtype=np.float64)
+            if stamps.ndim != 1:
+                msg = f'Expected new_times of shape (m,), found {stamps.shape}.'
+                raise SignalError(msg)
+            return TimeSeries(stamps, self.interpolate(stamps, method), self.signal_mapping)
+        if target_dt is None:
+            msg = 'Expected new_times or target_dt, found neither.'
+            raise SignalError(msg)
+        if not (target_dt > 0 and np.isfinite(target_dt)):
+            msg = f'Expected a positive target_dt, found {target_dt}.'
+            raise SignalError(msg)
+        self._needs_samples(1)
+        stamps = regular_grid(self.times, float(target_dt))
+        at = snapped(stamps, self.times, float(target_dt))
+        return TimeSeries(stamps, self.interpolate(at, method), self.signal_mapping)
+
+    def remove_from_beginning(self, time_to_remove_s: float) -> TimeSeries:
+        """Drop the first seconds and set the clock back by as much.
+
+        A sample keeps its distance to the samples of another series that is shortened by the same
+        time, whatever the rates of the two.
+
+        Args:
+            time_to_remove_s: Seconds after the first stamp; a sample at just that time is kept.
+
+        Raises:
+            SignalError: It is negative, or nothing would be left.
+        """
+        if not 0 <= time_to_remove_s <= self.duration:
+            msg = f'Expected 0 to {self.duration:g} s to remove, found {time_to_remove_s:g} s.'
+            raise SignalError(msg)
+        self._needs_samples(1)
+        begin = self.times[0] + time_to_remove_s
+        period = self.duration / max(len(self) - 1, 1)
+        first = int(np.searchsorted(self.times, begin - slack(self.times[[0, -1]], period)))
+        return TimeSeries(
+            self.times[first:] - time_to_remove_s, self.data[first:], self.signal_mapping
+        )
+
+    def dt_statistics(self) -> dict[str, float]:
+        """Return mean, median, std, min and max of the intervals between stamps, seconds.
+
+        Raises:
+            SignalError: There are fewer than two samples.
+        """
+        self._needs_samples(2)
+        intervals = np.diff(self.times)
+        return {
+            'mean': float(np.mean(intervals)),
+            'median': float(np.median(intervals)),
+            'std': float(np.std(intervals)),
+            'min': float(np.min(intervals)),
+            'max': float(np.max(intervals)),
+        }
+
+    def save_to_disk(self, path: str | PathLike[str]) -> None:
+        """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
+
+        Raises:
+            ResultError: The folder cannot be written.
+        """
+        storage.write_arrays(path, storage.series_arrays(self))
+
+    def save_to_csv(self, path: str | PathLike[str]) -> None:
+        """Write time and data as comma-separated numbers without a header.
+
+        Raises:
+            ResultError: The folder cannot be written.
+        """
+        storage.write_table(path, np.column_stack([self.times, self.data]))
+
+    @classmethod
+    def load_from_disk(cls, path: str | PathLike[str]) -> TimeSeries:
+        """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox.
+
+        Raises:
+            SignalError: There is no such file, or it holds no series.
+        """
+        arrays = storage.read_arrays(path, ('times', 'data'))
+        return cls(arrays['times'], arrays['data'], storage.stored_mapping(arrays))
+
+    def _needs_samples(self, count: int) -> None:
+        if len(self) < count:
+            msg = f'Expected a time series of at least {count} samples, found {len(self)}.'
+            raise SignalError(msg)
