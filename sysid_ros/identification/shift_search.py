@@ -1,0 +1,211 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shift in time of the measurements that leaves least for the parameters to explain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.optimize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    ResidualAt = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+#: The scan has about so many points on each side of zero, at multiples of half a time step.
+_POINTS = 32
+#: Steps of the golden section search, each .618 of the one before: 1 ms becomes .5 µs.
+_GOLDEN_STEPS = 16
+_GOLDEN = (np.sqrt(5.0) - 1) / 2
+#: The search over one sequence after the other ends after so many rounds at the latest.
+_ROUNDS = 10
+#: A cost must fall by this fraction for a shift to be preferred over a smaller one.
+_SMALLEST_GAIN = 1e-9
+#: The variance of the score is estimated from the scores of about so many stretches of time, …
+_BLOCKS = 24
+#: … each of at least so many residuals.
+_BLOCK_SIZE = 8
+#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
+_SMALLEST_SINGULAR = 1e-8
+
+
+class Sums(NamedTuple):
+    """What the cost of any combination of shifts is made of, by sequence.
+
+    ‖r⊥‖² = Σ ‖r_s‖² - ‖Σ Q_sᵀ r_s‖², with Q an orthonormal basis of the Jacobian's columns.
+    """
+
+    square: NDArray[np.float64]
+    along: NDArray[np.float64]
+
+    def cost(self) -> float:
+        """Return the sum of the squares of what the parameters cannot absorb."""
+        return max(float(self.square.sum() - np.sum(self.along.sum(axis=0) ** 2)), 0.0)
+
+
+class MovedResiduals:
+    """The residuals at moved stamps, in order of sequence, channel and time."""
+
+    def __init__(
+        self,
+        residual_at: ResidualAt,
+        jacobian: NDArray[np.float64],
+        groups: NDArray[np.int64],
+        limit: float,
+        times: ArrayLike | None,
+        channels: ArrayLike | None,
+    ) -> None:
+        n = len(groups)
+        instants = np.arange(n, dtype=np.float64) if times is None else np.asarray(times, float)
+        sensors = np.zeros(n, dtype=np.int64) if channels is None else np.asarray(channels)
+        self.sequences = int(groups.max()) + 1
+        self._residual_at = residual_at
+        kept = np.ones(n, dtype=bool)
+        for shift in (-limit, 0.0, limit):
+            kept &= np.isfinite(residual_at(np.full(self.sequences, shift)))
+        order = np.lexsort((instants, sensors, groups))
+        self.rows = order[kept[order]]
+        self._groups = groups[self.rows]
+        self._bounds = np.searchsorted(self._groups, np.arange(self.sequences + 1))
+        self._sensors = sensors[self.rows]
+        self._instants = instants[self.rows]
+        self.basis = _basis(jacobian[self.rows])
+
+    def at(self, shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the residuals with each sequence moved by its shift."""
+        return self._residual_at(shifts)[self.rows]
+
+    def part(self, sequence: int) -> slice:
+        """Return where a sequence's residuals are."""
+        return slice(self._bounds[sequence], self._bounds[sequence + 1])
+
+    def sums(self, shifts: NDArray[np.float64]) -> Sums:
+        """Return the sums that the cost is made of."""
+        residual = self.at(shifts)
+        parts = [self.part(sequence) for sequence in range(self.sequences)]
+        square = np.array([residual[part] @ residual[part] for part in parts])
+        along = np.array([residual[part] @ self.basis[part] for part in parts])
+        wild = ~np.isfinite(square)
+        square[wild], along[wild] = np.inf, 0.0
+        return Sums(square, along)
+
+    def projected(self, residual: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the parameters cannot absorb of some residuals."""
+        rest: NDArray[np.float64] = residual - self.basis @ (residual @ self.basis)
+        return rest
+
+    def follows(self, part: slice) -> NDArray[np.bool_]:
+        """Return which residuals of a part follow another one of the same sensor."""
+        groups, sensors = self._groups[part], self._sensors[part]
+        follows = np.zeros(len(groups), dtype=bool)
+        follows[1:] = (groups[1:] == groups[:-1]) & (sensors[1:] == sensors[:-1])
+        return follows
+
+    def blocks(self, part: slice) -> NDArray[np.int64]:
+        """Return the stretch of time that each residual of a part belongs to."""
+        groups, instants = self._groups[part], self._instants[part]
+        stretch = np.zeros(len(groups), dtype=np.int64)
+        total = min(_BLOCKS, len(groups) // _BLOCK_SIZE)
+        first = 0
+        for group in np.unique(groups):
+            rows = np.flatnonzero(groups == group)
+            count = max(round(total * len(rows) / len(groups)), 1)
+            # Residuals of the same instant stay together.
+            rank = np.searchsorted(np.sort(instants[rows]), instants[rows])
+            stretch[rows] = first + rank * count // len(rows)
+            first += count
+        return stretch
+
+
+def _basis(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an orthonormal (n, rank) basis of the columns."""
+    norms = np.linalg.norm(jacobian, axis=0)
+    seen = np.isfinite(norms) & (norms > 0)
+    if not seen.any():
+        return np.zeros((len(jacobian), 0))
+    orthogonal, triangle = np.linalg.qr(jacobian[:, seen] / norms[seen])
+    left, singular, _ = np.linalg.svd(triangle)
+    kept = singular > _SMALLEST_SINGULAR * singular[0]
+    basis: NDArray[np.float64] = orthogonal @ left[:, : len(singular)][:, kept]
+    return basis
+
+
+def shifts_to_try(timestep: float, limit: float) -> NDArray[np.float64]:
+    """Return the shifts to try first: zero, half a step, a step, and a spaced scan of the range."""
+    spacing = timestep / 2 * max(np.ceil(2 * limit / timestep / _POINTS), 1)
+    scan = spacing * np.arange(int(limit / spacing * (1 + 1e-12)) + 1)
+    near = np.array([timestep / 2, timestep, limit])
+    right = np.unique(np.round(np.concatenate([scan, near[near <= limit]]), 12))
+    return np.concatenate([-right[:0:-1], right])
+
+
+def best_common(moved: MovedResiduals, table: Sums, grid: NDArray[np.float64]) -> tuple[float, int]:
+    """Return the best shift common to all sequences, and its place on the grid."""
+    costs = np.array([Sums(*sums).cost() for sums in zip(*table, strict=True)])
+    place = _least(costs, grid, costs[len(grid) // 2])
+    low, high = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
+    found = scipy.optimize.minimize_scalar(
+        lambda shift: moved.sums(np.full(moved.sequences, shift)).cost(),
+        bounds=(low, high),
+        method='bounded',
+        options={'xatol': (high - low) * _GOLDEN**_GOLDEN_STEPS},
+    )
+    better = found.fun < costs[place] * (1 - _SMALLEST_GAIN)
+    return float(found.x if better else grid[place]), place
+
+
+def _least(costs: NDArray[np.float64], grid: NDArray[np.float64], scale: float) -> int:
+    """Return the place of the least cost; of equal ones, that of the smallest shift."""
+    near = np.flatnonzero(costs <= costs.min() + _SMALLEST_GAIN * scale)
+    return int(near[np.argmin(np.abs(grid[near]))])
+
+
+def best_separate(
+    moved: MovedResiduals, table: Sums, grid: NDArray[np.float64], place: int
+) -> NDArray[np.float64]:
+    """Return the best shift of each sequence, first on the grid, then between its points."""
+    every = np.arange(moved.sequences)
+    places = np.full(moved.sequences, place)
+    for _ in range(_ROUNDS):
+        before = places.copy()
+        for sequence in every:
+            along = table.along[places, every].sum(axis=0) - table.along[places[sequence], sequence]
+            costs = table.square[:, sequence] - _squared(along + table.along[:, sequence])
+            places[sequence] = _least(costs, grid, table.square[len(grid) // 2, sequence])
+        if np.array_equal(places, before):
+            break
+    chosen = Sums(table.square[places, every], table.along[places, every])
+    others = chosen.along.sum(axis=0) - chosen.along
+
+    def alone(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = moved.sums(shifts)
+        costs: NDArray[np.float64] = sums.square - _squared(others + sums.along)
+        return costs
+
+    low, high = grid[np.maximum(places - 1, 0)], grid[np.minimum(places + 1, len(grid) - 1)]
+    inner = low + (1 - _GOLDEN) * (high - low)
+    outer = low + _GOLDEN * (high - low)
+    left, right = alone(inner), alone(outer)
+    # Each round narrows the brackets of all sequences with one evaluation.
+    for _ in range(_GOLDEN_STEPS):
+        down = left < right
+        low, high = np.where(down, low, inner), np.where(down, outer, high)
+        new = np.where(down, low + (1 - _GOLDEN) * (high - low), low + _GOLDEN * (high - low))
+        value = alone(new)
+        inner, outer = np.where(down, new, outer), np.where(down, inner, new)
+        left, right = np.where(down, value, right), np.where(down, left, value)
+    refined = np.where(left < right, inner, outer)
+    onshifts_to_try = chosen.square - _squared(others + chosen.along)
+    scale = _SMALLEST_GAIN * np.maximum(chosen.square, 0.0)
+    better = np.minimum(left, right) < onshifts_to_try - scale
+    shifts: NDArray[np.float64] = np.where(better, refined, grid[places])
+    return shifts
+
+
+def _squared(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    squares: NDArray[np.float64] = np.sum(vectors**2, axis=-1)
+    return squares
