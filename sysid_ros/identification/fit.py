@@ -13,11 +13,13 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.least_squares import SolverSettings, solve
+from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
 from sysid_ros.identification.problem import COST_TOLERANCE, check_start, linearise
-from sysid_ros.identification.residuals import Residuals, estimate_noise, smallest_noise
+from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.statistics import intervals
-from sysid_ros.identification.unknown import check_distinct
+from sysid_ros.identification.targets import Target
+from sysid_ros.identification.unknown import Unknown, check_distinct
 
 if TYPE_CHECKING:
     import threading
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.simulation import Prediction
     from sysid_ros.identification.statistics import Interval
-    from sysid_ros.identification.unknown import Unknown
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
 _WEIGHTINGS = 4
@@ -40,6 +41,10 @@ _WEIGHTINGS = 4
 _WEIGHT_TOLERANCE = 0.02
 #: Until then an iteration must lower the cost by this fraction to be followed by another.
 _ROUGH_TOLERANCE = 1e-3
+
+
+#: Farther than this no command is moved, s. (It also sets the step of the differences.)
+_OFFSET_BOUND = 0.025
 
 
 @dataclass(frozen=True)
@@ -117,11 +122,11 @@ def fit(
         if observe is not None:
             observe(shown)
 
-    with Simulator(model, parameters, sequences, threads) as simulator:
-        residuals = Residuals(simulator, estimate_noise(simulator))
-        floors = smallest_noise(simulator)
+    unknowns = (*parameters, *arrival_offsets(sequences))
+    with Simulator(model, unknowns, sequences, threads) as simulator:
+        residuals = Residuals(simulator, estimate_noise(simulator.runs))
+        floors = smallest_noise(simulator.runs)
         moved = np.inf
-        unknowns = (*parameters, *residuals.offsets)
         x = np.array([unknown.nominal for unknown in unknowns])
         check_start(residuals, unknowns, x)
         for weighting in range(_WEIGHTINGS + 1):
@@ -158,6 +163,30 @@ def fit(
             diverged=residuals.diverged,
             seconds=time.monotonic() - started,
         )
+
+
+def arrival_offsets(sequences: Many[Sequence]) -> tuple[Unknown, ...]:
+    """Return an unknown offset of the commands for each sequence, or none without jitter.
+
+    Commands that are stamped on arrival reach robot and recorder at slightly different moments,
+    earlier or later by another amount in every recording. Where their arrivals jitter, each
+    sequence therefore has an unknown offset of its own, which the size of the jitter keeps near
+    zero. Left out, a common delay that fits no sequence would bend the other parameters.
+    """
+    jitter = arrival_jitter(sequences)
+    if not jitter:
+        return ()
+    return tuple(
+        Unknown(
+            f'arrival offset in {sequence.name}',
+            (Target('sequence', sequence.name, 'arrival_offset', None, 0, 's'),),
+            0.0,
+            -_OFFSET_BOUND,
+            _OFFSET_BOUND,
+            prior=(0.0, jitter),
+        )
+        for sequence in sequences
+    )
 
 
 def predict(

@@ -27,8 +27,10 @@ class Sequence:
         initial_qvel: (nv,) velocity at time zero.
         commands: Series whose signals are named after actuators; each sample holds until the next,
             and the first also before it. Samples before time zero are allowed.
-        measurements: Series whose signals are named after sensors; samples at or after time zero,
-            NaN where a channel was not measured.
+        measurements: Series whose signals are named after sensors or, by their signal type, are
+            parts of the state; samples at or after time zero, NaN where a channel was not measured.
+        initial_act: (na,) activation at time zero; None for filters that are at rest under the
+            first command.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Sequence:
     initial_qvel: NDArray[np.float64]
     commands: tuple[TimeSeries, ...]
     measurements: tuple[TimeSeries, ...]
+    initial_act: NDArray[np.float64] | None = None
 
     @property
     def duration(self) -> float:

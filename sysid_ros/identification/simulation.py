@@ -6,73 +6,36 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
-from mujoco.rollout import Rollout
+from mujoco.batch import Batch
 
-from sysid_ros.errors import FitError, nearest
-from sysid_ros.identification.commands import HeldCommand
+from sysid_ros.identification.controls import Controls
+from sysid_ros.identification.runs import SENSORS, prepare
+from sysid_ros.identification.targets import Role, Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from collections.abc import Sequence as Many
 
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from sysid_ros.identification.runs import Run
     from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.identification.targets import Target
     from sysid_ros.identification.unknown import Unknown
-    from sysid_ros.signals import TimeSeries
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25
-#: Activation dynamics whose steady state is the control itself.
-_FILTERS = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
-
-
-@dataclass(frozen=True)
-class Channels:
-    """Where the samples of one measured series are found in a rollout.
-
-    Attributes:
-        sensors: Names of the k sensors.
-        columns: (k,) columns of ``sensordata``.
-        rows: (n,) row at or before each sample.
-        weights: (n, 1) share of the row after it.
-        measured: (n, k) measured samples; NaN where there is none.
-        times: (n,) seconds from the start of the sequence.
-    """
-
-    sensors: tuple[str, ...]
-    columns: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    measured: NDArray[np.float64]
-    times: NDArray[np.float64]
-
-    def predict(self, sensordata: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Evaluate rollouts at the measured stamps.
-
-        Args:
-            sensordata: (m, steps, nsensordata); row k describes the state at ``k * timestep``.
-
-        Returns:
-            (m, n, k) predictions.
-        """
-        values = sensordata[:, :, self.columns]
-        return values[:, self.rows] * (1 - self.weights) + values[:, self.rows + 1] * self.weights
-
-
-@dataclass(frozen=True)
-class Run:
-    """One sequence, prepared for simulation with any candidate."""
-
-    sequence: Sequence
-    steps: int
-    initial_state: NDArray[np.float64]
-    commands: tuple[HeldCommand | None, ...]
-    channels: tuple[Channels, ...]
+#: What a batch records is kept below this, bytes, so that memory does not grow with the data.
+_LARGEST_RECORD = 64e6
+#: The state vector that holds nothing but the time.
+_CLOCK = mujoco.mjtState.mjSTATE_TIME.value
+#: Recorded after each step, so that row k describes the state at ``(k + 1) * timestep``.
+_STATE = ('qpos', 'qvel', 'act')
 
 
 @dataclass(frozen=True)
@@ -88,12 +51,34 @@ class Prediction:
     diverged: NDArray[np.bool_]
 
 
+class Block(NamedTuple):
+    """Simulations of one sequence; the arrays are valid until the next block is asked for.
+
+    Attributes:
+        run: Index of the sequence.
+        candidates: (m,) indices of the candidates.
+        rows: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
+        diverged: (m,) whether the simulation became unstable.
+    """
+
+    run: int
+    candidates: NDArray[np.int64]
+    rows: dict[str, NDArray[np.float64]]
+    diverged: NDArray[np.bool_]
+
+
 class Simulator:
     """Runs candidates of one model over sequences.
 
-    The model is compiled once, by the caller; candidates are written into copies of it. Copies,
-    simulation data, output buffers and threads are made once and kept. The caller's model is never
-    changed.
+    The model is compiled once, by the caller. What candidates write are fields of a
+    ``mujoco.batch.Batch``, one value per simulation, so that there are no copies of the model; a
+    candidate that needs another compilation is built by ``build``. The batch, its threads and its
+    buffers are made once and kept. The caller's model is never changed.
+
+    Attributes:
+        parameters: What a candidate's values are, in order.
+        runs: The sequences, prepared.
+        rollouts: Number of simulations so far.
     """
 
     def __init__(
@@ -102,6 +87,10 @@ class Simulator:
         parameters: Many[Unknown],
         sequences: Many[Sequence],
         threads: int = 0,
+        *,
+        build: Callable[[NDArray[np.float64]], mujoco.MjModel] | None = None,
+        rebuilt: Many[int] = (),
+        lead: float = 0.0,
     ) -> None:
         """Prepare the sequences.
 
@@ -110,32 +99,54 @@ class Simulator:
             parameters: What a candidate's values are, in order.
             sequences: What is simulated.
             threads: Size of the pool; 0 means one per core.
+            build: Compiles a model for the (p,) values of a candidate, where some of them cannot
+                be written into a compiled model; it returns a model that may be changed.
+            rebuilt: Columns of the values that ``build`` reads.
+            lead: Seconds by which predictions may be looked up after the last sample's stamp.
 
         Raises:
             FitError: A sequence names a sensor or actuator that the model does not have.
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
-        self._model = _without_native_delay(model)
-        self._nominal_delay = np.array(model.actuator_delay, dtype=np.float64)
-        self._delay_columns = [
-            (target.row, column)
-            for column, parameter in enumerate(self.parameters)
-            for target in parameter.targets
-            if not target.in_model
-        ]
-        threads = threads or os.cpu_count() or 1
-        self._pool = Rollout(nthread=threads)
-        self._data = [mujoco.MjData(self._model) for _ in range(threads)]
-        self._scratch = mujoco.MjData(self._model)
-        self._models: list[mujoco.MjModel] = []
-        self._buffers: dict[tuple[int, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self.runs = tuple(_prepare(self._model, sequence) for sequence in sequences)
+        self.model = _without_native_delay(model)
+        self._build = build
+        self._rebuilt = list(rebuilt)
+        self._threads = threads or os.cpu_count() or 1
+        written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
+        self._writer = Writer(model, written)
+        self._controls = Controls(model, written)
+        self.runs: tuple[Run, ...] = tuple(
+            prepare(self.model, sequence, lead) for sequence in sequences
+        )
+        names = [sequence.name for sequence in sequences]
+        self._starts, self._offsets = _per_sequence(written, names)
+        sources = {channels.source for run in self.runs for channels in run.channels}
+        self._sources = tuple(sorted(sources | {SENSORS}))
+        self._record = (_CLOCK, *(s for s in self._sources if s != SENSORS or model.nsensordata))
         self._batches = _batches([run.steps for run in self.runs])
+        self._batch: Batch | None = None
+        self._fields: dict[str, NDArray[np.float64]] = {}
+        self._buffers: dict[tuple[int, int], dict[Any, NDArray[np.float64]]] = {}
+
+    def acts(self) -> NDArray[np.bool_]:
+        """Return (p, number of sequences) whether an unknown changes a sequence's simulation."""
+        found = np.zeros((len(self.parameters), len(self.runs)), dtype=bool)
+        found[self._rebuilt] = True
+        names = [run.sequence.name for run in self.runs]
+        for column, parameter in enumerate(self.parameters):
+            for target in parameter.targets:
+                if target.role is Role.SEQUENCE:
+                    found[column] |= np.array([name == target.name for name in names])
+                elif target.role is not Role.SENSOR:
+                    found[column] = True
+        return found
 
     def close(self) -> None:
-        """End the threads."""
-        self._pool.close()
+        """Let go of the threads and buffers."""
+        self._batch = None
+        self._fields.clear()
+        self._buffers.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -143,96 +154,181 @@ class Simulator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def predict(
-        self, candidates: NDArray[np.float64], offsets: NDArray[np.float64] | None = None
-    ) -> tuple[Prediction, ...]:
+    def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
         """Simulate every sequence with every candidate.
 
         Args:
             candidates: (m, p) parameter values.
-            offsets: (m, number of sequences) seconds by which the commands of each sequence act
-                later than their stamps and delays say; none by default.
 
         Returns:
             One prediction per sequence, in the order of the sequences.
         """
-        models = self._write(candidates)
-        # (number of sequences, m, nactuator)
-        delays = np.tile(self._delays(candidates), (len(self.runs), 1, 1))
-        if offsets is not None:
-            delays += offsets.T[:, :, None]
-        predictions: list[Prediction | None] = [None] * len(self.runs)
+        every = np.arange(len(candidates))
+        found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
+        for block in self.simulate(candidates, [every] * len(self.runs)):
+            channels = self.runs[block.run].channels
+            values = tuple(np.array(channel.predict(block.rows)) for channel in channels)
+            found[block.run].append((block, values))
+        return tuple(
+            Prediction(
+                tuple(np.concatenate(parts) for parts in zip(*(v for _, v in blocks), strict=True)),
+                np.concatenate([block.diverged for block, _ in blocks]),
+            )
+            for blocks in found
+        )
+
+    def simulate(
+        self, candidates: NDArray[np.float64], wanted: Many[NDArray[np.int64]]
+    ) -> Iterator[Block]:
+        """Simulate some candidates on each sequence.
+
+        Args:
+            candidates: (m, p) parameter values.
+            wanted: For each sequence, the indices of the candidates to simulate it with.
+
+        Yields:
+            One block per sequence, or several where their record would be large; those of a
+            sequence follow each other, in the order of its candidates.
+        """
+        models = self._compiled(candidates, wanted)
         for batch in self._batches:
-            for index, prediction in zip(batch, self._roll(batch, models, delays), strict=True):
-                predictions[index] = prediction
-        return tuple(prediction for prediction in predictions if prediction is not None)
+            steps = max(self.runs[index].steps for index in batch)
+            width = self.model.nsensordata + 1 + self.model.nq + self.model.nv
+            most = max(int(_LARGEST_RECORD / (8 * width * steps)), 2 * self._threads)
+            jobs = [(index, int(c)) for index in batch for c in wanted[index]]
+            for first in range(0, len(jobs), most):
+                yield from self._roll(jobs[first : first + most], steps, candidates, models)
 
-    def _write(self, candidates: NDArray[np.float64]) -> list[mujoco.MjModel]:
-        while len(self._models) < len(candidates):
-            self._models.append(self._model.__copy__())
-        models = self._models[: len(candidates)]
-        for model, values in zip(models, candidates, strict=True):
-            for parameter, value in zip(self.parameters, values, strict=True):
-                for target in parameter.targets:
-                    target.write(model, float(value))
-            mujoco.mj_setConst(model, self._scratch)
-        return models
-
-    def _delays(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (m, nactuator) delays of all candidates, seconds."""
-        delays = np.tile(self._nominal_delay, (len(candidates), 1))
-        for actuator, column in self._delay_columns:
-            delays[:, actuator] = candidates[:, column]
-        return delays
+    def _compiled(
+        self, candidates: NDArray[np.float64], wanted: Many[NDArray[np.int64]]
+    ) -> list[mujoco.MjModel] | None:
+        """Return a model per candidate where candidates have to be compiled."""
+        if self._build is None:
+            return None
+        needed = {int(c) for some in wanted for c in some}
+        models: dict[int, mujoco.MjModel] = {}
+        for index in sorted(needed):
+            model = self._build(candidates[index])
+            model.actuator_delay[:] = 0.0
+            self._writer.write(model, candidates[index])
+            if self._writer.fields and not self._writer.constant:
+                mujoco.mj_setConst(model, mujoco.MjData(model))
+            models[index] = model
+        spare = next(iter(models.values()), self.model)
+        return [models.get(index, spare) for index in range(len(candidates))]
 
     def _roll(
         self,
-        batch: list[int],
-        models: list[mujoco.MjModel],
-        delays: NDArray[np.float64],
-    ) -> list[Prediction]:
-        m = len(models)
-        steps = max(self.runs[index].steps for index in batch)
-        state, sensordata = self._buffer(m * len(batch), steps)
-        timestep = self._model.opt.timestep
-        edges = np.arange(steps + 1) * timestep
+        jobs: list[tuple[int, int]],
+        steps: int,
+        candidates: NDArray[np.float64],
+        models: list[mujoco.MjModel] | None,
+    ) -> Iterator[Block]:
+        count = len(jobs)
+        runs = np.array([run for run, _ in jobs])
+        which = np.array([candidate for _, candidate in jobs])
+        batch, ids = self._sized(count), np.arange(count)
+        if models is not None:
+            chosen = [models[index] for index in which]
+            batch.set_models(chosen + [chosen[0]] * (batch.nsim - count))
+        batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
+        if models is None:
+            self._write(batch, candidates, which)
+        self._start(batch, candidates, runs, which)
         control = np.concatenate(
-            [_controls(self._model, self.runs[index], edges, delays[index]) for index in batch]
+            [
+                self._controls.of(
+                    self.runs[run], steps, candidates[which[runs == run]], self._offsets.get(run)
+                )
+                for run in dict.fromkeys(runs.tolist())
+            ]
         )
-        initial = np.repeat([self.runs[index].initial_state for index in batch], m, axis=0)
-        self._pool.rollout(
-            models * len(batch),
-            self._data,
-            initial,
-            control,
-            nstep=steps,
-            state=state,
-            sensordata=sensordata,
+        record = batch.rollout(
+            steps, control, record=self._record, ids=ids, out=self._buffer(count, steps)
         )
-        self.rollouts += len(initial)
-        predictions = []
-        for place, index in enumerate(batch):
-            rows = slice(place * m, (place + 1) * m)
-            run = self.runs[index]
-            values = sensordata[rows]
-            # A diverged simulation stops and repeats its last record: its clock stands still.
-            reached = state[rows, run.steps - 1, 0]
-            diverged = (reached < (run.steps - 0.5) * timestep) | ~np.isfinite(
-                values[:, run.steps - 1]
-            ).all(axis=1)
-            predictions.append(
-                Prediction(tuple(channel.predict(values) for channel in run.channels), diverged)
-            )
-        return predictions
+        self._buffers[count, steps] = record
+        self.rollouts += count
+        for run in dict.fromkeys(runs.tolist()):
+            places = np.flatnonzero(runs == run)
+            rows = slice(int(places[0]), int(places[-1]) + 1)
+            yield self._block(run, which[rows], {k: v[rows] for k, v in record.items()}, candidates)
 
-    def _buffer(self, size: int, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if (size, steps) not in self._buffers:
-            nstate = mujoco.mj_stateSize(self._model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
-            self._buffers[size, steps] = (
-                np.empty((size, steps, nstate)),
-                np.empty((size, steps, self._model.nsensordata)),
-            )
-        return self._buffers[size, steps]
+    def _block(
+        self,
+        run: int,
+        which: NDArray[np.int64],
+        record: dict[Any, NDArray[np.float64]],
+        candidates: NDArray[np.float64],
+    ) -> Block:
+        last = self.runs[run].steps - 1
+        # A simulation that diverged stops and repeats its last record: its clock stands still.
+        reached = record[_CLOCK][:, last].reshape(len(which))
+        diverged = reached < (last + 0.5) * self.model.opt.timestep
+        rows: dict[str, NDArray[np.float64]] = {}
+        for source in self._sources:
+            if source == SENSORS:
+                rows[source] = record.get(
+                    source, np.zeros((len(which), record[_CLOCK].shape[1], 0))
+                )
+                diverged |= ~np.isfinite(rows[source][:, last]).all(axis=1)
+            else:  # recorded after the step
+                start = self._initial(run, source, candidates[which])
+                rows[source] = np.concatenate([start[:, None], record[source][:, :-1]], axis=1)
+        return Block(run, which, rows, diverged)
+
+    def _sized(self, count: int) -> Batch:
+        if self._batch is None or self._batch.nsim < count:
+            self._fields.clear()
+            self._batch = Batch(self.model, max(count, 2 * self._threads), self._threads)
+            if self._build is None:
+                for field in sorted(self._writer.fields):
+                    values = self._batch.expand(field)
+                    self._fields[field] = values.reshape(self._batch.nsim, -1)
+        return self._batch
+
+    def _write(
+        self, batch: Batch, candidates: NDArray[np.float64], which: NDArray[np.int64]
+    ) -> None:
+        if not self._writer.fields:
+            return
+        for field, index, data in self._writer.assignments(candidates):
+            self._fields[field][: len(which), index] = data[which]
+        if not self._writer.constant:
+            batch.set_const(np.arange(len(which)))
+
+    def _start(
+        self,
+        batch: Batch,
+        candidates: NDArray[np.float64],
+        runs: NDArray[np.int64],
+        which: NDArray[np.int64],
+    ) -> None:
+        for source in _STATE:
+            if not getattr(self.runs[0], source).size:
+                continue
+            state = batch.bind(source)
+            for run in dict.fromkeys(runs.tolist()):
+                own = runs == run
+                state[: len(which)][own] = self._initial(run, source, candidates[which[own]])
+
+    def _initial(
+        self, run: int, source: str, candidates: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (m, width) part of the initial state of each candidate."""
+        values = np.tile(getattr(self.runs[run], source), (len(candidates), 1))
+        for what, index, column in self._starts.get(run, ()):
+            if what == source:
+                values[:, index] = candidates[:, column]
+        return values
+
+    def _buffer(self, count: int, steps: int) -> dict[Any, NDArray[np.float64]] | None:
+        if len(self._buffers) > _MOST_BUFFERS:
+            self._buffers.clear()
+        return self._buffers.get((count, steps))
+
+
+#: Batches come in a few sizes: one candidate, one per parameter, both.
+_MOST_BUFFERS = 8
 
 
 def _without_native_delay(model: mujoco.MjModel) -> mujoco.MjModel:
@@ -240,6 +336,24 @@ def _without_native_delay(model: mujoco.MjModel) -> mujoco.MjModel:
     copy = model.__copy__()
     copy.actuator_delay[:] = 0.0
     return copy
+
+
+def _per_sequence(
+    written: list[tuple[Target, int]], names: list[str]
+) -> tuple[dict[int, list[tuple[str, int, int]]], dict[int, int]]:
+    """Return the columns of initial states and of arrival offsets, by sequence."""
+    starts: dict[int, list[tuple[str, int, int]]] = {}
+    offsets: dict[int, int] = {}
+    for target, column in written:
+        if target.role is not Role.SEQUENCE or target.name not in names:
+            continue
+        run = names.index(target.name)
+        if target.attribute.startswith('initial_'):
+            what = target.attribute.removeprefix('initial_')
+            starts.setdefault(run, []).append((what, target.index or 0, column))
+        else:
+            offsets[run] = column
+    return starts, offsets
 
 
 def _batches(steps: list[int]) -> list[list[int]]:
@@ -251,70 +365,3 @@ def _batches(steps: list[int]) -> list[list[int]]:
         else:
             batches.append([index])
     return batches
-
-
-def _controls(
-    model: mujoco.MjModel, run: Run, edges: NDArray[np.float64], delays: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the (m, steps, nu) controls of one sequence for all candidates.
-
-    An actuator may have several controls (MuJoCo 4.0); its command is the first of them.
-    """
-    control = np.zeros((len(delays), len(edges) - 1, model.nu))
-    for actuator, command in enumerate(run.commands):
-        if command is None:
-            continue
-        distinct, inverse = np.unique(delays[:, actuator], return_inverse=True)
-        means = np.stack([command.means(edges, float(delay)) for delay in distinct])
-        control[:, :, model.actuator_ctrladr[actuator]] = means[inverse]
-    return control
-
-
-def _prepare(model: mujoco.MjModel, sequence: Sequence) -> Run:
-    timestep = model.opt.timestep
-    # One row more than the last sample needs, so that every sample lies between two rows.
-    steps = int(np.floor(sequence.duration / timestep + 1e-9)) + 2
-    channels = tuple(
-        _channels(model, series, timestep, sequence.name) for series in sequence.measurements
-    )
-    commands: list[HeldCommand | None] = [None] * model.nactuator
-    for series in sequence.commands:
-        for name in series.names:
-            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
-            if actuator < 0:
-                known = [model.actuator(i).name for i in range(model.nactuator)]
-                msg = f'Sequence {sequence.name!r} commands {name!r}; {nearest(name, known)}.'
-                raise FitError(msg)
-            commands[actuator] = HeldCommand(series.times, series.get(name)[:, 0])
-    data = mujoco.MjData(model)
-    data.qpos[:] = sequence.initial_qpos
-    data.qvel[:] = sequence.initial_qvel
-    for actuator, command in enumerate(commands):
-        if command is not None and mujoco.mjtDyn(model.actuator_dyntype[actuator]) in _FILTERS:
-            first = command.at(0.0)
-            column = model.actuator_ctrladr[actuator]
-            if model.actuator_ctrllimited[column]:
-                first = float(np.clip(first, *model.actuator_ctrlrange[column]))
-            data.act[model.actuator_actadr[actuator]] = first
-    state = np.empty(mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value))
-    mujoco.mj_getState(model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
-    return Run(sequence, steps, state, tuple(commands), channels)
-
-
-def _channels(
-    model: mujoco.MjModel, series: TimeSeries, timestep: float, sequence: str
-) -> Channels:
-    columns, used = [], []
-    for name in series.names:
-        sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
-        if sensor < 0:
-            known = [model.sensor(i).name for i in range(model.nsensor)]
-            msg = f'Sequence {sequence!r} measures {name!r}; {nearest(name, known)}.'
-            raise FitError(msg)
-        columns.append(int(model.sensor_adr[sensor]))
-        used.append(name)
-    position: NDArray[np.float64] = np.maximum(series.times / timestep, 0.0)
-    rows = np.floor(position + 1e-9).astype(np.int64)
-    weights: NDArray[np.float64] = np.clip(position - rows, 0.0, 1.0)[:, None]
-    measured = np.concatenate([series.get(name) for name in used], axis=1)
-    return Channels(tuple(used), np.array(columns), rows, weights, measured, series.times)

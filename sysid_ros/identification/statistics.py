@@ -11,7 +11,7 @@ import numpy as np
 import scipy.stats
 
 from sysid_ros.identification.losses import rho
-from sysid_ros.identification.residuals import OFFSET
+from sysid_ros.identification.residuals import PRIOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +168,7 @@ def _half_widths(
     freedom = max(n - p, 1)
     white = np.sqrt(np.diag(inverse) * float(residual @ residual) / freedom)
     white_half = white * scipy.stats.t.ppf((1 + LEVEL) / 2, freedom)
-    measured = samples.sensor != OFFSET
+    measured = samples.sensor != PRIOR
     influence = (jacobian * residual[:, None]) @ inverse
     # Not the offsets' residuals themselves but what they are expected to be: one each.
     expected = np.sum((jacobian[~measured] @ inverse) ** 2, axis=0)

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted minus measured, in units of each sensor's noise."""
+"""Measured minus predicted, in units of each sensor's noise."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.identification.residuals import (
-    DIVERGED,
-    Residuals,
-    estimate_noise,
-    smallest_noise,
-)
+from sysid_ros.identification.noise import estimate_noise, smallest_noise
+from sysid_ros.identification.residuals import DIVERGED, Residuals
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import TimeSeries
@@ -92,8 +88,8 @@ def test_residuals_are_differences_in_units_of_the_noise(
     simulator = simulate(run)
     residuals = Residuals(simulator, {'q': 0.1, 'v': 2.0})
     (values,) = residuals(nominal(simulator)).T
-    np.testing.assert_allclose(values[residuals.samples.sensor == 0], -5.0, atol=1e-9)
-    np.testing.assert_allclose(values[residuals.samples.sensor == 1], 1.5, atol=1e-9)
+    np.testing.assert_allclose(values[residuals.samples.sensor == 0], 5.0, atol=1e-9)
+    np.testing.assert_allclose(values[residuals.samples.sensor == 1], -1.5, atol=1e-9)
 
 
 def test_samples_that_were_not_measured_are_left_out(
@@ -136,7 +132,7 @@ def test_white_noise_is_estimated_near_its_truth(
     model: mujoco.MjModel, measure: Measure, simulate: Callable[..., Simulator]
 ) -> None:
     run = measure(model, start=([1], [0]), noise={'q': 3e-3, 'v': 0.2})
-    noise = estimate_noise(simulate(run))
+    noise = estimate_noise(simulate(run).runs)
     assert noise['q'] == pytest.approx(3e-3, rel=0.15)
     assert noise['v'] == pytest.approx(0.2, rel=0.15)
 
@@ -150,7 +146,7 @@ def test_quantisation_is_estimated_as_a_uniform_error(
         measure(model),
         lambda data: np.round(np.linspace(0, 0.02, 200)[:, None] / step) * step + 0 * data,
     )
-    noise = estimate_noise(simulate(run))
+    noise = estimate_noise(simulate(run).runs)
     assert noise['q'] == pytest.approx(step / np.sqrt(12), rel=1e-6)
 
 
@@ -158,16 +154,16 @@ def test_a_channel_that_never_moves_has_a_noise_above_zero(
     model: mujoco.MjModel, measure: Measure, simulate: Callable[..., Simulator]
 ) -> None:
     simulator = simulate(with_samples(measure(model), lambda data: 0 * data + 2.0))
-    assert estimate_noise(simulator) == {'q': 1e-9, 'v': 1e-9}
-    assert smallest_noise(simulator) == {'q': 1e-9, 'v': 1e-9}
+    assert estimate_noise(simulator.runs) == {'q': 1e-9, 'v': 1e-9}
+    assert smallest_noise(simulator.runs) == {'q': 1e-9, 'v': 1e-9}
 
 
 def test_a_run_without_a_channel_says_nothing_about_its_noise(
     model: mujoco.MjModel, measure: Measure, simulate: Callable[..., Simulator]
 ) -> None:
     run = measure(model, start=([1], [0]), noise={'q': 3e-3, 'v': 0.2})
-    alone = estimate_noise(simulate(run))
-    both = estimate_noise(simulate(run, without(run, 1, 'blind')))
+    alone = estimate_noise(simulate(run).runs)
+    both = estimate_noise(simulate(run, without(run, 1, 'blind')).runs)
     assert both == pytest.approx(alone, rel=1e-12)
 
 
@@ -178,7 +174,7 @@ def test_a_channel_missing_in_one_run_still_counts_in_the_other(
     (series,) = run.measurements
     only = TimeSeries.from_columns(series.times, series.get('q')[:, 0], ['q'])
     simulator = simulate(run, dataclasses.replace(run, name='q', measurements=(only,)))
-    residuals = Residuals(simulator, estimate_noise(simulator))
+    residuals = Residuals(simulator, estimate_noise(simulator.runs))
     samples = residuals.samples
     assert np.count_nonzero(samples.sensor == 0) == 400
     assert np.count_nonzero(samples.sensor == 1) == 200
@@ -190,7 +186,7 @@ def test_a_sensor_that_no_run_measured_has_no_part_in_anything(
 ) -> None:
     run = measure(model, noise={'q': 3e-3})
     simulator = simulate(without(run, 1))
-    residuals = Residuals(simulator, estimate_noise(simulator))
+    residuals = Residuals(simulator, estimate_noise(simulator.runs))
     assert set(residuals.noise) == {'q'}
     assert set(residuals.spread(residuals(nominal(simulator))[:, 0])) == {'q'}
 
@@ -212,7 +208,7 @@ def test_a_wrong_prediction_is_never_cut_off_where_a_parameter_can_mend_it(
 ) -> None:
     """Samples without noise are trusted so much that being wrong by their range is 1e5 sigma."""
     simulator = simulate(measure(model, {'actuator/a/kp': 60.0}, start=([1.5], [0])))
-    residuals = Residuals(simulator, smallest_noise(simulator))
+    residuals = Residuals(simulator, smallest_noise(simulator.runs))
     before, after, diverged = residuals(np.array([[20.0], [20.1], [1e11]])).T
     assert np.max(np.abs(before)) > 4e4
     assert np.count_nonzero(before == after) <= 2  # only the initial state

@@ -1,0 +1,89 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The controls of a sequence for every candidate: held commands, delayed, scaled and shifted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.identification.targets import Role
+
+if TYPE_CHECKING:
+    import mujoco
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.runs import Command, Run
+    from sysid_ros.identification.targets import Target
+
+#: Controls of so many commands and delays are kept.
+_MOST_KEPT = 256
+
+
+class Controls:
+    """Turns the commands of a sequence into one control per step and candidate."""
+
+    def __init__(self, model: mujoco.MjModel, written: list[tuple[Target, int]]) -> None:
+        """Find the columns that act on commands.
+
+        Args:
+            model: The compiled model, with its native actuator delays.
+            written: Targets and the columns of a candidate that they take their values from.
+        """
+        self._nu = model.nu
+        self._timestep = float(model.opt.timestep)
+        self._delays = np.array(model.actuator_delay, dtype=np.float64)
+        self._columns: dict[str, dict[int, int]] = {'delay': {}, 'gain': {}, 'bias': {}}
+        for target, column in written:
+            if target.role is Role.COMMAND:
+                self._columns[target.attribute][target.row] = column
+        self._kept: dict[tuple[int, int, float, int], NDArray[np.float64]] = {}
+
+    def of(
+        self, run: Run, steps: int, candidates: NDArray[np.float64], offset: int | None
+    ) -> NDArray[np.float64]:
+        """Return the controls of one sequence.
+
+        Args:
+            run: The sequence.
+            steps: Number of steps.
+            candidates: (m, p) parameter values.
+            offset: Column of the seconds by which this sequence's commands act later than their
+                stamps and delays say.
+
+        Returns:
+            (m, steps, nu) controls: the mean of the delayed command over each step.
+        """
+        control = np.zeros((len(candidates), steps, self._nu))
+        shift = np.zeros(len(candidates)) if offset is None else candidates[:, offset]
+        for command in run.commands:
+            delays = self._delay(command.actuator, candidates) + shift
+            distinct, inverse = np.unique(delays, return_inverse=True)
+            if len(distinct) == 1:
+                control[:, :, command.column] = self._means(command, steps, float(distinct[0]))
+            else:
+                means = [self._means(command, steps, float(delay)) for delay in distinct]
+                control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
+            if command.actuator in self._columns['gain']:
+                gain = candidates[:, self._columns['gain'][command.actuator]]
+                control[:, :, command.column] *= gain[:, None]
+            if command.actuator in self._columns['bias']:
+                bias = candidates[:, self._columns['bias'][command.actuator]]
+                control[:, :, command.column] += bias[:, None]
+        return control
+
+    def _delay(self, actuator: int, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        column = self._columns['delay'].get(actuator)
+        if column is None:
+            return np.full(len(candidates), self._delays[actuator])
+        return candidates[:, column]
+
+    def _means(self, command: Command, steps: int, delay: float) -> NDArray[np.float64]:
+        key = (id(command.held), command.column, delay, steps)
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            edges = np.arange(steps + 1) * self._timestep
+            self._kept[key] = command.held.means(edges, delay)
+        return self._kept[key]

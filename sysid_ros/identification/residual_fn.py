@@ -1,0 +1,369 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The toolbox's residual function: measured minus predicted for models and their sequences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.identification.custom import CustomResiduals
+from sysid_ros.identification.laws import Law
+from sysid_ros.identification.models import writable_model
+from sysid_ros.identification.modifiers import apply_param_modifiers
+from sysid_ros.identification.noise import estimate_noise
+from sysid_ros.identification.rebuild import Rebuild
+from sysid_ros.identification.recorded import Recorded, record
+from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.signal_transform import SignalTransform
+from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.unknowns_of import check_targets, frozen_targets, unknowns_of
+from sysid_ros.signals import TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.parameter import ParameterDict
+    from sysid_ros.identification.recorded import SensorStamps
+    from sysid_ros.identification.signal_transform import ChannelLaw
+    from sysid_ros.identification.trajectory import ModelSequences, SystemTrajectory
+    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.signals import SignalType
+
+    BuildModelFn = Callable[[ParameterDict, mujoco.MjSpec], mujoco.MjModel]
+    #: Replaces `sysid_rollout`; called with the keyword arguments ``models``, ``datas``,
+    #: ``control_signal``, ``initial_states``, ``param_dicts``, ``rollout_signal_mapping``,
+    #: ``rollout_state_mapping`` and ``ctrl_mapping``.
+    CustomRolloutFn = Callable[..., Sequence[SystemTrajectory]]
+    #: Replaces the comparison; called as ``modify_residual(params, sensordata_predicted,
+    #: sensordata_measured, model, return_pred_all, state=…)``; returns the residuals, the predicted
+    #: and the measured series.
+    ModifyResidualFn = Callable[..., tuple[NDArray[np.float64], TimeSeries, TimeSeries]]
+    #: Names of signals, or ``(name, type)`` pairs; for several models also by the model's name.
+    Observations = Sequence[str | tuple[str, SignalType]]
+
+    Outcome = tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]
+
+
+class Options(NamedTuple):
+    """How residuals are made; see `build_residual_fn`."""
+
+    models_sequences: Sequence[ModelSequences]
+    build_model: BuildModelFn = apply_param_modifiers
+    modify_residual: ModifyResidualFn | None = None
+    custom_rollout: CustomRolloutFn | None = None
+    n_threads: int = 0
+    return_pred_all: bool = False
+    resample_true: bool = True
+    sensor_weights: Mapping[str, Any] | None = None
+    enabled_observations: Any = ()
+    signal_transform: SignalTransform | None = None
+    sensor_stamps: SensorStamps = 'measured'
+    noise: Mapping[str, float] | None = None
+
+
+class Prepared(NamedTuple):
+    """Residuals for the parameters of one dictionary, and what they compare."""
+
+    residuals: Residuals | CustomResiduals
+    recorded: tuple[Recorded, ...]
+    key: tuple[Any, ...]
+
+
+class ResidualFunction:
+    """A residual function for `optimize`, made by `build_residual_fn`.
+
+    Attributes:
+        options: How residuals are made.
+    """
+
+    def __init__(self, options: Options) -> None:
+        """Keep the options; models are compiled when parameters are known."""
+        self.options = options
+        self._prepared: Prepared | None = None
+
+    def __call__(
+        self, x: NDArray[np.float64], params: ParameterDict, **overrides: Any
+    ) -> Outcome:
+        """Evaluate candidates.
+
+        Args:
+            x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
+            params: The parameters; they are not changed.
+            **overrides: Other options for this call.
+
+        Returns:
+            For each sequence of each model, in order: the (n,) or (n, m) residuals, the predicted
+            series of each candidate, and the measured series for each of them.
+
+        Raises:
+            FitError: ``x`` has another length than the parameters have.
+        """
+        if overrides:
+            return ResidualFunction(_checked({**self.options._asdict(), **overrides}))(x, params)
+        x = np.asarray(x, dtype=np.float64)
+        candidates = x[None] if x.ndim == 1 else x.T
+        if candidates.shape[1] != params.size:
+            msg = (
+                f'Expected {params.size} values, one for each component of the parameters that '
+                f'are not frozen, got x of shape {x.shape}.'
+            )
+            raise FitError(msg)
+        prepared = self.prepared(params)
+        residuals = prepared.residuals
+        if isinstance(residuals, CustomResiduals):
+            found, predicted, measured = residuals.compare(candidates)
+        else:
+            found, predicted, measured = _compare(residuals, prepared.recorded, candidates)
+        return [part[:, 0] for part in found] if x.ndim == 1 else found, predicted, measured
+
+    def prepared(self, params: ParameterDict) -> Prepared:
+        """Return the residuals for some parameters, made anew when their structure changes."""
+        key = _structure(params)
+        if self._prepared is None or self._prepared.key != key:
+            self._prepared = _prepare(self.options, params, key)
+        return self._prepared
+
+
+def build_residual_fn(**options: Any) -> ResidualFunction:
+    """Make a residual function with its options bound.
+
+    A residual is measured minus predicted, divided by the noise of the signal and times its
+    weight. A sample is compared with the model at the time of its stamp: row k of a rollout's
+    sensors describes the state before step k. Commands hold until the next one. Signals are paired
+    by name.
+
+    Args:
+        **options: ``models_sequences``: the models with their measurements.
+            ``build_model(params, spec)``: compiles a candidate on a copy of the spec; by default
+            the parameters' targets and modifiers do. ``modify_residual`` and ``custom_rollout``:
+            replace the comparison and the simulation, see `ModifyResidualFn` and
+            `CustomRolloutFn`. ``signal_transform``: gains, biases and delays of sensors;
+            ``modify_residual=transform.apply`` is the same. ``sensor_weights``: signal name to a
+            factor, or model name to such a mapping. ``enabled_observations``: names or ``(name,
+            SignalType)`` pairs, or model name to those; empty for all. ``n_threads``: 0 for one per
+            core. ``resample_true=False``: controls and measurements are one per step, whatever
+            their stamps say. ``return_pred_all``: also series of sensors that do not count.
+            ``sensor_stamps``: ``'measured'``, or ``'rollout'`` for data that carry
+            ``mujoco.rollout``'s state times, which are one step late. ``noise``: signal name to
+            standard deviation in its unit; estimated from the measurements where not given.
+
+    Returns:
+        A function ``fn(x, params, **overrides) -> (residuals, predictions, records)``.
+
+    Raises:
+        FitError: An option is unknown or not valid.
+    """
+    return ResidualFunction(_checked(options))
+
+
+def residual(
+    x: NDArray[np.float64],
+    params: ParameterDict,
+    models_sequences: Sequence[ModelSequences],
+    *options: Any,
+    **named: Any,
+) -> Outcome:
+    """Evaluate candidates once; see `build_residual_fn` for the options, in the same order."""
+    given = dict(zip(Options._fields[1:], options, strict=False))
+    return build_residual_fn(models_sequences=models_sequences, **given, **named)(x, params)
+
+
+def _checked(options: dict[str, Any]) -> Options:
+    for name in options:
+        if name not in Options._fields:
+            msg = f'Unknown option {name!r} of build_residual_fn; {nearest(name, Options._fields)}.'
+            raise FitError(msg)
+    if not options.get('models_sequences'):
+        msg = 'Expected models_sequences, a list of at least one ModelSequences, found none.'
+        raise FitError(msg)
+    stamps = options.get('sensor_stamps', 'measured')
+    if stamps not in ('measured', 'rollout'):
+        msg = f"Expected sensor_stamps 'measured' or 'rollout', found {stamps!r}."
+        raise FitError(msg)
+    found = Options(**options)
+    bound_to = getattr(found.modify_residual, '__self__', None)
+    if isinstance(bound_to, SignalTransform) and found.custom_rollout is None:
+        found = found._replace(modify_residual=None, signal_transform=bound_to)
+    return found
+
+
+def _structure(params: ParameterDict) -> tuple[Any, ...]:
+    """Return what residuals depend on, beside the values of what is not frozen."""
+    return tuple(
+        (
+            name,
+            p.size,
+            p.frozen,
+            p.target,
+            id(p.modifier),
+            p.scale,
+            p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
+            tuple(bound.tobytes() for bound in p.get_bounds()),
+        )
+        for name, p in params.items()
+    )
+
+
+def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
+    groups = list(options.models_sequences)
+    check_targets(params, [(group.gt_model, group.sequence_name) for group in groups])
+    transform = options.signal_transform
+    custom = options.modify_residual is not None or options.custom_rollout is not None
+    lead = 0.0
+    if transform is not None:
+        lead = max(-transform.delay_bounds(params)[0], 0.0)
+    simulators, recorded = [], []
+    for group in groups:
+        signals = _per_model(options.enabled_observations, group.name)
+        own = tuple(
+            record(
+                group.gt_model,
+                _label(groups, group, place),
+                trajectory,
+                stamps=options.sensor_stamps,
+                resample=options.resample_true,
+                signals=None if custom or options.return_pred_all else signals,
+            )
+            for place, trajectory in enumerate(group.measured_rollout)
+        )
+        recorded.extend(own)
+        simulators.append(_simulator(options, group, params, own, lead))
+    unknowns = unknowns_of(params, None)
+    runs = [run for simulator in simulators for run in simulator.runs]
+    noise = {**estimate_noise(runs), **(options.noise or {})}
+    if custom:
+        made: Residuals | CustomResiduals = CustomResiduals(
+            options, params.copy(), unknowns, simulators, recorded, noise
+        )
+    else:
+        made = Residuals(
+            simulators,
+            noise,
+            unknowns=unknowns,
+            laws=_laws(transform, params, unknowns, simulators),
+            weights=[_weights(options, group.name) for group in groups],
+            enabled=[_enabled(options, group.name) for group in groups],
+        )
+    return Prepared(made, tuple(recorded), key)
+
+
+def _label(groups: list[ModelSequences], group: ModelSequences, place: int) -> str:
+    name = group.sequence_name[place]
+    return name if len(groups) == 1 else f'{group.name}/{name}'
+
+
+def _simulator(
+    options: Options,
+    group: ModelSequences,
+    params: ParameterDict,
+    recorded: tuple[Recorded, ...],
+    lead: float,
+) -> Simulator:
+    sequences = [entry.sequence for entry in recorded]
+    names = [sequence.name for sequence in sequences]
+    unknowns = unknowns_of(params, group.gt_model, names)
+    frozen = frozen_targets(params, group.gt_model, names)
+    rebuild = Rebuild(options.build_model, params, group.spec, unknowns, frozen)
+    model = rebuild.base if rebuild.needed else writable_model(
+        rebuild.spec, [target for unknown in unknowns for target in unknown.targets]
+    )
+    return Simulator(
+        rebuild.with_frozen(model),
+        unknowns,
+        sequences,
+        options.n_threads,
+        build=rebuild if rebuild.needed else None,
+        rebuilt=rebuild.columns,
+        lead=lead,
+    )
+
+
+def _per_model(value: Any, model: str) -> list[str] | None:
+    """Return the names of the signals that count for a model; None for all."""
+    if hasattr(value, 'keys'):
+        value = value.get(model, ())
+    names = [entry if isinstance(entry, str) else entry[0] for entry in value]
+    return names or None
+
+
+def _weights(options: Options, model: str) -> dict[str, float]:
+    given: dict[str, Any] = dict(options.sensor_weights or {})
+    if options.signal_transform is not None:
+        given = {**(options.signal_transform.weights or {}), **given}
+    if any(hasattr(value, 'keys') for value in given.values()):
+        return dict(given.get(model, {}))
+    return given
+
+
+def _enabled(options: Options, model: str) -> Callable[[str], bool]:
+    signals = _per_model(options.enabled_observations, model)
+    if options.signal_transform is not None and options.signal_transform.enabled is not None:
+        chosen = set(options.signal_transform.enabled)
+        signals = [s for s in chosen if signals is None or s in signals]
+    return (lambda _: True) if signals is None else set(signals).__contains__
+
+
+def _laws(
+    transform: SignalTransform | None,
+    params: ParameterDict,
+    unknowns: tuple[Unknown, ...],
+    simulators: list[Simulator],
+) -> dict[str, Law] | None:
+    """Return the laws of a transform; None where targets say them."""
+    if transform is None:
+        return None
+    first: dict[str, int] = {}
+    column = 0
+    for name, parameter in params.items():
+        if parameter.frozen:
+            continue
+        first[name] = column
+        column += parameter.size
+    sensors = dict.fromkeys(
+        sensor
+        for simulator in simulators
+        for run in simulator.runs
+        for channels in run.channels
+        for sensor in channels.sensors
+    )
+    laws = transform.channel_laws(list(sensors))
+    return {law.sensor: _law(law, first, len(unknowns)) for law in laws}
+
+
+def _law(law: ChannelLaw, first: dict[str, int], _: int) -> Law:
+    def columns(names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(first[name] for name in names)
+
+    return Law(
+        columns(law.predicted_gains),
+        columns(law.predicted_biases),
+        columns(law.measured_gains),
+        columns(law.measured_biases),
+        None if law.delay is None else first[law.delay],
+    )
+
+
+def _compare(
+    residuals: Residuals, recorded: tuple[Recorded, ...], candidates: NDArray[np.float64]
+) -> Outcome:
+    values = residuals(candidates)
+    found: list[NDArray[np.float64]] = []
+    predicted: list[list[TimeSeries]] = []
+    measured: list[list[TimeSeries]] = []
+    for index, entry in enumerate(recorded):
+        found.append(values[residuals.rows(index)])
+        series = entry.measured
+        predicted.append(
+            [
+                TimeSeries(series.times, residuals.reading(index, x), series.signal_mapping)
+                for x in candidates
+            ]
+        )
+        measured.append([series] * len(candidates))
+    return found, predicted, measured
