@@ -55,6 +55,8 @@ lint: venv ## Lint, check the format and the types
 
 bench: venv ## Run every benchmark, beside its peer where there is one
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@# MJCF of real robots; what the packages are for is not needed. 0.6 GB.
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	@for benchmark in benchmarks/*.py; do
 	  echo "== $$benchmark"
 	  $(BIN)/python "$$benchmark"

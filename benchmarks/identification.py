@@ -1,216 +1,176 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Five armatures of a five-joint arm: our fit and MuJoCo's own sysid toolbox, taking turns.
+"""Six identifications with sysid_ros and with MuJoCo's own sysid toolbox, taking turns.
 
-Both get the same model, start, bounds, commands and noisy positions, and all cores. They do not do
-the same work. Ours estimates the noise of each sensor and repeats the fit with it, ends with
-intervals, writes candidates into compiled models, holds commands between samples, and stamps a
-prediction with the time of the state that it describes. The toolbox fits once, each signal's
-residuals divided by its norm, recompiles the model for each candidate, interpolates commands
-linearly, and stamps predictions one timestep later. The time is that of the call that a user makes,
-without imports and reading files.
+Both get the same model, start, bounds and recordings, all cores, and the same program but for the
+import; sysid_ros is told targets where the toolbox is given callbacks on the spec, except in
+case f. Each run has new noise. The time is that of building the residual function and fitting.
+
+"ideal" is the time that mujoco.rollout alone takes, on one pool of threads, for the simulations
+that sysid_ros ran, call by call. An error is the root mean square of the parameters' errors, each
+in units of the standard error that the noise leaves (Cramér-Rao): about 1 is as good as it gets.
+
+They do not do the same work. The toolbox interpolates commands between samples and stamps
+predictions one timestep later than the state that they describe; its larger errors come from there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
+import argparse
 import os
 import platform
 import statistics
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-from mujoco import rollout
-
-from sysid_ros.identification.fit import fit
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import make_unknowns
-from sysid_ros.signals import SignalType, TimeSeries
+from cases import cases, robots
+from cases.contenders import MODULES, fit, load
+from cases.memory import extra_memory
+from cases.meter import ideal_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from cases.case import Case
+    from cases.contenders import Outcome
 
-    from numpy.typing import NDArray
-
-RUNS = 7
-SECONDS = 2.0
-TRUTH = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
-START, BOUNDS = 0.01, (0.01, 0.6)
-NOISE = 0.6  # rad, as in the toolbox's published tutorial: motions here are many turns
-
-_AXES = ('0 0 1', '0 1 0', '0 1 0', '0 0 1', '0 1 0')
-_LENGTHS = (0.1, 0.1, 0.1, 0.08, 0.06)
-_MASSES = (1.0, 0.8, 0.6, 0.4, 0.2)
-_INERTIAS = (0.01, 0.008, 0.006, 0.004, 0.002)
-_DAMPINGS = (1.0, 0.8, 0.6, 0.4, 0.2)
-_TORQUES = (5.0, 4.0, 3.0, 2.0, 1.0)
-_FREQUENCIES = (0.5, 0.7, 0.4, 0.9, 0.6)
-_PHASES = (0.0, 0.5, 1.0, 1.5, 2.0)
+REFERENCE, OURS = MODULES
+MEMORY_CASES = 'b'
+_ROW = '{:2s}{:41s}{:>10s}{:>10s}{:>7s}{:>6s}{:>8s}{:>7s}{:>10s}{:>9s}{:>9s}{:>9s}'
 
 
-class Recording(NamedTuple):
-    """(n,) times in s, (n, 5) torques in N·m and noisy positions in rad."""
+class Row(NamedTuple):
+    """What was measured for one case: outcomes of each contender, and the ideal of ours, s."""
 
-    times: NDArray[np.float64]
-    torques: NDArray[np.float64]
-    positions: NDArray[np.float64]
-
-
-class Outcome(NamedTuple):
-    """Wall time in s and the (5,) armatures in kg·m²."""
-
-    seconds: float
-    values: NDArray[np.float64]
+    case: Case
+    outcomes: dict[str, list[Outcome]]
+    ideal: list[float]
 
 
-def arm(armatures: NDArray[np.float64]) -> str:
-    """Return the arm as MJCF."""
-    opening, closing, above = '', '', 0.0
-    for k, armature in enumerate(armatures):
-        inertia = _INERTIAS[k]
-        opening += (
-            f'<body pos="0 0 {above}"><inertial mass="{_MASSES[k]}" pos="0 0 {_LENGTHS[k] / 2}" '
-            f'diaginertia="{inertia} {inertia} {inertia / 2}"/>'
-            f'<joint name="joint{k}" axis="{_AXES[k]}" damping="{_DAMPINGS[k]}" '
-            f'armature="{armature}"/>'
+def measure(case: Case, contenders: list[str], runs: int) -> Row:
+    """Run the contenders in turns, and MuJoCo alone after each run of ours."""
+    row = Row(case, {name: [] for name in contenders}, [])
+    for run in range(runs):
+        for name in contenders if run % 2 else reversed(contenders):
+            outcome = fit(name, case, run)
+            row.outcomes[name].append(outcome)
+            if name == OURS:
+                row.ideal.append(ideal_seconds(case, outcome.meter.calls))
+    return row
+
+
+def table_row(row: Row) -> str:
+    """Return medians of one case as a line of the table."""
+    case = row.case
+    seconds = {
+        name: statistics.median(outcome.seconds for outcome in outcomes)
+        for name, outcomes in row.outcomes.items()
+    }
+    steps = {
+        name: statistics.median(outcome.meter.steps for outcome in outcomes)
+        for name, outcomes in row.outcomes.items()
+    }
+    errors = case.standard_errors()
+    rms = {
+        name: float(np.sqrt(np.mean([((o.values - case.truth) / errors) ** 2 for o in outcomes])))
+        for name, outcomes in row.outcomes.items()
+    }
+    both = len(seconds) > 1
+    ideal = statistics.median(row.ideal) if row.ideal else None
+    return _ROW.format(
+        case.key,
+        case.title,
+        _number(seconds.get(REFERENCE), '.3f'),
+        _number(seconds.get(OURS), '.3f'),
+        _number(seconds[REFERENCE] / seconds[OURS] if both else None, '.1f'),
+        f'≥ {case.required:g}',
+        _number(ideal, '.3f'),
+        _number(seconds[OURS] / ideal if ideal else None, '.2f'),
+        _number(steps.get(REFERENCE), ',.0f', 1e-3),
+        _number(steps.get(OURS), ',.0f', 1e-3),
+        _number(rms.get(REFERENCE), '.1f'),
+        _number(rms.get(OURS), '.1f'),
+    )
+
+
+def _number(value: float | None, form: str, factor: float = 1.0) -> str:
+    return '-' if value is None else format(value * factor, form)
+
+
+def details(row: Row) -> list[str]:
+    """Say how the fits of one case went: work, spread of the times, ends."""
+    lines = [f'{row.case.key}  {row.case.title}, {row.case.size} unknowns']
+    for name, outcomes in row.outcomes.items():
+        seconds = [outcome.seconds for outcome in outcomes]
+        cpu = statistics.median(outcome.cpu for outcome in outcomes)
+        work = [
+            statistics.median(values)
+            for values in (
+                [outcome.iterations for outcome in outcomes],
+                [outcome.meter.rollouts for outcome in outcomes],
+                [len(outcome.meter.calls) for outcome in outcomes],
+            )
+        ]
+        ends = list(dict.fromkeys(outcome.message for outcome in outcomes))
+        lines.append(
+            f'   {name:13s} {min(seconds):.3f} to {max(seconds):.3f} s in {len(seconds)} runs, '
+            f'cpu {cpu:.2f} s; {work[0]:g} iterations, {work[1]:g} rollouts in {work[2]:g} calls; '
+            f'ended: {" | ".join(ends)}'
         )
-        closing += '</body>'
-        above = _LENGTHS[k]
-    motors = ''.join(f'<motor name="motor{k}" joint="joint{k}"/>' for k in range(len(armatures)))
-    sensors = ''.join(
-        f'<jointpos name="position{k}" joint="joint{k}"/>' for k in range(len(armatures))
-    )
-    return (
-        '<mujoco><option timestep="0.002" integrator="implicitfast"/>'
-        f'<worldbody>{opening}{closing}</worldbody>'
-        f'<actuator>{motors}</actuator><sensor>{sensors}</sensor></mujoco>'
-    )
+    return lines
 
 
-def record(seed: int) -> Recording:
-    """Simulate the true arm; a sample's stamp is the time of the state that it describes."""
-    model = mujoco.MjModel.from_xml_string(arm(TRUTH))
-    steps = round(SECONDS / model.opt.timestep) + 1
-    times = np.arange(steps) * model.opt.timestep
-    torques = np.array(_TORQUES) * np.sin(
-        2 * np.pi * np.array(_FREQUENCIES) * times[:, None] + np.array(_PHASES)
-    )
-    data = mujoco.MjData(model)
-    state = np.empty(mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value))
-    mujoco.mj_getState(model, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
-    _, measured = rollout.rollout(model, data, state[None], torques[None])
-    noise = np.random.default_rng(seed).normal(0.0, NOISE, measured[0].shape)
-    return Recording(times, torques, measured[0] + noise)
-
-
-def ours(recording: Recording) -> Outcome:
-    """Fit with sysid_ros."""
-    model = mujoco.MjModel.from_xml_string(arm(np.full(5, START)))
-    names = range(len(TRUTH))
-    sequence = Sequence(
-        'arm',
-        0,
-        np.zeros(model.nq),
-        np.zeros(model.nv),
-        (
-            TimeSeries.from_columns(
-                recording.times,
-                recording.torques,
-                [f'motor{k}' for k in names],
-                SignalType.MjCtrl,
-            ),
-        ),
-        (
-            TimeSeries.from_columns(
-                recording.times, recording.positions, [f'position{k}' for k in names]
-            ),
-        ),
-    )
-    began = time.perf_counter()
-    parameters = make_unknowns('joint/*/armature', model, bounds=BOUNDS)
-    found = fit(model, parameters, [sequence])
-    return Outcome(time.perf_counter() - began, found.solution.x)
-
-
-def toolbox(recording: Recording) -> Outcome:
-    """Fit with mujoco.sysid."""
-    from mujoco import sysid  # noqa: PLC0415 (its names are there only with its dependencies)
-
-    spec = mujoco.MjSpec.from_string(arm(np.full(5, START)))
-    model = spec.compile()
-    parameters = sysid.ParameterDict()
-    for k in range(len(TRUTH)):
-        parameters.add(
-            sysid.Parameter(f'joint{k}', START, *BOUNDS, modifier=_armature_modifier(f'joint{k}'))
-        )
-    sequences = sysid.ModelSequences(
-        'arm',
-        spec,
-        'recording',
-        sysid.create_initial_state(model, np.zeros(model.nq), np.zeros(model.nv)),
-        sysid.TimeSeries.from_control_names(recording.times, recording.torques, model),
-        sysid.TimeSeries.from_names(recording.times, recording.positions, model),
-    )
-    began = time.perf_counter()
-    residual = sysid.build_residual_fn(models_sequences=[sequences])
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints every iteration
-        found, _ = sysid.optimize(parameters, residual, optimizer='mujoco', verbose=False)
-    return Outcome(time.perf_counter() - began, found.as_vector())
-
-
-def _armature_modifier(joint: str) -> Callable[..., None]:
-    def modify(spec: mujoco.MjSpec, parameter: object) -> None:
-        spec.joint(joint).armature = parameter.value[0]  # type: ignore[attr-defined]
-
-    return modify
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
+    parser.add_argument('--case', default=','.join(cases.KEYS), help='letters, e.g. a,d')
+    parser.add_argument('--runs', type=int, help='runs of each; the default depends on the case')
+    parser.add_argument('--only', choices=list(MODULES), help='run one contender')
+    parser.add_argument('--no-memory', action='store_true', help='leave the memory out')
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Run both in turns and print medians, their ratio, and both errors."""
-    from mujoco import sysid  # noqa: PLC0415 (see above)
-
+    """Print a line per case as it is done, then how the fits went."""
+    arguments = _arguments()
+    contenders = [name for name in MODULES if load(name) is not None]
+    for name in MODULES:
+        if name not in contenders:
+            hint = "pip install 'mujoco[sysid]'" if name == REFERENCE else 'pip install -e .'
+            print(f'{name} is left out: {hint}')
+    contenders = [name for name in contenders if arguments.only in (None, name)]
+    keys = [key for key in cases.KEYS if key in arguments.case.split(',')]
+    if robots.missing() and set(keys) & set(cases.MESHED):
+        print(f'The meshed cases are left out: {robots.missing()}')
+        keys = [key for key in keys if key not in cases.MESHED]
     print(
         f'{os.cpu_count()} cores, Python {platform.python_version()}, MuJoCo {mujoco.__version__}, '
         f'NumPy {np.__version__}'
     )
-    print(f'5 armatures, {SECONDS:g} s at 2 ms, positions with {NOISE:g} rad of noise, {RUNS} runs')
-    logging.disable(logging.WARNING)
-    contenders = {'sysid_ros': ours}
-    if hasattr(sysid, 'optimize'):
-        contenders['mujoco.sysid'] = toolbox
-    else:
-        print("mujoco.sysid is left out: pip install 'mujoco[sysid]'")
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in contenders}
-    for run in range(-1, RUNS):  # the first warms up
-        recording = record(max(run, 0))
-        for name, contender in contenders.items():
-            outcome = contender(recording)
-            if run >= 0:
-                outcomes[name].append(outcome)
-    print(f'{"":14s}{"median/s":>9s}{"fastest":>9s}{"slowest":>9s}   error of the values')
-    for name, found in outcomes.items():
-        seconds = [outcome.seconds for outcome in found]
-        errors = np.array([outcome.values for outcome in found]) - TRUTH
-        rms = np.sqrt(np.mean(errors**2, axis=0))
-        bias = np.mean(errors / TRUTH)
-        print(
-            f'{name:14s}{statistics.median(seconds):9.3f}{min(seconds):9.3f}{max(seconds):9.3f}   '
-            f'rms {" ".join(f"{value:.4f}" for value in rms)} kg·m², mean {bias:+.2%}'
+    for name in contenders:  # imports, thread pools, caches
+        fit(name, cases.make('a'))
+    print(
+        _ROW.format('', '', 'seconds', '', '', 'at', 'ideal/', 'ours/', 'steps/k', '', 'error', '')
+    )
+    print(
+        _ROW.format(
+            '', 'case', 'toolbox', 'ours', 'ratio', 'least', 's', 'ideal', 'toolbox', 'ours',
+            'toolbox', 'ours',
         )
-    if len(outcomes) > 1:
-        first, second = (
-            statistics.median(outcome.seconds for outcome in found) for found in outcomes.values()
-        )
-        print(f'ratio of the medians: {second / first:.2f}')
-    example = {name: found[0].values for name, found in outcomes.items()}
-    print(f'\n{"first run":14s}' + ''.join(f'{f"joint{k}":>9s}' for k in range(len(TRUTH))))
-    for name, values in {'truth': TRUTH, **example}.items():
-        print(f'{name:14s}' + ''.join(f'{value:9.4f}' for value in values))
-    print('\n' + (__doc__ or '').split('\n\n')[1])
+    )  # fmt: skip
+    rows = []
+    for key in keys:
+        case = cases.make(key)
+        row = measure(case, contenders, arguments.runs or case.runs)
+        print(table_row(row), flush=True)
+        rows.append(row)
+    print()
+    for row in rows:
+        print('\n'.join(details(row)))
+        if row.case.key in MEMORY_CASES and not arguments.no_memory:
+            for name in contenders:
+                megabytes = extra_memory(name, row.case.key)
+                shown = _number(megabytes, '.0f')
+                print(f'   {name:13s} {shown} MB beyond model and data at the peak')
+    print('\n' + '\n\n'.join((__doc__ or '').split('\n\n')[1:]))
 
 
 if __name__ == '__main__':

@@ -1,0 +1,231 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A meshed seven-joint arm and a meshed quadruped, from MJCF inside wheels on PyPI.
+
+``pip install --no-deps robosuite mjlab`` brings them; neither package is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from cases.case import Case, Free, initial_state, record, scalars
+from cases.inertia import body_theta, write_theta
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+ARM_SECONDS = 5.0
+TRUNK_SECONDS = 2.0
+TIMESTEP = 0.002
+
+_ARM = ('robosuite', 'models/assets/robots/kinova3/robot.xml')
+_QUADRUPED = ('mjlab', 'asset_zoo/robots/unitree_go1/xmls/go1.xml')
+
+_ARM_JOINTS = tuple(f'Actuator{k}' for k in range(1, 8))
+_ARM_HOME = np.array([0.0, 0.5, 0.0, 1.2, 0.0, 0.8, 0.0])
+_ARM_KP = (400.0, 400.0, 300.0, 300.0, 150.0, 150.0, 100.0)
+_ARM_KV = (20.0, 20.0, 15.0, 15.0, 6.0, 6.0, 4.0)
+_ARM_ARMATURE = np.array([0.25, 0.3, 0.2, 0.2, 0.08, 0.08, 0.05])
+_ARM_DAMPING = np.array([2.0, 2.5, 1.5, 1.5, 0.7, 0.6, 0.4])
+_ARM_FRICTION = np.array([1.2, 1.5, 1.0, 0.9, 0.5, 0.45, 0.3])
+#: rad and rad/s: encoders, and velocities that are differenced from them.
+_ARM_NOISE = np.repeat([0.0005, 0.01], 7)
+
+_TRUNK = 'trunk'
+_LEGS = tuple(
+    f'{leg}_{part}_joint' for leg in ('FR', 'FL', 'RR', 'RL') for part in ('hip', 'thigh', 'calf')
+)
+_POSTURE = np.tile([0.0, 0.9, -1.8], 4)
+_HEIGHT = 1.0  # m, of the trunk that hangs on four elastic cords, clear of the ground
+_CORD_LENGTH, _CORD_STIFFNESS, _CORD_DAMPING = 0.85, 220.0, 6.0  # m, N/m, N·s/m
+_CORD_ENDS = tuple((x, y) for x in (0.2, -0.2) for y in (0.08, -0.08))
+_LEG_KP, _LEG_KV = 60.0, 2.0
+#: What the robot carries and its model does not know: changes of θ.
+_PAYLOAD = np.array([0.12, 0.1, 0.15, 0.2, 0.02, -0.015, 0.02, 0.03, -0.01, 0.04])
+#: As the toolbox's own bounds: mass a tenth to ten times, stretch half to twice, shear and centre
+#: of mass ± 0.5.
+_THETA_BELOW = np.array([0.5 * np.log(10.0), *[0.5 * np.log(2.0)] * 3, *[0.5] * 6])
+
+
+def missing() -> str | None:
+    """Return the command that installs what is missing, or None."""
+    absent = [name for name, _ in (_ARM, _QUADRUPED) if importlib.util.find_spec(name) is None]
+    return f'pip install --no-deps {" ".join(absent)}' if absent else None
+
+
+def arm_case() -> Case:
+    """Return armature, damping and friction of a meshed seven-joint arm under position control."""
+    free = (
+        *scalars(
+            _ARM_JOINTS, _ARM_ARMATURE, 0.4 * _ARM_ARMATURE, (0.001, 1.0), attribute='armature'
+        ),
+        *scalars(_ARM_JOINTS, _ARM_DAMPING, 2.0 * _ARM_DAMPING, (0.0, 10.0), attribute='damping'),
+        *scalars(
+            _ARM_JOINTS, _ARM_FRICTION, 0.3 * _ARM_FRICTION, (0.0, 5.0), attribute='frictionloss'
+        ),
+    )
+    times = np.arange(round(ARM_SECONDS / TIMESTEP) + 1) * TIMESTEP
+    commands = _ARM_HOME + _waves(times, 7, amplitude=0.5, slowest=0.25, fastest=1.3)
+    model = _true_model(_arm_spec(), free)
+    recording = record(model, initial_state(model, _ARM_HOME), commands)
+    return Case(
+        'b',
+        'meshed 7-joint arm, 21 parameters',
+        6.0,
+        _arm_spec,
+        free,
+        (recording,),
+        _ARM_NOISE,
+        limit=1.25,
+        runs=3,
+    )
+
+
+def trunk_case() -> Case:
+    """Return the ten inertial parameters of a quadruped's trunk.
+
+    It hangs on elastic cords and swings its legs. Standing on open-loop commands it falls over, and
+    then the smallest change of a parameter changes everything: that has no optimum to find.
+    """
+    spec = _quadruped_spec()
+    start = body_theta(spec.compile(), _TRUNK)
+
+    def modify(spec: mujoco.MjSpec, value: NDArray[np.float64]) -> None:
+        write_theta(spec, _TRUNK, value)
+
+    free = (
+        Free(
+            f'{_TRUNK}/inertia',
+            start,
+            start - _THETA_BELOW,
+            start + _THETA_BELOW,
+            start + _PAYLOAD,
+            f'body/{_TRUNK}/inertia',
+            modify,
+        ),
+    )
+    times = np.arange(round(TRUNK_SECONDS / TIMESTEP) + 1) * TIMESTEP
+    swing = _waves(times, len(_LEGS), amplitude=0.3, slowest=0.5, fastest=3.0)
+    model = _true_model(spec, free)
+    qpos = np.array([0.0, 0.0, _HEIGHT, 1.0, 0.0, 0.0, 0.0, *_POSTURE])
+    recording = record(model, initial_state(model, qpos), _POSTURE + swing)
+    return Case(
+        'c',
+        "quadruped's trunk, 10-parameter inertia",
+        8.0,
+        _quadruped_spec,
+        free,
+        (recording,),
+        _trunk_noise(),
+        limit=1.25,
+        runs=1,
+    )
+
+
+def _true_model(spec: mujoco.MjSpec, free: Sequence[Free]) -> mujoco.MjModel:
+    for parameter in free:
+        if parameter.modify is not None:
+            parameter.modify(spec, parameter.truth)
+    return spec.compile()
+
+
+def _waves(
+    times: NDArray[np.float64], count: int, *, amplitude: float, slowest: float, fastest: float
+) -> NDArray[np.float64]:
+    """Return (n, count) motions of two sines each, rad, that begin at rest and at zero."""
+    frequencies = np.geomspace(slowest, fastest, 2 * count)
+    # Far-apart frequencies for each joint, in an order that differs from the joints'.
+    first, second = frequencies[:count], np.roll(frequencies[count:], count // 2)
+    waves = [
+        np.sin(2 * np.pi * f * times) * (1 if k % 2 else -1)
+        - f / g * np.sin(2 * np.pi * g * times) * (1 if k % 2 else -1)
+        for k, (f, g) in enumerate(zip(first, second, strict=True))
+    ]
+    return amplitude * np.stack(waves, axis=1)
+
+
+def _arm_spec() -> mujoco.MjSpec:
+    spec = mujoco.MjSpec.from_file(_file(*_ARM))
+    for actuator in list(spec.actuators):
+        spec.delete(actuator)
+    _servos(spec, _ARM_JOINTS, _ARM_KP, _ARM_KV)
+    _joint_sensors(spec, _ARM_JOINTS)
+    spec.option.timestep = TIMESTEP
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    return spec
+
+
+def _quadruped_spec() -> mujoco.MjSpec:
+    spec = mujoco.MjSpec.from_file(_file(*_QUADRUPED))
+    for sensor in list(spec.sensors):
+        spec.delete(sensor)
+    _servos(spec, _LEGS, [_LEG_KP] * len(_LEGS), [_LEG_KV] * len(_LEGS))
+    for name, kind in (
+        ('base_pos', mujoco.mjtSensor.mjSENS_FRAMEPOS),
+        ('base_quat', mujoco.mjtSensor.mjSENS_FRAMEQUAT),
+        ('base_gyro', mujoco.mjtSensor.mjSENS_GYRO),
+    ):
+        spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname='imu')
+    _joint_sensors(spec, _LEGS)
+    trunk = spec.body(_TRUNK)
+    for number, (x, y) in enumerate(_CORD_ENDS):
+        spec.worldbody.add_site(name=f'anchor{number}', pos=[2 * x, 2 * y, 2 * _HEIGHT])
+        trunk.add_site(name=f'eyelet{number}', pos=[x, y, 0.05])
+        cord = spec.add_tendon(
+            name=f'cord{number}',
+            stiffness=_CORD_STIFFNESS,
+            damping=_CORD_DAMPING,
+            springlength=[0.0, _CORD_LENGTH],
+        )
+        cord.wrap_site(f'anchor{number}')
+        cord.wrap_site(f'eyelet{number}')
+    spec.option.timestep = TIMESTEP
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    return spec
+
+
+def _trunk_noise() -> NDArray[np.float64]:
+    """Return noise of motion capture (m, quaternion), gyroscope (rad/s), encoders (rad, rad/s)."""
+    return np.concatenate(
+        [np.repeat([0.0005, 0.001, 0.01], [3, 4, 3]), np.repeat([0.0005, 0.02], [12, 12])]
+    )
+
+
+def _servos(
+    spec: mujoco.MjSpec, joints: Sequence[str], kp: Sequence[float], kv: Sequence[float]
+) -> None:
+    for joint, stiffness, damping in zip(joints, kp, kv, strict=True):
+        actuator = spec.add_actuator(
+            name=f'servo_{joint}', target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT
+        )
+        actuator.set_to_position(kp=stiffness, kv=damping)
+
+
+def _joint_sensors(spec: mujoco.MjSpec, joints: Sequence[str]) -> None:
+    for word, kind in (
+        ('position', mujoco.mjtSensor.mjSENS_JOINTPOS),
+        ('velocity', mujoco.mjtSensor.mjSENS_JOINTVEL),
+    ):
+        for joint in joints:
+            spec.add_sensor(
+                name=f'{word}_{joint}',
+                type=kind,
+                objtype=mujoco.mjtObj.mjOBJ_JOINT,
+                objname=joint,
+            )
+
+
+def _file(package: str, path: str) -> str:
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        msg = f'Expected the files of {package}: pip install --no-deps {package}.'
+        raise RuntimeError(msg)
+    return str(Path(found.submodule_search_locations[0]) / path)
