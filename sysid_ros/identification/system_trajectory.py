@@ -290,8 +290,10 @@ def _stored(arrays: dict[str, NDArray[Any]], name: str) -> TimeSeries:
 def _stored_state(arrays: dict[str, NDArray[Any]]) -> TimeSeries:
     """Read states; in the toolbox's files the columns do not count the time, which comes first."""
     mapping = storage.stored_mapping(arrays, 'state_')
-    full = arrays['state_data'].shape[1] == len(arrays['initial_state'])
-    uncounted = any(kind in STATES and np.any(at == 0) for kind, at in mapping.values())
-    if full and uncounted:
+    width = arrays['state_data'].shape[1]
+    columns = [at for kind, at in mapping.values() if kind in STATES and len(at)]
+    full = width == len(arrays['initial_state'])
+    used = np.concatenate(columns) if columns else np.zeros(0)
+    if full and np.any(used == 0) and np.all(used < width - 1):
         mapping = {name: (kind, at + 1) for name, (kind, at) in mapping.items()}
     return TimeSeries(arrays['state_times'], arrays['state_data'], mapping)

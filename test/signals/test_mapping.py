@@ -1,0 +1,188 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which columns of a model its signals are."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import SignalError
+from sysid_ros.signals.mapping import (
+    CONTROLS,
+    SignalType,
+    decode_signal_mapping,
+    encode_signal_mapping,
+    find_signal,
+)
+from sysid_ros.signals.timeseries import TimeSeries
+
+ZOO = """
+<mujoco>
+  <worldbody>
+    <body name="box"><freejoint name="float"/><geom size=".1"/></body>
+    <body name="arm">
+      <joint name="elbow"/><geom size=".1" pos=".1 0 0"/><site name="tip"/>
+      <body name="wrist"><joint name="ball" type="ball"/><geom size=".1" pos=".1 0 0"/></body>
+    </body>
+    <body name="elbow"><freejoint name="second"/><geom size=".1"/></body>
+    <body name="six">
+      <joint name="x" type="slide"/><joint name="y" type="slide"/><joint type="slide" name="z"/>
+      <joint name="a"/><joint name="b"/><joint/><geom size=".1"/>
+    </body>
+    <body><freejoint/><geom size=".1"/></body>
+  </worldbody>
+  <actuator>
+    <motor joint="elbow"/>
+    <orientation name="turn" joint="ball"/>
+    <general name="slow" joint="elbow" dyntype="filter" dynprm=".1"/>
+    <general name="user" joint="elbow" dyntype="user" actdim="3"/>
+    <motor name="left_ctrl" joint="elbow"/>
+  </actuator>
+  <sensor>
+    <jointpos joint="elbow"/><gyro name="gyro" site="tip"/><jointvel joint="elbow"/>
+  </sensor>
+</mujoco>
+"""
+
+
+@pytest.fixture(scope='module')
+def zoo() -> mujoco.MjModel:
+    """Return a model with every kind of joint, actuator and name."""
+    return mujoco.MjModel.from_xml_string(ZOO)
+
+
+def test_state_mappings_cover_every_coordinate_once(zoo: mujoco.MjModel):
+    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(zoo)
+    for mapping, begin, size in (
+        (qpos, 0, zoo.nq),
+        (qvel, zoo.nq, zoo.nv),
+        (act, zoo.nq + zoo.nv, zoo.na),
+    ):
+        columns = np.concatenate([at for _, at in mapping.values()])
+        assert sorted(columns) == list(range(begin, begin + size))
+
+
+def test_state_mappings_find_the_coordinates_by_name(zoo: mujoco.MjModel):
+    data = mujoco.MjData(zoo)
+    data.qpos[:] = 100 + np.arange(zoo.nq)
+    data.qvel[:] = 200 + np.arange(zoo.nv)
+    data.act[:] = 300 + np.arange(zoo.na)
+    full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+    state = np.empty(mujoco.mj_stateSize(zoo, full))
+    mujoco.mj_getState(zoo, data, state, full)
+    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(zoo)
+
+    for name in ('elbow', 'ball', 'z'):
+        np.testing.assert_array_equal(state[1:][qpos[f'{name}_qpos'][1]], data.joint(name).qpos)
+        np.testing.assert_array_equal(state[1:][qvel[f'{name}_qvel'][1]], data.joint(name).qvel)
+    np.testing.assert_array_equal(state[1:][qpos['box_qpos'][1]], data.joint('float').qpos)
+    np.testing.assert_array_equal(state[1:][act['user_act'][1]], [301, 302, 303])
+
+
+def test_a_free_body_with_the_name_of_another_joint_goes_by_its_own_joint(zoo: mujoco.MjModel):
+    qpos, *_ = TimeSeries.compute_all_state_mappings(zoo)
+    assert len(qpos['elbow_qpos'][1]) == 1
+    assert len(qpos['second_qpos'][1]) == 7
+
+
+def test_six_hinges_and_slides_on_a_body_are_no_free_joint(zoo: mujoco.MjModel):
+    qpos, qvel, *_ = TimeSeries.compute_all_state_mappings(zoo)
+    assert 'six_qpos' not in qpos
+    assert [len(qvel[f'{name}_qvel'][1]) for name in 'xyzab'] == [1] * 5
+
+
+def test_a_free_joint_is_also_found_by_its_own_name(zoo: mujoco.MjModel):
+    by_body = find_signal(zoo, 'box', (SignalType.MjStateQPos,))
+    by_joint = find_signal(zoo, 'float', (SignalType.MjStateQPos,))
+    np.testing.assert_array_equal(by_body.columns, by_joint.columns)
+    assert (by_body.name, by_joint.name) == ('box_qpos', 'float_qpos')
+
+
+def test_an_actuator_may_have_several_controls(zoo: mujoco.MjModel):
+    assert zoo.nu > zoo.nactuator
+    controls = TimeSeries.compute_all_control_mapping(zoo)
+    assert controls['turn_ctrl'][1].tolist() == [1, 2, 3]
+    assert controls['slow_ctrl'][1].tolist() == [4]
+    series = TimeSeries.from_control_names([0.0], [[9, 1, 2, 3]], zoo, ['slow', 'turn'])
+    assert series.get('turn_ctrl').tolist() == [[1, 2, 3]]
+
+
+def test_unnamed_elements_go_by_their_index(zoo: mujoco.MjModel):
+    sensors = TimeSeries.compute_all_sensor_mapping(zoo)
+    assert list(sensors) == ['sensor[0]', 'gyro', 'sensor[2]']
+    assert sensors['sensor[2]'][1].tolist() == [4]
+    assert next(iter(TimeSeries.compute_all_control_mapping(zoo))) == 'actuator[0]_ctrl'
+    series = TimeSeries.from_names([0.0], [[1.0, 2.0]], zoo, ['sensor[2]', 'sensor[0]'])
+    assert series.get('sensor[0]').tolist() == [[2.0]]
+
+
+def test_a_name_that_ends_like_a_suffix_is_found(zoo: mujoco.MjModel):
+    assert find_signal(zoo, 'left_ctrl', CONTROLS).name == 'left_ctrl_ctrl'
+
+
+def test_a_bare_name_is_a_position_unless_its_type_is_given(zoo: mujoco.MjModel):
+    assert find_signal(zoo, 'elbow').kind is SignalType.MjStateQPos
+    assert find_signal(zoo, 'elbow_qvel').kind is SignalType.MjStateQVel
+    series = TimeSeries.from_names(
+        [0.0], np.zeros((1, 5)), zoo, [('elbow', SignalType.MjStateQVel), 'slow', 'gyro']
+    )
+    assert series.names == ('elbow_qvel', 'slow_act', 'gyro')
+
+
+@pytest.mark.parametrize(
+    ('name', 'message'),
+    [
+        ('gyr', "'gyr'.*nearest: gyro"),
+        (('turn', SignalType.MjCtrl), "'turn' has type MjCtrl which is not allowed"),
+        ('turn', 'turn'),
+    ],
+)
+def test_a_name_that_is_no_observation_is_an_error(zoo: mujoco.MjModel, name: str, message: str):
+    with pytest.raises(SignalError, match=message):
+        TimeSeries.from_names([0.0], [[0.0]], zoo, [name])
+
+
+def test_a_signal_cannot_come_twice(zoo: mujoco.MjModel):
+    with pytest.raises(SignalError, match="'elbow_qpos' twice"):
+        TimeSeries.from_names([0.0], [[0.0, 1.0]], zoo, ['elbow', 'elbow_qpos'])
+
+
+@pytest.mark.parametrize('text', ['[]', '{"a": 3}', 'no', '{"a": [9, [0]]}', '{"a": [0, ["x"]]}'])
+def test_what_is_no_mapping_is_told(text: str):
+    with pytest.raises(SignalError, match='Expected a signal mapping as JSON'):
+        decode_signal_mapping(text)
+
+
+def test_a_mapping_comes_back_from_its_text(zoo: mujoco.MjModel):
+    mapping = TimeSeries.compute_all_sensor_mapping(zoo)
+    again = decode_signal_mapping(encode_signal_mapping(mapping))
+    assert list(again) == list(mapping)
+    for name, (kind, columns) in mapping.items():
+        assert again[name][0] is kind
+        np.testing.assert_array_equal(again[name][1], columns)
+
+
+def test_names_are_those_of_the_sysid_toolbox():
+    reference = pytest.importorskip('mujoco.sysid._src.timeseries').TimeSeries
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body name="box"><freejoint/><geom size=".1"/></body>'
+        '<body><joint name="ball" type="ball"/><geom name="g" size=".1" pos=".1 0 0"/>'
+        '<body><joint name="h"/><geom size=".1"/></body></body></worldbody>'
+        '<actuator><motor name="m" joint="h"/><intvelocity name="i" joint="h" actrange="-1 1"/>'
+        '</actuator><sensor><ballquat name="q" joint="ball"/><jointpos name="p" joint="h"/>'
+        '</sensor></mujoco>'
+    )
+    ours = (
+        *TimeSeries.compute_all_state_mappings(model),
+        TimeSeries.compute_all_sensor_mapping(model),
+    )
+    theirs = (
+        *reference.compute_all_state_mappings(model),
+        reference.compute_all_sensor_mapping(model),
+    )
+    for mine, other in zip(ours, theirs, strict=True):
+        assert {name: (kind.name, at.tolist()) for name, (kind, at) in mine.items()} == {
+            name: (kind.name, at.tolist()) for name, (kind, at) in other.items()
+        }

@@ -1,0 +1,168 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Values between samples, and grids of instants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sysid_ros.errors import SignalError
+from sysid_ros.signals.resampling import held_means, interpolate, snapped
+from sysid_ros.signals.timeseries import TimeSeries
+
+SQUARES = TimeSeries([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 4.0, 9.0, 16.0])
+STARTS = st.one_of(st.just(0.0), st.just(0.3), st.floats(-1e3, 1e3), st.floats(1.6e9, 1.8e9))
+
+
+@given(start=STARTS, period=st.sampled_from([1e-3, 2e-3, 1 / 300, 0.01, 0.02]), count=st.data())
+@settings(max_examples=300, deadline=None)
+def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
+    start: float, period: float, count: Any
+):
+    n = count.draw(st.integers(1, 3000))
+    times = start + np.arange(n) * period
+    data = np.arange(n, dtype=float)
+
+    for method in ('linear', 'zoh'):
+        resampled = TimeSeries(times, data).resample(target_dt=period, method=method)
+        np.testing.assert_array_equal(resampled.times, start + np.arange(n) * period)
+        np.testing.assert_array_equal(resampled.data[:, 0], data)
+
+
+@given(start=STARTS, period=st.floats(1e-3, 0.1), length=st.floats(0.0, 5.0))
+@settings(max_examples=200, deadline=None)
+def test_resampled_stamps_are_exactly_one_period_apart_and_never_beyond_the_last(
+    start: float, period: float, length: float
+):
+    series = TimeSeries([start, start + max(length, 1e-5)], [0.0, 1.0])
+    times = series.resample(target_dt=period).times
+
+    np.testing.assert_array_equal(times, series.times[0] + np.arange(len(times)) * period)
+    rounding = 8 * np.spacing(abs(start) + 5)
+    assert times[-1] <= series.times[-1] + 1e-6 * period + rounding
+    assert times[-1] + period > series.times[-1] - rounding - 1e-6 * period
+
+
+def test_stamps_that_a_simulation_has_summed_up_are_on_its_grid():
+    times = np.cumsum(np.full(20_000, 0.002)) + 0.3
+    resampled = TimeSeries(times, np.arange(20_000)).resample(target_dt=0.002, method='zoh')
+    np.testing.assert_array_equal(resampled.data[:, 0], np.arange(20_000))
+
+
+@pytest.mark.parametrize(
+    ('method', 'expected'),
+    [
+        ('linear', 6.5),
+        ('quadratic', 6.25),
+        ('cubic', 6.25),
+        ('zero_order_hold', 4.0),
+        ('zoh', 4.0),
+    ],
+)
+def test_each_method_has_its_value_between_samples(method: Any, expected: float):
+    assert SQUARES.interpolate(2.5, method) == pytest.approx(expected)
+
+
+def test_a_quintic_spline_follows_a_polynomial_of_its_degree():
+    times = np.array([0.0, 0.4, 1.1, 1.5, 2.3, 2.9, 3.0])
+    series = TimeSeries(times, times**5 - 2 * times**2)
+    at = np.linspace(0, 3, 17)
+    np.testing.assert_allclose(
+        series.interpolate(at, 'quintic')[:, 0], at**5 - 2 * at**2, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'quintic', 'zoh'])
+def test_outside_of_the_samples_the_nearest_one_holds(method: Any):
+    times = np.arange(8.0)
+    series = TimeSeries(times, np.column_stack([times**2, -times]))
+    assert series.interpolate([-5.0, 99.0], method) == pytest.approx(
+        np.array([[0.0, 0.0], [49.0, -7.0]])
+    )
+
+
+@pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'zoh'])
+def test_values_are_those_of_the_sysid_toolbox(method: Any):
+    reference = pytest.importorskip('mujoco.sysid._src.timeseries')
+    rng = np.random.default_rng(3)
+    times = np.cumsum(rng.uniform(0.01, 0.1, 40))
+    data = rng.normal(size=(40, 3))
+    at = np.linspace(times[0] - 0.1, times[-1] + 0.1, 333)
+    np.testing.assert_allclose(
+        TimeSeries(times, data).interpolate(at, method),
+        reference.TimeSeries(times, data).interpolate(at, method),
+        atol=1e-10,
+    )
+
+
+@pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'quintic', 'zoh'])
+def test_a_missing_sample_spoils_only_its_neighbourhood(method: Any):
+    times = np.arange(12.0)
+    data = np.column_stack([np.sin(times), np.cos(times)])
+    data[5, 0] = np.nan
+    values = TimeSeries(times, data).interpolate(np.arange(0, 11.25, 0.25), method)
+    spoiled = np.flatnonzero(np.isnan(values[:, 0])) / 4
+
+    assert not np.isnan(values[:, 1]).any()
+    assert spoiled.min() >= 4.25
+    assert spoiled.max() <= 5.75
+    assert 5.0 in spoiled
+    assert values[16, 0] == pytest.approx(np.sin(4.0))
+
+
+def test_a_column_with_too_few_samples_for_a_spline_is_interpolated_linearly():
+    data = np.column_stack([[0.0, 1.0, np.nan, np.nan, 2.0], np.zeros(5)])
+    values = TimeSeries(np.arange(5.0), data).interpolate([0.5, 1.5, 4.0], 'cubic')
+    np.testing.assert_array_equal(values[:, 0], [0.5, np.nan, 2.0])
+
+
+@pytest.mark.parametrize(
+    ('at', 'method', 'message'),
+    [
+        ([np.nan], 'linear', 'finite instants'),
+        ([0.5], 'cubik', 'nearest: cubic'),
+        ([0.5], 'quintic', 'needs 6 samples, found 5'),
+    ],
+)
+def test_what_cannot_be_interpolated_is_said(at: Any, method: Any, message: str):
+    with pytest.raises(SignalError, match=message):
+        interpolate(SQUARES.times, SQUARES.data, np.array(at), method)
+
+
+def test_nothing_can_be_interpolated_without_samples():
+    with pytest.raises(SignalError, match='needs 1 samples, found 0'):
+        TimeSeries(np.zeros(0), np.zeros((0, 1))).interpolate(0.0)
+
+
+def test_only_rounding_moves_an_instant_onto_a_stamp():
+    times = np.array([0.0, 0.1, 0.3])
+    at = np.array([0.1 - 1e-12, 0.15, 0.3 - 1e-4])
+    np.testing.assert_array_equal(snapped(at, times, 0.05), [0.1, 0.15, 0.3 - 1e-4])
+
+
+def test_a_held_command_has_its_exact_impulse_on_any_grid():
+    times = np.array([0.0, 0.013, 0.021, 0.05])
+    data = np.array([[1.0], [-2.0], [4.0], [0.5]])
+    edges = 0.004 + np.arange(12) * 0.005
+    means = held_means(times, data, edges)
+    exact = (0.013 - 0.004) * 1.0 + 0.008 * -2.0 + 0.029 * 4.0 + (edges[-1] - 0.05) * 0.5
+    assert float(means.sum() * 0.005) == pytest.approx(exact)
+    assert means[:, 0].tolist()[4:9] == [4.0] * 5
+
+
+def test_a_command_holds_before_its_first_and_after_its_last_sample():
+    means = held_means(np.array([1.0, 2.0]), np.array([[3.0], [5.0]]), np.array([0.0, 0.5, 3, 4]))
+    np.testing.assert_allclose(means[:, 0], [3.0, (1.5 * 3 + 5) / 2.5, 5.0])
+
+
+def test_commands_on_the_grid_are_taken_bit_by_bit():
+    data = np.random.default_rng(0).normal(size=(100, 2))
+    times = 0.3 + np.arange(100) * 0.01
+    fine = 0.3 + np.arange(496) * 0.002
+    held = held_means(times, data, snapped(fine, times, 0.002))
+    np.testing.assert_array_equal(held, np.repeat(data, 5, axis=0)[:495])
