@@ -140,7 +140,12 @@ def find_signal(
         for full in (name, name + _SUFFIXES[kind]):
             if full in table:
                 return Signal(full, kind, table[full][1])
-    known = [full for table in tables.values() for full in table]
+    # Suggest what looks like what was written: with its suffix or without.
+    known = [
+        full if name.endswith(_SUFFIXES[kind]) else full.removesuffix(_SUFFIXES[kind])
+        for kind, table in tables.items()
+        for full in table
+    ]
     wanted = ' or '.join(kind.name for kind in kinds)
     msg = f'Could not resolve signal {name!r} as {wanted} of the model; {nearest(name, known)}.'
     raise SignalError(msg)
