@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from scipy.interpolate import make_interp_spline
 
 from sysid_ros.errors import SignalError, nearest
 
@@ -97,6 +96,8 @@ def _spline(
     degree: int,
 ) -> NDArray[np.float64]:
     """Replace the linearly interpolated values that are finite by those of a spline."""
+    from scipy.interpolate import make_interp_spline  # noqa: PLC0415 (slow to import)
+
     values: NDArray[np.float64] = linear.copy()
     finite = np.isfinite(data)
     whole = finite.all(axis=0)
