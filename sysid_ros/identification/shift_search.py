@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     ResidualAt = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 #: The scan has about so many points on each side of zero, at multiples of half a time step.
-_POINTS = 32
-#: Steps of the golden section search, each .618 of the one before: 1 ms becomes .5 µs.
-_GOLDEN_STEPS = 16
-_GOLDEN = (np.sqrt(5.0) - 1) / 2
+_POINTS = 16
+#: The common shift is found to this fraction of the scan's spacing.
+_PRECISION = 1e-4
+#: The shifts of the sequences are refined by at most so many Gauss-Newton steps.
+_NEWTON_STEPS = 6
+#: Curvature below this fraction of the largest does not say where a minimum is.
+_SMALLEST_CURVATURE = 1e-9
+#: The derivative by a shift is a difference over this fraction of the time step.
+_NUDGE = 0.5
 #: The search over one sequence after the other ends after so many rounds at the latest.
 _ROUNDS = 10
 #: A cost must fall by this fraction for a shift to be preferred over a smaller one.
@@ -56,6 +61,7 @@ class MovedResiduals:
         jacobian: NDArray[np.float64],
         groups: NDArray[np.int64],
         limit: float,
+        timestep: float,
         times: ArrayLike | None,
         channels: ArrayLike | None,
     ) -> None:
@@ -64,6 +70,7 @@ class MovedResiduals:
         sensors = np.zeros(n, dtype=np.int64) if channels is None else np.asarray(channels)
         self.sequences = int(groups.max()) + 1
         self._residual_at = residual_at
+        self._nudge = min(_NUDGE * timestep, limit)
         kept = np.ones(n, dtype=bool)
         for shift in (-limit, 0.0, limit):
             kept &= np.isfinite(residual_at(np.full(self.sequences, shift)))
@@ -82,6 +89,31 @@ class MovedResiduals:
     def part(self, sequence: int) -> slice:
         """Return where a sequence's residuals are."""
         return slice(self._bounds[sequence], self._bounds[sequence + 1])
+
+    def slopes(self, shifts: NDArray[np.float64], here: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the derivatives of the residuals by their sequence's shift, 1/s.
+
+        Args:
+            shifts: (S,) where, s.
+            here: Residuals there.
+        """
+        # Towards zero, where the predictions reach.
+        nudges = np.where(shifts > 0, -self._nudge, self._nudge)
+        slopes: NDArray[np.float64] = (self.at(shifts + nudges) - here) / nudges[self._groups]
+        return slopes
+
+    def newton_step(self, shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the Gauss-Newton step of the shifts of all sequences, s."""
+        here = self.at(shifts)
+        slopes, rest = self.slopes(shifts, here), self.projected(here)
+        parts = [self.part(sequence) for sequence in range(self.sequences)]
+        along = np.array([slopes[part] @ self.basis[part] for part in parts])
+        curvature = np.diag([slopes[part] @ slopes[part] for part in parts]) - along @ along.T
+        gradient = np.array([slopes[part] @ rest[part] for part in parts])
+        step: NDArray[np.float64] = (
+            -np.linalg.pinv(curvature, rcond=_SMALLEST_CURVATURE, hermitian=True) @ gradient
+        )
+        return step
 
     def sums(self, shifts: NDArray[np.float64]) -> Sums:
         """Return the sums that the cost is made of."""
@@ -152,7 +184,7 @@ def best_common(moved: MovedResiduals, table: Sums, grid: NDArray[np.float64]) -
         lambda shift: moved.sums(np.full(moved.sequences, shift)).cost(),
         bounds=(low, high),
         method='bounded',
-        options={'xatol': (high - low) * _GOLDEN**_GOLDEN_STEPS},
+        options={'xatol': (high - low) * _PRECISION},
     )
     better = found.fun < costs[place] * (1 - _SMALLEST_GAIN)
     return float(found.x if better else grid[place]), place
@@ -167,7 +199,10 @@ def _least(costs: NDArray[np.float64], grid: NDArray[np.float64], scale: float) 
 def best_separate(
     moved: MovedResiduals, table: Sums, grid: NDArray[np.float64], place: int
 ) -> NDArray[np.float64]:
-    """Return the best shift of each sequence, first on the grid, then between its points."""
+    """Return the best shift of each sequence, first on the grid, then all at once between.
+
+    A sequence that the others and the parameters leave free to move stays where it is.
+    """
     every = np.arange(moved.sequences)
     places = np.full(moved.sequences, place)
     for _ in range(_ROUNDS):
@@ -178,31 +213,15 @@ def best_separate(
             places[sequence] = _least(costs, grid, table.square[len(grid) // 2, sequence])
         if np.array_equal(places, before):
             break
-    chosen = Sums(table.square[places, every], table.along[places, every])
-    others = chosen.along.sum(axis=0) - chosen.along
-
-    def alone(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums = moved.sums(shifts)
-        costs: NDArray[np.float64] = sums.square - _squared(others + sums.along)
-        return costs
-
     low, high = grid[np.maximum(places - 1, 0)], grid[np.minimum(places + 1, len(grid) - 1)]
-    inner = low + (1 - _GOLDEN) * (high - low)
-    outer = low + _GOLDEN * (high - low)
-    left, right = alone(inner), alone(outer)
-    # Each round narrows the brackets of all sequences with one evaluation.
-    for _ in range(_GOLDEN_STEPS):
-        down = left < right
-        low, high = np.where(down, low, inner), np.where(down, outer, high)
-        new = np.where(down, low + (1 - _GOLDEN) * (high - low), low + _GOLDEN * (high - low))
-        value = alone(new)
-        inner, outer = np.where(down, new, outer), np.where(down, inner, new)
-        left, right = np.where(down, value, right), np.where(down, left, value)
-    refined = np.where(left < right, inner, outer)
-    onshifts_to_try = chosen.square - _squared(others + chosen.along)
-    scale = _SMALLEST_GAIN * np.maximum(chosen.square, 0.0)
-    better = np.minimum(left, right) < onshifts_to_try - scale
-    shifts: NDArray[np.float64] = np.where(better, refined, grid[places])
+    shifts: NDArray[np.float64] = grid[places]
+    cost = Sums(table.square[places, every], table.along[places, every]).cost()
+    for _ in range(_NEWTON_STEPS):
+        trial = np.clip(shifts + moved.newton_step(shifts), low, high)
+        found = moved.sums(trial).cost()
+        if not found < cost * (1 - _SMALLEST_GAIN):
+            break
+        shifts, cost = trial, found
     return shifts
 
 

@@ -39,8 +39,6 @@ _LEVEL = 1e-3
 _DIRECTIONS = 10
 #: Shifts below this fraction of the time step are below what any stamp promises.
 _SMALLEST_SHIFT = 0.01
-#: The derivative by the shift is a difference over this fraction of the time step.
-_NUDGE = 0.5
 #: The variance of a score is estimated from at least so many stretches of time.
 _FEWEST_BLOCKS = 4
 #: The autoregression that whitens the residuals is kept stationary by this limit.
@@ -177,7 +175,7 @@ def find_shift(
         raise FitError(msg)
     if not len(index):
         return _NOTHING
-    moved = MovedResiduals(residual_at, jacobian, index, limit, times, channels)
+    moved = MovedResiduals(residual_at, jacobian, index, limit, timestep, times, channels)
     if not len(moved.rows):
         return _NOTHING._replace(per_sequence=(_NOTHING,) * moved.sequences)
     grid = shifts_to_try(timestep, limit)
@@ -203,7 +201,7 @@ def _common_report(moved: MovedResiduals, shift: float, timestep: float) -> Shif
         shift,
         moved.projected(moved.at(np.zeros(moved.sequences))),
         moved.projected(late),
-        moved.projected(moved.at(best + _NUDGE * timestep) - late) / (_NUDGE * timestep),
+        moved.projected(moved.slopes(best, late)),
         _Part(moved, slice(None), timestep, tests=1),
     )
 
@@ -214,7 +212,7 @@ def _separate_reports(
     """Test each sequence's shift on its own residuals, the others being at their best."""
     late = moved.at(best)
     changes = moved.at(np.zeros(moved.sequences)) - late
-    slopes = (moved.at(best + _NUDGE * timestep) - late) / (_NUDGE * timestep)
+    slopes = moved.slopes(best, late)
     left = moved.projected(late)
     reports = []
     for sequence, shift in enumerate(best):

@@ -211,6 +211,20 @@ def test_residuals_without_a_prediction_are_left_out() -> None:
     assert report.shift == pytest.approx(-STEP, abs=3 * report.error)
 
 
+@pytest.mark.parametrize('limit', [0.001, 0.0113, 0.05])
+def test_no_prediction_is_asked_for_beyond_the_limit(limit: float) -> None:
+    case = fitted(np.random.default_rng(3), [0.08, -0.08])
+    asked: list[float] = []
+
+    def residual_at(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        asked.extend(np.abs(shifts))
+        return case.residual_at(shifts)
+
+    report = case._replace(residual_at=residual_at).shift(limit=limit)
+    assert max(asked) == pytest.approx(limit, abs=1e-12)
+    assert all(abs(own.shift) <= limit + 1e-12 for own in (report, *report.per_sequence))
+
+
 def test_the_order_of_the_residuals_does_not_matter() -> None:
     case = fitted(np.random.default_rng(3), [-STEP, 0.0])
     order = np.random.default_rng(0).permutation(len(case.groups))
