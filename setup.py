@@ -26,6 +26,7 @@ REQUIRED = (
     'mcap>=1.1',
     'mujoco>=4.0',
     'numpy>=1.24',
+    'pillow>=9.0',
     'plotly>=5.18',
     'pydantic>=2.5',
     'pyyaml>=6.0',

@@ -350,7 +350,7 @@ def _gl_context(width: int, height: int) -> Iterator[None]:
     if context is None:
         msg = (
             'Rendering needs OpenGL without a display, found none '
-            f'({"; ".join(reasons)}); on Debian or Ubuntu: apt install libegl1.'
+            f'({"; ".join(reasons)}); on Debian or Ubuntu: apt install libegl1 libgl1.'
         )
         raise ModelError(msg)
     try:

@@ -18,9 +18,10 @@ from sysid_ros.report import forest, numbers, view
 from sysid_ros.report.curves import curves_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from sysid_ros.report.films import Film
     from sysid_ros.results.result import CalibrationResult
 
 #: After these characters a long name, path or hash may be broken over lines.
@@ -74,13 +75,20 @@ def _asset(name: str) -> str:
     return folder.joinpath(name).read_text(encoding='utf-8')
 
 
-def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, Any]:
+def _context(
+    result: CalibrationResult,
+    truth: Mapping[str, float] | None,
+    title: str,
+    films: Sequence[Film],
+) -> dict[str, Any]:
     """Gather what the template names."""
     rows = view.parameter_rows(result, truth)
     groups = view.sequences(result)
     library, script = get_plotlyjs(), _asset('report.js')
     return {
         'result': result,
+        'title': title or f'Calibration of {result.model}',
+        'films': films,
         'headline': view.headline(result),
         'parameters': rows,
         'verdict_counts': view.verdict_counts(rows),
@@ -99,15 +107,24 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
     }
 
 
-def render_report(result: CalibrationResult, *, truth: Mapping[str, float] | None = None) -> str:
+def render_report(
+    result: CalibrationResult,
+    *,
+    truth: Mapping[str, float] | None = None,
+    title: str = '',
+    films: Sequence[Film] = (),
+) -> str:
     """Render a result as the text of a self-contained HTML page.
 
     Args:
         result: What to show.
         truth: True values by parameter name or target, where they are known (a simulated robot);
             they add a column to the table and a mark to the interval figure.
+        title: Stands above all; the name of the model unless given.
+        films: Animations of the motion, shown before the signals.
     """
-    return _environment().get_template('report.html.j2').render(_context(result, truth))
+    context = _context(result, truth, title, films)
+    return _environment().get_template('report.html.j2').render(context)
 
 
 def write_report(

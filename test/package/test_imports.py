@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
@@ -60,6 +61,11 @@ ALLOWED = {
 
 #: Single modules of other areas that an area may import beside those.
 ALLOWED_MODULES = {
+    # Only identification.toolbox_report, inside its functions: the toolbox has its report beside
+    # the fit, and this one is made of a result like any other.
+    'identification': frozenset({'report', 'results.result'}),
+    # For annotations.
+    'report': frozenset({'identification.comparison'}),
     'alignment': frozenset({'identification.sequence'}),
     'results': frozenset({'identification.targets', 'identification.models'}),
     # Starts a node's main by name; the import of ROS happens there, when it is asked for.
@@ -190,6 +196,21 @@ def test_identification_does_not_know_bags_alignment_or_ros():
     ]
 
     assert wrong == []
+
+
+def test_identification_reports_from_one_file_and_only_when_it_is_asked_to():
+    files = {
+        found.source
+        for path in SOURCES
+        if _area(path) == 'identification'
+        for found in IMPORTS[path]
+        if (_inside(found.module) or '').split('.')[0] == 'report'
+    }
+    code = 'import sys, sysid_ros.identification; print("sysid_ros.report" in sys.modules)'
+    shown = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+
+    assert files <= {str(Path('sysid_ros', 'identification', 'toolbox_report.py'))}
+    assert shown.stdout == 'False\n'
 
 
 def test_only_the_nodes_import_ros():
