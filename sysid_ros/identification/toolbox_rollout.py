@@ -30,14 +30,26 @@ if TYPE_CHECKING:
 T = TypeVar('T')
 
 
+class _Steps(NamedTuple):
+    """The steps of a rollout.
+
+    Attributes:
+        edges: (steps + 1,) their limits on the clock of the commands, seconds.
+        controls: (steps, nu) in the model's order.
+    """
+
+    edges: NDArray[np.float64]
+    controls: NDArray[np.float64]
+
+
 class _Job(NamedTuple):
     """One rollout.
 
     Attributes:
         model: The model.
         given: (nstate,) initial state as it was given.
-        edges: (steps + 1,) limits of the steps on the clock of the commands, seconds.
-        controls: (steps, nu) in the model's order.
+        edges: Of its steps.
+        controls: Of its steps.
     """
 
     model: mujoco.MjModel
@@ -129,25 +141,31 @@ def _jobs(
             f'found {counts[0]}, {counts[1]} and {counts[2]}.'
         )
         raise FitError(msg)
-    return [
-        _job(model, control, state)
-        for model, control, state in zip(
-            _repeated(several_models, count),
-            _repeated(controls, count),
-            _repeated(states, count),
-            strict=True,
-        )
-    ]
+    jobs = []
+    # Candidates of one model share their commands, which are put on its steps only once.
+    prepared: dict[tuple[int, bytes, float, float], _Steps] = {}
+    for model, control, state in zip(
+        _repeated(several_models, count),
+        _repeated(controls, count),
+        _repeated(states, count),
+        strict=True,
+    ):
+        if state.shape != (state_size(model),):
+            size = state_size(model)
+            msg = f'Initial state dimension {state.shape} does not match the ({size},) needed.'
+            raise FitError(msg)
+        key = (id(control), model.names, float(model.opt.timestep), float(state[0]))
+        if key not in prepared:
+            prepared[key] = _steps(model, control, state)
+        jobs.append(_Job(model, state.copy(), *prepared[key]))
+    return jobs
 
 
 def _repeated(items: list[T], count: int) -> list[T]:
     return items * count if len(items) == 1 else items
 
 
-def _job(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64]) -> _Job:
-    if state.shape != (state_size(model),):
-        msg = f'Initial state dimension {state.shape} does not match the ({state_size(model)},).'
-        raise FitError(msg)
+def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64]) -> _Steps:
     check_controls(model, control)
     start = start_time(model, state, control)
     timestep = float(model.opt.timestep)
@@ -160,7 +178,7 @@ def _job(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64])
         raise FitError(msg)
     values = control.data[:, control_columns(model, control)]
     means = held_means(control.times, values, snapped(edges, control.times, timestep))
-    return _Job(model, state.copy(), edges, means)
+    return _Steps(edges, means)
 
 
 def _trajectory(

@@ -199,6 +199,11 @@ def test_numbers_of_rollouts_that_do_not_fit_are_told(arm: mujoco.MjModel):
         sysid_rollout([arm] * 2, mujoco.MjData(arm), control, [state] * 3)
 
 
+def test_a_state_of_the_wrong_size_is_not_simulated(arm: mujoco.MjModel):
+    with pytest.raises(FitError, match=r'dimension \(4,\) does not match the \(6,\)'):
+        simulate(arm, make_control(arm), np.zeros(4))
+
+
 def test_given_mappings_name_the_result(arm: mujoco.MjModel):
     qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(arm)
     run = sysid_rollout(
