@@ -4,7 +4,8 @@
 
 Every message is one sentence that says what was expected, what was found and, where there is a
 closed set of choices, which of them are nearest. The command line prints it and exits with 2; a
-ROS service answers ``success: false`` with it.
+ROS service answers ``success: false`` with it. What MuJoCo's sysid toolbox tells by a
+``ValueError`` is one here, too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class BagError(SysidError):
     """A bag cannot be read or written."""
 
 
-class SignalError(SysidError):
+class SignalError(SysidError, ValueError):
     """A time series is malformed."""
 
 
@@ -36,15 +37,15 @@ class AlignmentError(SysidError):
     """Columns of a bag cannot be paired with the model."""
 
 
-class ModelError(SysidError):
+class ModelError(SysidError, ValueError):
     """An MJCF file cannot be read, compiled or written."""
 
 
-class ParameterError(SysidError):
+class ParameterError(SysidError, ValueError):
     """A parameter, its target or its bounds are not valid."""
 
 
-class FitError(SysidError):
+class FitError(SysidError, ValueError):
     """The identification cannot start or cannot go on."""
 
 

@@ -24,16 +24,21 @@ _MOST_KEPT = 256
 class Controls:
     """Turns the commands of a sequence into one control per step and candidate."""
 
-    def __init__(self, model: mujoco.MjModel, written: list[tuple[Target, int]]) -> None:
+    def __init__(
+        self, model: mujoco.MjModel, written: list[tuple[Target, int]], *, native: bool = False
+    ) -> None:
         """Find the columns that act on commands.
 
         Args:
             model: The compiled model, with its native actuator delays.
             written: Targets and the columns of a candidate that they take their values from.
+            native: Whether the simulation itself applies the model's delays.
         """
         self._nu = model.nu
         self._timestep = float(model.opt.timestep)
         self._delays = np.array(model.actuator_delay, dtype=np.float64)
+        if native:
+            self._delays[:] = 0.0
         self._columns: dict[str, dict[int, int]] = {'delay': {}, 'gain': {}, 'bias': {}}
         for target, column in written:
             if target.role is Role.COMMAND:
@@ -84,6 +89,6 @@ class Controls:
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            edges = np.arange(steps + 1) * self._timestep
+            edges = self._timestep * np.arange(steps + 1, dtype=np.float64)
             self._kept[key] = command.held.means(edges, delay)
         return self._kept[key]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
+from sysid_ros.identification.descent import TOLERANCE
 from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
-from sysid_ros.identification.problem import COST_TOLERANCE, check_start, linearise
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.statistics import intervals
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _WEIGHTINGS = 4
 #: … and not again once no estimate moved by more than this fraction.
 _WEIGHT_TOLERANCE = 0.02
-#: Until then an iteration must lower the cost by this fraction to be followed by another.
-_ROUGH_TOLERANCE = 1e-3
+#: Until then a fit ends when the next step would be shorter than this, in standard errors.
+_ROUGH_TOLERANCE = 0.1
 
 
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
@@ -112,8 +112,7 @@ def fit(
     trace: list[Iteration] = []
 
     def note(iteration: Iteration) -> None:
-        shown = dataclasses.replace(
-            iteration,
+        shown = iteration._replace(
             number=len(trace),
             seconds=time.monotonic() - started,
             limit=settings.max_iterations,
@@ -127,19 +126,19 @@ def fit(
         residuals = Residuals(simulator, estimate_noise(simulator.runs))
         floors = smallest_noise(simulator.runs)
         moved = np.inf
+        solution = None
         x = np.array([unknown.nominal for unknown in unknowns])
-        check_start(residuals, unknowns, x)
         for weighting in range(_WEIGHTINGS + 1):
             # Weights that are to change again are not worth the last digits.
             settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
             solution = solve(
                 residuals,
-                unknowns,
                 x,
                 settings=dataclasses.replace(
                     settings, max_iterations=max(settings.max_iterations - len(trace), 1)
                 ),
-                tolerance=COST_TOLERANCE if settled else _ROUGH_TOLERANCE,
+                tolerance=TOLERANCE if settled else _ROUGH_TOLERANCE,
+                known=solution,
                 cancel=cancel,
                 observe=note,
             )
@@ -148,9 +147,11 @@ def fit(
                 break
             spread = residuals.spread(solution.residual, robust=settings.loss != 'linear')
             moved = max(abs(value - 1.0) for value in spread.values())
-            residuals.set_noise({s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread})
-        jacobian = linearise(residuals, unknowns, x)
-        found = intervals(solution, jacobian, unknowns, residuals.samples, loss=settings.loss)
+            noise = {s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread}
+            solution = residuals.rescaled(solution, noise)
+        found = intervals(
+            solution, solution.jacobian, unknowns, residuals.samples, loss=settings.loss
+        )
         count = len(parameters)
         names = [sequence.name for sequence in sequences]
         return Fit(

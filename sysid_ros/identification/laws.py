@@ -95,9 +95,7 @@ class Readings:
     delayed: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        delayed = tuple(
-            k for k, law in enumerate(self.laws) if law.delay is not None
-        )
+        delayed = tuple(k for k, law in enumerate(self.laws) if law.delay is not None)
         object.__setattr__(self, 'delayed', delayed)
 
     @property
@@ -114,7 +112,7 @@ class Readings:
             rows: Recorded field to (steps, width).
             x: (p,) candidate.
         """
-        state, _ = self._state(rows, x, slopes=False)
+        state, _ = self._state(rows, x)
         return state * self._product(x, 'gains') + self._sum(x, 'biases')
 
     def evaluate(
@@ -123,7 +121,8 @@ class Readings:
         x: NDArray[np.float64],
         scale: NDArray[np.float64],
         *,
-        derivatives: bool,
+        derivatives: bool = False,
+        shift: float = 0.0,
     ) -> Reading:
         """Evaluate one candidate.
 
@@ -132,8 +131,9 @@ class Readings:
             x: (p,) candidate.
             scale: (k,) what residuals are multiplied by.
             derivatives: Whether to differentiate, too.
+            shift: Seconds by which the measurements are moved to later stamps.
         """
-        state, slope = self._state(rows, x, slopes=derivatives)
+        state, slope = self._state(rows, x, slopes=derivatives, shift=shift)
         gain, measured_gain = self._product(x, 'gains'), self._product(x, 'measured_gains')
         measured = self.channels.measured
         residual = scale * (
@@ -173,20 +173,29 @@ class Readings:
         return np.array([np.sum(x[list(getattr(law, what))]) for law in self.laws])
 
     def _state(
-        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64], *, slopes: bool
+        self,
+        rows: Mapping[str, NDArray[np.float64]],
+        x: NDArray[np.float64],
+        *,
+        slopes: bool = False,
+        shift: float = 0.0,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the (n, k) values at the times that the readings describe, and their slopes."""
-        state = np.array(self.channels.predict(rows))
-        slope = np.zeros_like(state) if slopes and self.delayed else state
-        if not self.delayed:
-            return state, slope
-        values = self.channels.values(rows)
+        channels = self.channels
         places: dict[float, list[int]] = {}
-        for k in self.delayed:
-            places.setdefault(float(x[self.laws[k].delay]), []).append(k)
+        for k, law in enumerate(self.laws):
+            delay = 0.0 if law.delay is None else float(x[law.delay])
+            places.setdefault(delay - shift, []).append(k)
+        if list(places) == [0.0] and not (slopes and self.delayed):
+            return np.array(channels.predict(rows)), np.empty((0, 0))
+        values = channels.values(rows)
+        state = np.empty((len(channels.times), len(self.laws)))
+        slope = np.zeros_like(state)
+        # Never beyond the last row: what lies there is not compared.
+        end = (len(values) - 2) * channels.timestep
         for delay, own in places.items():
-            at = lookup(self.channels.times - delay, self.channels.timestep)
+            at = lookup(np.minimum(channels.times - delay, end), channels.timestep)
             state[:, own] = at(values[:, own])
             if slopes:
-                slope[:, own] = at(np.gradient(values[:, own], self.channels.timestep, axis=0))
+                slope[:, own] = at(np.gradient(values[:, own], channels.timestep, axis=0))
         return state, slope

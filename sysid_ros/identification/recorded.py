@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.runs import Channels
     from sysid_ros.identification.trajectory import SystemTrajectory
 
 SensorStamps = Literal['measured', 'rollout']
@@ -48,6 +49,20 @@ class Recorded(NamedTuple):
     origin: float
     measured: TimeSeries
     excluded: int
+
+    def predicted(
+        self, channels: tuple[Channels, ...], readings: tuple[NDArray[np.float64], ...]
+    ) -> TimeSeries:
+        """Return what a candidate predicts of the measured samples.
+
+        Args:
+            channels: The sequence's channels, prepared for simulation.
+            readings: (n, k) readings for each of them.
+        """
+        data = np.full_like(self.measured.data, np.nan)
+        for channel, values in zip(channels, readings, strict=True):
+            data[:, channel.own] = values
+        return TimeSeries(self.measured.times, data, self.measured.signal_mapping)
 
 
 def record(
@@ -86,8 +101,8 @@ def record(
         sample_times = _snapped(sensordata.times - origin, timestep, tolerance)
     else:
         origin, tolerance = float(control.times[0]), _SAME_INSTANT
-        control_times = np.arange(len(control)) * timestep
-        sample_times = np.arange(len(sensordata)) * timestep
+        control_times = timestep * np.arange(len(control), dtype=np.float64)
+        sample_times = timestep * np.arange(len(sensordata), dtype=np.float64)
     shift = timestep if resample and stamps == 'rollout' else 0.0
     late = np.array([kind not in _STATE_TYPES for kind, _ in sensordata.signal_mapping.values()])
     described = sample_times - (shift if late.any() else 0.0)
@@ -99,9 +114,7 @@ def record(
             f'{sensordata.times[0]:.9g} to {sensordata.times[-1]:.9g} s, lie outside.'
         )
         raise FitError(msg)
-    measured = TimeSeries(
-        sensordata.times[kept], sensordata.data[kept], sensordata.signal_mapping
-    )
+    measured = TimeSeries(sensordata.times[kept], sensordata.data[kept], sensordata.signal_mapping)
     groups: list[TimeSeries] = []
     for of_state, times in (
         (False, np.maximum(described, 0.0)[kept]),
@@ -135,9 +148,7 @@ def _tolerance(origin: float) -> float:
     return max(_SAME_INSTANT, _ROUNDINGS * float(np.spacing(abs(origin))))
 
 
-def _snapped(
-    times: NDArray[np.float64], timestep: float, tolerance: float
-) -> NDArray[np.float64]:
+def _snapped(times: NDArray[np.float64], timestep: float, tolerance: float) -> NDArray[np.float64]:
     """Put stamps on the step that they are meant to be on: far from zero they are rounded."""
     steps = np.rint(times / timestep) * timestep
     return np.where(np.abs(times - steps) <= tolerance, steps, times)
@@ -174,9 +185,7 @@ def _chosen(series: TimeSeries, signals: Collection[str], name: str) -> TimeSeri
     return series.slice_by_name(list(signals))
 
 
-def _commands(
-    model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.float64]
-) -> TimeSeries:
+def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.float64]) -> TimeSeries:
     """Return the controls with actuators' names, in seconds from the start."""
     mapping = control.signal_mapping or TimeSeries.compute_all_control_mapping(model)
     actuators = {model.actuator(i).name for i in range(model.nactuator)}

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, nearest
-from sysid_ros.identification.custom import CustomResiduals
+from sysid_ros.identification.custom import Callbacks, CustomResiduals, Measured
 from sysid_ros.identification.laws import Law
 from sysid_ros.identification.models import writable_model
 from sysid_ros.identification.modifiers import apply_param_modifiers
@@ -20,30 +19,24 @@ from sysid_ros.identification.recorded import Recorded, record
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.signal_transform import SignalTransform
 from sysid_ros.identification.simulation import Simulator
-from sysid_ros.identification.unknowns_of import check_targets, frozen_targets, unknowns_of
-from sysid_ros.signals import TimeSeries
+from sysid_ros.identification.unknowns_of import check_targets, unknowns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.callbacks import (
+        BuildModelFn,
+        CustomRolloutFn,
+        ModifyResidualFn,
+    )
     from sysid_ros.identification.parameter import ParameterDict
     from sysid_ros.identification.recorded import SensorStamps
-    from sysid_ros.identification.signal_transform import ChannelLaw
-    from sysid_ros.identification.trajectory import ModelSequences, SystemTrajectory
-    from sysid_ros.identification.unknown import Unknown
-    from sysid_ros.signals import SignalType
+    from sysid_ros.identification.trajectory import ModelSequences
+    from sysid_ros.signals import SignalType, TimeSeries
 
-    BuildModelFn = Callable[[ParameterDict, mujoco.MjSpec], mujoco.MjModel]
-    #: Replaces `sysid_rollout`; called with the keyword arguments ``models``, ``datas``,
-    #: ``control_signal``, ``initial_states``, ``param_dicts``, ``rollout_signal_mapping``,
-    #: ``rollout_state_mapping`` and ``ctrl_mapping``.
-    CustomRolloutFn = Callable[..., Sequence[SystemTrajectory]]
-    #: Replaces the comparison; called as ``modify_residual(params, sensordata_predicted,
-    #: sensordata_measured, model, return_pred_all, state=…)``; returns the residuals, the predicted
-    #: and the measured series.
-    ModifyResidualFn = Callable[..., tuple[NDArray[np.float64], TimeSeries, TimeSeries]]
     #: Names of signals, or ``(name, type)`` pairs; for several models also by the model's name.
     Observations = Sequence[str | tuple[str, SignalType]]
 
@@ -87,9 +80,7 @@ class ResidualFunction:
         self.options = options
         self._prepared: Prepared | None = None
 
-    def __call__(
-        self, x: NDArray[np.float64], params: ParameterDict, **overrides: Any
-    ) -> Outcome:
+    def __call__(self, x: NDArray[np.float64], params: ParameterDict, **overrides: Any) -> Outcome:
         """Evaluate candidates.
 
         Args:
@@ -105,7 +96,8 @@ class ResidualFunction:
             FitError: ``x`` has another length than the parameters have.
         """
         if overrides:
-            return ResidualFunction(_checked({**self.options._asdict(), **overrides}))(x, params)
+            options = _checked({**self.options._asdict(), **overrides})
+            return ResidualFunction(options)(x, params)
         x = np.asarray(x, dtype=np.float64)
         candidates = x[None] if x.ndim == 1 else x.T
         if candidates.shape[1] != params.size:
@@ -128,6 +120,11 @@ class ResidualFunction:
         if self._prepared is None or self._prepared.key != key:
             self._prepared = _prepare(self.options, params, key)
         return self._prepared
+
+    @property
+    def excluded(self) -> int:
+        """Samples of the last call outside of their sequence, which are not compared."""
+        return sum(entry.excluded for entry in self._prepared.recorded) if self._prepared else 0
 
 
 def build_residual_fn(**options: Any) -> ResidualFunction:
@@ -212,76 +209,113 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
 
 def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
     groups = list(options.models_sequences)
-    check_targets(params, [(group.gt_model, group.sequence_name) for group in groups])
+    check_targets(params, [(group.gt_model, _labels(groups, group)) for group in groups])
     transform = options.signal_transform
-    custom = options.modify_residual is not None or options.custom_rollout is not None
-    lead = 0.0
-    if transform is not None:
-        lead = max(-transform.delay_bounds(params)[0], 0.0)
-    simulators, recorded = [], []
-    for group in groups:
-        signals = _per_model(options.enabled_observations, group.name)
-        own = tuple(
-            record(
-                group.gt_model,
-                _label(groups, group, place),
-                trajectory,
-                stamps=options.sensor_stamps,
-                resample=options.resample_true,
-                signals=None if custom or options.return_pred_all else signals,
-            )
-            for place, trajectory in enumerate(group.measured_rollout)
-        )
-        recorded.extend(own)
-        simulators.append(_simulator(options, group, params, own, lead))
-    unknowns = unknowns_of(params, None)
-    runs = [run for simulator in simulators for run in simulator.runs]
-    noise = {**estimate_noise(runs), **(options.noise or {})}
-    if custom:
-        made: Residuals | CustomResiduals = CustomResiduals(
-            options, params.copy(), unknowns, simulators, recorded, noise
-        )
-    else:
-        made = Residuals(
+    lead = 0.0 if transform is None else max(-transform.delay_bounds(params)[0], 0.0)
+    made = [_group(options, groups, group, params, lead) for group in groups]
+    simulators = [simulator for simulator, _ in made]
+    recorded = tuple(entry for _, own in made for entry in own)
+    unknowns = unknowns_of(params)
+    noise = estimate_noise(run for simulator in simulators for run in simulator.runs)
+    noise.update(options.noise or {})
+    residuals: Residuals | CustomResiduals
+    if options.modify_residual is None and options.custom_rollout is None:
+        residuals = Residuals(
             simulators,
             noise,
             unknowns=unknowns,
-            laws=_laws(transform, params, unknowns, simulators),
+            laws=None if transform is None else _laws(transform, params, simulators),
             weights=[_weights(options, group.name) for group in groups],
             enabled=[_enabled(options, group.name) for group in groups],
         )
-    return Prepared(made, tuple(recorded), key)
+    else:
+        measured = [
+            Measured(
+                simulator,
+                trajectory,
+                entry,
+                _weights(options, group.name),
+                _per_model(options.enabled_observations, group.name),
+            )
+            for group, (simulator, own) in zip(groups, made, strict=True)
+            for trajectory, entry in zip(group.measured_rollout, own, strict=True)
+        ]
+        callbacks = Callbacks(
+            options.modify_residual, options.custom_rollout, options.return_pred_all
+        )
+        residuals = CustomResiduals(callbacks, params, unknowns, measured, noise)
+    return Prepared(residuals, recorded, key)
 
 
-def _label(groups: list[ModelSequences], group: ModelSequences, place: int) -> str:
-    name = group.sequence_name[place]
-    return name if len(groups) == 1 else f'{group.name}/{name}'
+def _labels(groups: list[ModelSequences], group: ModelSequences) -> list[str]:
+    """Return the names of a model's sequences, unique among all models."""
+    if len(groups) == 1:
+        return list(group.sequence_name)
+    return [f'{group.name}/{name}' for name in group.sequence_name]
 
 
-def _simulator(
+def _group(
     options: Options,
+    groups: list[ModelSequences],
     group: ModelSequences,
     params: ParameterDict,
-    recorded: tuple[Recorded, ...],
     lead: float,
-) -> Simulator:
-    sequences = [entry.sequence for entry in recorded]
-    names = [sequence.name for sequence in sequences]
-    unknowns = unknowns_of(params, group.gt_model, names)
-    frozen = frozen_targets(params, group.gt_model, names)
-    rebuild = Rebuild(options.build_model, params, group.spec, unknowns, frozen)
-    model = rebuild.base if rebuild.needed else writable_model(
-        rebuild.spec, [target for unknown in unknowns for target in unknown.targets]
+) -> tuple[Simulator, list[Recorded]]:
+    """Return what simulates the sequences of one model, and the sequences."""
+    labels = _labels(groups, group)
+    signals = None
+    if not options.return_pred_all and options.modify_residual is None:
+        signals = _per_model(options.enabled_observations, group.name)
+    recorded = [
+        record(
+            group.gt_model,
+            label,
+            trajectory,
+            stamps=options.sensor_stamps,
+            resample=options.resample_true,
+            signals=signals,
+        )
+        for label, trajectory in zip(labels, group.measured_rollout, strict=True)
+    ]
+    spec, called = _called(options, group, params)
+    unknowns = unknowns_of(params, group.gt_model, labels, frozen=True)
+    rebuild = Rebuild(spec, unknowns, options.build_model if called else None, params, called)
+    start = np.array([unknown.nominal for unknown in unknowns])
+    model = (
+        rebuild(start)
+        if rebuild.columns
+        else writable_model(spec, [target for u in unknowns for target in u.targets])
     )
-    return Simulator(
-        rebuild.with_frozen(model),
+    simulator = Simulator(
+        model,
         unknowns,
-        sequences,
+        [entry.sequence for entry in recorded],
         options.n_threads,
-        build=rebuild if rebuild.needed else None,
+        build=rebuild if rebuild.columns else None,
         rebuilt=rebuild.columns,
         lead=lead,
     )
+    return simulator, recorded
+
+
+def _called(
+    options: Options, group: ModelSequences, params: ParameterDict
+) -> tuple[mujoco.MjSpec, list[int]]:
+    """Return the spec that candidates start from, and the columns that callbacks read."""
+    spec = group.spec.copy()
+    custom = options.build_model is not apply_param_modifiers
+    columns: list[int] = []
+    place = 0
+    for parameter in params.values():
+        if parameter.frozen:
+            if not custom and parameter.target is None:
+                parameter.apply_modifier(spec)
+            continue
+        own = range(place, place + parameter.size)
+        place += parameter.size
+        if parameter.target is None and (custom or parameter.modifier is not None):
+            columns.extend(own)
+    return spec, columns
 
 
 def _per_model(value: Any, model: str) -> list[str] | None:
@@ -310,21 +344,14 @@ def _enabled(options: Options, model: str) -> Callable[[str], bool]:
 
 
 def _laws(
-    transform: SignalTransform | None,
-    params: ParameterDict,
-    unknowns: tuple[Unknown, ...],
-    simulators: list[Simulator],
-) -> dict[str, Law] | None:
-    """Return the laws of a transform; None where targets say them."""
-    if transform is None:
-        return None
-    first: dict[str, int] = {}
-    column = 0
-    for name, parameter in params.items():
-        if parameter.frozen:
-            continue
-        first[name] = column
-        column += parameter.size
+    transform: SignalTransform, params: ParameterDict, simulators: list[Simulator]
+) -> dict[str, Law]:
+    """Return what a transform does to each sensor, in terms of a candidate's columns."""
+    places: dict[str, int] = {}
+    for frozen in (False, True):
+        for name, parameter in params.items():
+            if parameter.frozen is frozen:
+                places[name] = sum(params[other].size for other in places)
     sensors = dict.fromkeys(
         sensor
         for simulator in simulators
@@ -332,38 +359,30 @@ def _laws(
         for channels in run.channels
         for sensor in channels.sensors
     )
-    laws = transform.channel_laws(list(sensors))
-    return {law.sensor: _law(law, first, len(unknowns)) for law in laws}
-
-
-def _law(law: ChannelLaw, first: dict[str, int], _: int) -> Law:
-    def columns(names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(first[name] for name in names)
-
-    return Law(
-        columns(law.predicted_gains),
-        columns(law.predicted_biases),
-        columns(law.measured_gains),
-        columns(law.measured_biases),
-        None if law.delay is None else first[law.delay],
-    )
+    return {
+        law.sensor: Law(
+            tuple(places[name] for name in law.predicted_gains),
+            tuple(places[name] for name in law.predicted_biases),
+            tuple(places[name] for name in law.measured_gains),
+            tuple(places[name] for name in law.measured_biases),
+            None if law.delay is None else places[law.delay],
+        )
+        for law in transform.channel_laws(list(sensors))
+    }
 
 
 def _compare(
     residuals: Residuals, recorded: tuple[Recorded, ...], candidates: NDArray[np.float64]
 ) -> Outcome:
     values = residuals(candidates)
+    readings = [residuals.readings(x) for x in candidates]
     found: list[NDArray[np.float64]] = []
     predicted: list[list[TimeSeries]] = []
     measured: list[list[TimeSeries]] = []
     for index, entry in enumerate(recorded):
         found.append(values[residuals.rows(index)])
-        series = entry.measured
         predicted.append(
-            [
-                TimeSeries(series.times, residuals.reading(index, x), series.signal_mapping)
-                for x in candidates
-            ]
+            [entry.predicted(residuals.runs[index].channels, own[index]) for own in readings]
         )
-        measured.append([series] * len(candidates))
+        measured.append([entry.measured] * len(candidates))
     return found, predicted, measured

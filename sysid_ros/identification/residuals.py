@@ -4,24 +4,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import FitError
-from sysid_ros.identification.laws import Law, Readings, laws_of
+from sysid_ros.identification.laws import laws_of
+from sysid_ros.identification.layout import PRIOR, dead_sensors, lay_out, samples_of
 from sysid_ros.identification.noise import MAD_OF_NORMAL, measured
 from sysid_ros.identification.problem import Around
-from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.simulation import Block, Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.runs import Run
-    from sysid_ros.identification.simulation import Block
+    from sysid_ros.identification.laws import Law
+    from sysid_ros.identification.layout import Part, Series
+    from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.unknown import Unknown
 
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
@@ -30,58 +31,8 @@ DIVERGED = 1e4
 #: … and at least so many times the range of the channel, or so many SI units where it moved less.
 #: No residual is larger, or diverging would look better than being wrong.
 _DIVERGED_RANGES = 10.0
-#: In place of a sensor's index: the residual is not of a measurement but of a prior.
-PRIOR = -1
-#: Stamps this much apart are the same instant, s.
-_SAME_INSTANT = 1e-9
 #: Simulations of the last candidate are kept up to this size, bytes, where sensors have laws.
 _LARGEST_MEMO = 64e6
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Which measured samples the residual vector holds, in its order.
-
-    Attributes:
-        sequence: (n,) index of the sequence; for the prior of what belongs to one sequence, that.
-        time: (n,) seconds from the sequence's start.
-        sensor: (n,) index into ``sensors``; ``PRIOR`` for what is not a measurement.
-        sensors: Names of the sensors.
-    """
-
-    sequence: NDArray[np.int64]
-    time: NDArray[np.float64]
-    sensor: NDArray[np.int64]
-    sensors: tuple[str, ...]
-
-
-@dataclass
-class _Series:
-    """One measured series: which of its samples count, and where their residuals are."""
-
-    readings: Readings
-    mask: NDArray[np.bool_]
-    rows: slice
-    scale: NDArray[np.float64]
-    limit: NDArray[np.float64]
-
-    @property
-    def lawful(self) -> bool:
-        return bool(self.readings.columns)
-
-    def picked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (…, counted) samples of (…, n, k) values."""
-        if self.mask.all():
-            return values.reshape(*values.shape[:-2], -1)
-        return values[..., self.mask]
-
-
-class _Part(NamedTuple):
-    """One sequence: its simulator, its index there, and its series."""
-
-    simulator: int
-    run: int
-    series: list[_Series]
 
 
 class Residuals:
@@ -105,7 +56,7 @@ class Residuals:
         unstable: (m,) whether each candidate of the last call became unstable on some sequence.
     """
 
-    def __init__(  # noqa: PLR0913 (each is another kind of knowledge about the data)
+    def __init__(
         self,
         simulators: Simulator | Sequence[Simulator],
         noise: Mapping[str, float],
@@ -145,15 +96,22 @@ class Residuals:
         self.exact = np.array(
             [j in lawful and not self._acts[j].any() for j in range(len(self.unknowns))], dtype=bool
         )
-        counts = [enabled[i] if enabled else _always for i in range(len(self.simulators))]
+        counts = [enabled[i] if enabled else (lambda _: True) for i in range(len(self.simulators))]
         self._weights = [weights[i] if weights else {} for i in range(len(self.simulators))]
-        self.dead = _dead(self.runs)
-        self.samples = self._layout(counts)
+        self.dead = dead_sensors(self.runs)
+        self._parts = lay_out(self.simulators, self._laws, self._all, counts)
+        self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
+        self._priors = {
+            j: unknown.prior for j, unknown in enumerate(self.unknowns) if unknown.prior is not None
+        }
+        owners = [int(np.argmax(self._acts[j])) for j in self._priors]
+        self.samples = samples_of(self._parts, owners, self.dead)
+        end = len(self.samples.time)
+        self._prior_rows = slice(end - len(owners), end)
         self._extents = dict.fromkeys(self.samples.sensors, 1.0)
         for sensor, values in measured(self.runs):
             if sensor in self._extents:
                 self._extents[sensor] = max(self._extents[sensor], float(np.ptp(values)))
-        self._priors = [j for j, unknown in enumerate(self.unknowns) if unknown.prior is not None]
         self._memo: tuple[bytes, dict[int, dict[str, NDArray[np.float64]]]] | None = None
         self.set_noise(noise)
 
@@ -226,30 +184,38 @@ class Residuals:
             )
             for run in range(len(self.runs))
         ]
-        for part, block in self._simulate(candidates, jobs, memorise=bool(self.exact.any())):
-            run = self._index(part)
-            for place, candidate in enumerate(block.candidates.tolist()):
-                if candidate:
-                    probe = probes[candidate - 1]
-                    wild[probe] |= self._acts[probe, run] & block.diverged[place]
-                else:
-                    unstable |= bool(block.diverged[place])
+        for part, block in self._simulate(candidates, jobs):
+            moved = block.candidates > 0
+            unstable |= bool(block.diverged[~moved].any())
+            own = [self._own(probes, candidate, part) for candidate in block.candidates[moved]]
+            wild[own] |= block.diverged[moved]
             for series in part.series:
                 values = self._residual(series, block, candidates)
-                moved = block.candidates > 0
                 if not moved.all():
                     residual[series.rows] = values[~moved][0]
                     self._derive(series, block, candidates[0], steps, exact, changes)
-                for value, candidate in zip(values[moved], block.candidates[moved], strict=True):
-                    probe = probes[candidate - 1]
-                    (own,) = probe[self._acts[probe, run]]
-                    changes[series.rows, own] = value - residual[series.rows]
+                changes[series.rows, own] = (values[moved] - residual[series.rows]).T
         if base is None:
             residual[self._prior_rows] = self._prior(candidates[:1])[0]
-        for row, j in enumerate(self._priors, start=self._prior_rows.start):
-            if wanted[j]:
-                changes[row, j] = -steps[j] / self.unknowns[j].prior[1]
+        for row, (j, (_, deviation)) in enumerate(self._priors.items(), self._prior_rows.start):
+            changes[row, j] = -steps[j] / deviation if wanted[j] else 0.0
         return Around(residual, changes, wild, unstable)
+
+    def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
+        """Change the scales, and return a solution in the new ones.
+
+        Args:
+            solution: Residuals and Jacobian in the present scales.
+            noise: Sensor name to standard deviation in the sensor's unit.
+        """
+        ratios = np.array([self.noise[sensor] / noise[sensor] for sensor in self.samples.sensors])
+        factor = np.where(self.samples.sensor == PRIOR, 1.0, ratios[self.samples.sensor])
+        self.set_noise(noise)
+        return dataclasses.replace(
+            solution,
+            residual=solution.residual * factor,
+            jacobian=solution.jacobian * factor[:, None],
+        )
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""
@@ -262,10 +228,44 @@ class Residuals:
         found: dict[int, tuple[NDArray[np.float64], ...]] = {}
         for part, block in self._simulate(x[None], [np.zeros(1, dtype=np.int64)] * len(self.runs)):
             rows = {field: values[0] for field, values in block.rows.items()}
-            found[self._index(part)] = tuple(
-                series.readings.predicted(rows, x) for series in part.series
-            )
+            found[part.index] = tuple(series.readings.predicted(rows, x) for series in part.series)
         return tuple(found[index] for index in range(len(self.runs)))
+
+    def shifted(
+        self, x: NDArray[np.float64], limit: float
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """Return residuals as a function of how far the measurements are moved in time.
+
+        Args:
+            x: (p,) candidate; it is simulated once.
+            limit: Seconds; samples nearer to the ends of their sequence are left out, so that the
+                same ones are compared at every shift up to it.
+
+        Returns:
+            A function from the (number of sequences,) seconds by which each sequence's
+            measurements are moved to later stamps to the (n,) residuals; NaN for those left out.
+        """
+        x = self._complete(x[None])[0]
+        kept: list[tuple[int, Series, dict[str, NDArray[np.float64]]]] = []
+        every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
+        for part, block in self._simulate(x[None], every):
+            for series in part.series:
+                source = series.readings.channels.source
+                kept.append((part.index, series, {source: block.rows[source][0].copy()}))
+        taken = np.zeros(len(self.samples.time), dtype=bool)
+        for run, series, _ in kept:
+            end = (self.runs[run].steps - 2) * self.runs[run].timestep - limit
+            times = self.samples.time[series.rows]
+            taken[series.rows] = (times >= limit) & (times <= end)
+
+        def residual(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+            found = np.zeros(len(taken))
+            for run, series, rows in kept:
+                reading = series.readings.evaluate(rows, x, series.scale, shift=float(shifts[run]))
+                found[series.rows] = series.picked(reading.residual)
+            return np.where(taken, found, np.nan)
+
+        return residual
 
     def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
         """Return how far each sensor's residuals scatter around zero, dimensionless.
@@ -284,13 +284,15 @@ class Residuals:
                 found[sensor] = float(np.sqrt(np.mean(values**2)))
         return found
 
+    def _own(self, probes: list[NDArray[np.int64]], candidate: int, part: Part) -> int:
+        """Return the one unknown of a moved candidate that acts on a sequence."""
+        probe = probes[candidate - 1]
+        return int(probe[self._acts[probe, part.index]][0])
+
     def _complete(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (m, all) candidates with what is not unknown at its nominal value."""
         constants = np.broadcast_to(self._constants, (len(candidates), len(self._constants)))
         return np.concatenate([candidates, constants], axis=1)
-
-    def _index(self, part: _Part) -> int:
-        return self._first[part.simulator] + part.run
 
     def _probes(self, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Group unknowns that act on different sequences."""
@@ -300,59 +302,74 @@ class Residuals:
             if acts.all():
                 groups.append(([int(j)], acts))
                 continue
-            for members, busy in groups:
-                if not np.any(busy & acts):
-                    members.append(int(j))
-                    busy |= acts
-                    break
-            else:
+            free = next((group for group in groups if not np.any(group[1] & acts)), None)
+            if free is None:
                 groups.append(([int(j)], acts.copy()))
+            else:
+                free[0].append(int(j))
+                free[1][acts] = True
         return [np.array(members) for members, _ in groups]
 
     def _simulate(
-        self,
-        candidates: NDArray[np.float64],
-        jobs: Sequence[NDArray[np.int64]],
-        *,
-        memorise: bool = False,
-    ) -> Iterator[tuple[_Part, Block]]:
-        """Yield every sequence with its simulations, as many as the candidates need."""
-        known = self._recall(candidates[0]) if len(candidates) and self.exact.any() else {}
+        self, candidates: NDArray[np.float64], jobs: Sequence[NDArray[np.int64]]
+    ) -> Iterator[tuple[Part, Block]]:
+        """Yield every sequence with its simulations, no two of them for the same dynamics."""
+        keys = [bytes(x[: len(self.exact)][~self.exact].tobytes()) for x in candidates]
+        leaders = [keys.index(key) if self.exact.any() else i for i, key in enumerate(keys)]
+        known = self._memo[1] if self._memo is not None and self._memo[0] == keys[0] else {}
         keep: dict[int, dict[str, NDArray[np.float64]]] = {}
-        size = 0.0
         for index, simulator in enumerate(self.simulators):
-            first = self._first[index]
-            own = list(jobs[first : first + len(simulator.runs)])
-            for run in range(len(own)):
-                if first + run in known and len(own[run]) and own[run][0] == 0:
-                    rows = known[first + run]
-                    yield (
-                        self._parts[first + run],
-                        Block(run, np.zeros(1, dtype=np.int64), rows, np.zeros(1, dtype=bool)),
-                    )
-                    own[run] = own[run][1:]
-            for block in simulator.simulate(candidates, own):
+            first = int(self._first[index])
+            own = jobs[first : first + len(simulator.runs)]
+            followers = [
+                {i: [c for c in some.tolist() if leaders[c] == i] for i in leaders} for some in own
+            ]
+            wanted = []
+            for run, some in enumerate(own):
+                leading = sorted({leaders[c] for c in some.tolist()})
+                if leading and leading[0] == 0 and first + run in known:
+                    leading = leading[1:]
+                    yield from self._shared(first + run, run, followers[run][0], known[first + run])
+                wanted.append(np.array(leading, dtype=np.int64))
+            for block in simulator.simulate(candidates, wanted):
                 self.diverged += int(block.diverged.sum())
-                if memorise and block.candidates[0] == 0 and not block.diverged[0]:
+                if self.exact.any() and block.candidates[0] == 0 and not block.diverged[0]:
                     keep[first + block.run] = {k: v[:1].copy() for k, v in block.rows.items()}
-                    size += sum(v.nbytes for v in keep[first + block.run].values())
-                    memorise = size < _LARGEST_MEMO
                 yield self._parts[first + block.run], block
+                for place, leader in enumerate(block.candidates.tolist()):
+                    rest = [c for c in followers[block.run][leader] if c != leader]
+                    rows = {k: v[place : place + 1] for k, v in block.rows.items()}
+                    wild = bool(block.diverged[place])
+                    yield from self._shared(first + block.run, block.run, rest, rows, wild=wild)
+        size = sum(rows.nbytes for some in keep.values() for rows in some.values())
         if keep and size < _LARGEST_MEMO:
-            self._memo = (self._key(candidates[0]), keep)
+            self._memo = (keys[0], keep)
 
-    def _key(self, x: NDArray[np.float64]) -> bytes:
-        return x[: len(self.exact)][~self.exact].tobytes()
-
-    def _recall(self, x: NDArray[np.float64]) -> dict[int, dict[str, NDArray[np.float64]]]:
-        """Return the simulations of a candidate that differs in its sensors' laws at most."""
-        if self._memo is None or self._memo[0] != self._key(x):
-            return {}
-        return self._memo[1]
+    def _shared(
+        self,
+        index: int,
+        run: int,
+        candidates: list[int],
+        rows: dict[str, NDArray[np.float64]],
+        *,
+        wild: bool = False,
+    ) -> Iterator[tuple[Part, Block]]:
+        """Yield the simulation of one candidate for others that differ in sensors' laws only."""
+        if candidates:
+            count = len(candidates)
+            yield (
+                self._parts[index],
+                Block(
+                    run,
+                    np.array(candidates, dtype=np.int64),
+                    {k: np.broadcast_to(v, (count, *v.shape[1:])) for k, v in rows.items()},
+                    np.full(count, wild),
+                ),
+            )
 
     @staticmethod
     def _residual(
-        series: _Series, block: Block, candidates: NDArray[np.float64]
+        series: Series, block: Block, candidates: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the (m, counted samples) residuals of one series."""
         readings = series.readings
@@ -363,7 +380,6 @@ class Residuals:
                         {field: rows[place] for field, rows in block.rows.items()},
                         candidates[candidate],
                         series.scale,
-                        derivatives=False,
                     ).residual
                     for place, candidate in enumerate(block.candidates)
                 ]
@@ -378,7 +394,7 @@ class Residuals:
 
     def _derive(
         self,
-        series: _Series,
+        series: Series,
         block: Block,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
@@ -398,90 +414,6 @@ class Residuals:
     def _prior(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (m, number of priors) residuals of the priors."""
         found = np.empty((len(candidates), len(self._priors)))
-        for place, j in enumerate(self._priors):
-            mean, deviation = self.unknowns[j].prior
+        for place, (j, (mean, deviation)) in enumerate(self._priors.items()):
             found[:, place] = (mean - candidates[:, j]) / deviation
         return found
-
-    def _layout(self, counts: list[Callable[[str], bool]]) -> Samples:
-        """Decide which samples count, and where their residuals are."""
-        self._parts: list[_Part] = []
-        self._first: list[int] = []
-        chosen: list[tuple[int, NDArray[np.float64], list[str], NDArray[np.bool_]]] = []
-        place = 0
-        for index, simulator in enumerate(self.simulators):
-            self._first.append(len(self._parts))
-            for number, run in enumerate(simulator.runs):
-                part = _Part(index, number, [])
-                for channels in run.channels:
-                    laws = tuple(self._laws.get(sensor, Law()) for sensor in channels.sensors)
-                    live = [counts[index](s) and s not in self.dead for s in channels.sensors]
-                    mask = np.isfinite(channels.measured) & np.array(live, dtype=bool)
-                    mask &= self._inside(channels.times, laws, run)
-                    count = int(mask.sum())
-                    rows = slice(place, place + count)
-                    place += count
-                    empty = np.ones(len(live))
-                    part.series.append(
-                        _Series(Readings(channels, laws), mask, rows, empty, empty)
-                    )
-                    chosen.append(
-                        (len(self._parts), channels.times, list(channels.sensors), mask)
-                    )
-                self._parts.append(part)
-        sensors = sorted(
-            {s for _, _, names, mask in chosen for s, used in zip(names, mask.any(0)) if used}
-        )
-        if not sensors:
-            dead = f' (never moving: {", ".join(self.dead)})' if self.dead else ''
-            msg = f'Nothing to fit: {len(self.runs)} sequences without a measured sample{dead}.'
-            raise FitError(msg)
-        priors = [j for j, unknown in enumerate(self.unknowns) if unknown.prior is not None]
-        self._prior_rows = slice(place, place + len(priors))
-        own = [self._acts[j] for j in priors]
-        ids = {sensor: number for number, sensor in enumerate(sensors)}
-        return Samples(
-            np.concatenate(
-                [np.full(int(mask.sum()), sequence) for sequence, _, _, mask in chosen]
-                + [np.array([int(np.argmax(acts)) for acts in own], dtype=np.int64)]
-            ),
-            np.concatenate(
-                [np.broadcast_to(times[:, None], mask.shape)[mask] for _, times, _, mask in chosen]
-                + [np.zeros(len(priors))]
-            ),
-            np.concatenate(
-                [
-                    np.broadcast_to([ids.get(name, PRIOR) for name in names], mask.shape)[mask]
-                    for _, _, names, mask in chosen
-                ]
-                + [np.full(len(priors), PRIOR)]
-            ),
-            tuple(sensors),
-        )
-
-    def _inside(
-        self, times: NDArray[np.float64], laws: tuple[Law, ...], run: Run
-    ) -> NDArray[np.bool_]:
-        """Return (n, k) whether a reading describes a simulated state at any allowed delay."""
-        end = (run.steps - 1) * run.timestep
-        inside = np.ones((len(times), len(laws)), dtype=bool)
-        for k, law in enumerate(laws):
-            low, high = 0.0, 0.0
-            if law.delay is not None:
-                unknown = self._all[law.delay]
-                low, high = unknown.min_value, unknown.max_value
-            inside[:, k] = (times >= high - _SAME_INSTANT) & (times <= end + low + _SAME_INSTANT)
-        return inside
-
-
-def _always(_: str) -> bool:
-    return True
-
-
-def _dead(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the sensors of which every sample of a component is the same in all sequences."""
-    seen: dict[str, tuple[float, float]] = {}
-    for sensor, values in measured(runs):
-        low, high = seen.get(sensor, (np.inf, -np.inf))
-        seen[sensor] = (min(low, float(values.min())), max(high, float(values.max())))
-    return tuple(sorted(sensor for sensor, (low, high) in seen.items() if low == high))

@@ -69,7 +69,9 @@ class Lookup(NamedTuple):
         before = values[..., self.rows, :]
         if self.weights is None:
             return before
-        result: NDArray[np.float64] = before + self.weights * (values[..., self.rows + 1, :] - before)
+        result: NDArray[np.float64] = before + self.weights * (
+            values[..., self.rows + 1, :] - before
+        )
         return result
 
 
@@ -101,6 +103,7 @@ class Channels:
         sensors: (k,) name of the signal that each column belongs to.
         source: Recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``.
         columns: (k,) columns of that field.
+        own: (k,) columns of the measured series.
         measured: (n, k) measured samples; NaN where there is none.
         times: (n,) seconds from the start of the sequence.
         timestep: Of the simulation, seconds.
@@ -109,6 +112,7 @@ class Channels:
     sensors: tuple[str, ...]
     source: str
     columns: NDArray[np.int64]
+    own: NDArray[np.int64]
     measured: NDArray[np.float64]
     times: NDArray[np.float64]
     timestep: float
@@ -256,6 +260,7 @@ def _channels(model: mujoco.MjModel, series: TimeSeries, sequence: str) -> list[
             tuple(name for name, _, _ in found),
             source,
             np.array([column for _, column, _ in found], dtype=np.int64),
+            np.array([mine for _, _, mine in found], dtype=np.int64),
             series.data[:, [mine for _, _, mine in found]],
             series.times,
             float(model.opt.timestep),
@@ -284,18 +289,14 @@ def _place(
     return source, range(first, first + size)
 
 
-def _state_place(
-    model: mujoco.MjModel, name: str, source: str, sequence: str
-) -> tuple[int, int]:
+def _state_place(model: mujoco.MjModel, name: str, source: str, sequence: str) -> tuple[int, int]:
     """Return first column and width of a part of the state, named after a joint or actuator."""
     bare = name.removesuffix(f'_{source}')
     if source == 'act':
         actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, bare)
         if actuator >= 0 and model.actuator_actnum[actuator]:
             return int(model.actuator_actadr[actuator]), int(model.actuator_actnum[actuator])
-        known = [
-            model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]
-        ]
+        known = [model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]]
     else:
         joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, bare)
         if joint < 0:  # a free joint may go by the name of its body

@@ -79,6 +79,7 @@ class Simulator:
         parameters: What a candidate's values are, in order.
         runs: The sequences, prepared.
         rollouts: Number of simulations so far.
+        threads: Size of the pool.
     """
 
     def __init__(
@@ -109,13 +110,15 @@ class Simulator:
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
-        self.model = _without_native_delay(model)
+        # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
+        # again may delay its actuators by itself.
+        self.model = model.__copy__() if build else _without_native_delay(model)
         self._build = build
         self._rebuilt = list(rebuilt)
-        self._threads = threads or os.cpu_count() or 1
+        self.threads = threads or os.cpu_count() or 1
         written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
         self._writer = Writer(model, written)
-        self._controls = Controls(model, written)
+        self._controls = Controls(model, written, native=build is not None)
         self.runs: tuple[Run, ...] = tuple(
             prepare(self.model, sequence, lead) for sequence in sequences
         )
@@ -177,6 +180,26 @@ class Simulator:
             for blocks in found
         )
 
+    def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model of its own with a candidate's values.
+
+        Args:
+            x: (p,) parameter values, or the first of them, the others being nominal.
+        """
+        rest = [parameter.nominal for parameter in self.parameters[len(x) :]]
+        values = np.concatenate([x, rest])
+        model = self.model.__copy__() if self._build is None else self._build(values)
+        self._writer.write(model, values)
+        if self._writer.fields and not self._writer.constant:
+            mujoco.mj_setConst(model, mujoco.MjData(model))
+        return model
+
+    def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence at the nominal values."""
+        nominal = np.array([[parameter.nominal for parameter in self.parameters]])
+        control: NDArray[np.float64] = self._controls.of(run, steps, nominal, None)[0]
+        return control
+
     def simulate(
         self, candidates: NDArray[np.float64], wanted: Many[NDArray[np.int64]]
     ) -> Iterator[Block]:
@@ -194,7 +217,7 @@ class Simulator:
         for batch in self._batches:
             steps = max(self.runs[index].steps for index in batch)
             width = self.model.nsensordata + 1 + self.model.nq + self.model.nv
-            most = max(int(_LARGEST_RECORD / (8 * width * steps)), 2 * self._threads)
+            most = max(int(_LARGEST_RECORD / (8 * width * steps)), 2 * self.threads)
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 yield from self._roll(jobs[first : first + most], steps, candidates, models)
@@ -208,12 +231,7 @@ class Simulator:
         needed = {int(c) for some in wanted for c in some}
         models: dict[int, mujoco.MjModel] = {}
         for index in sorted(needed):
-            model = self._build(candidates[index])
-            model.actuator_delay[:] = 0.0
-            self._writer.write(model, candidates[index])
-            if self._writer.fields and not self._writer.constant:
-                mujoco.mj_setConst(model, mujoco.MjData(model))
-            models[index] = model
+            models[index] = self.compiled(candidates[index])
         spare = next(iter(models.values()), self.model)
         return [models.get(index, spare) for index in range(len(candidates))]
 
@@ -279,7 +297,7 @@ class Simulator:
     def _sized(self, count: int) -> Batch:
         if self._batch is None or self._batch.nsim < count:
             self._fields.clear()
-            self._batch = Batch(self.model, max(count, 2 * self._threads), self._threads)
+            self._batch = Batch(self.model, max(count, 2 * self.threads), self.threads)
             if self._build is None:
                 for field in sorted(self._writer.fields):
                     values = self._batch.expand(field)

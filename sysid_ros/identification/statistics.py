@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.stats
 
+from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.losses import rho
-from sysid_ros.identification.residuals import PRIOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.layout import Samples
     from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.losses import Loss
-    from sysid_ros.identification.residuals import Samples
     from sysid_ros.identification.unknown import Unknown
 
 #: Level of all intervals.

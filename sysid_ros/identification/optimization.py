@@ -1,0 +1,289 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The toolbox's entry point: fit parameters to a residual function."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import scipy.optimize
+
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.identification.least_squares import SolverSettings, solve
+from sysid_ros.identification.problem import FunctionResiduals
+from sysid_ros.identification.residual_fn import ResidualFunction
+from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.stamps import find_shift
+from sysid_ros.identification.unknowns_of import unknowns_of
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.least_squares import Solution
+    from sysid_ros.identification.parameter import ParameterDict
+    from sysid_ros.identification.problem import Iteration, ResidualLike
+    from sysid_ros.identification.stamps import ShiftReport
+
+Optimizer = Literal['mujoco', 'scipy', 'scipy_parallel_fd']
+
+#: Names of optimizers of the toolbox, and ours, to names of backends.
+_BACKENDS = {
+    'mujoco': 'mujoco',
+    'scipy': 'scipy-trf',
+    'scipy_parallel_fd': 'scipy-trf',
+    'scipy-trf': 'scipy-trf',
+    'scipy-dogbox': 'scipy-dogbox',
+    'scipy-lm': 'scipy-lm',
+}
+#: Shifts of the stamps are searched up to this, s, or a quarter of the shortest sequence.
+_LARGEST_SHIFT = 0.05
+#: A condition number of JᵀJ above this is warned of.
+_ILL_CONDITIONED = 1e12
+
+
+class StampWarning(UserWarning):
+    """A shift of the measurements in time would explain them significantly better."""
+
+
+class ConditionWarning(UserWarning):
+    """The Jacobian at the start is nearly rank deficient."""
+
+
+def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
+    initial_params: ParameterDict,
+    residual_fn: Callable[..., Any],
+    optimizer: str = 'mujoco',
+    verbose: bool = True,  # noqa: FBT002 (the toolbox's signature)
+    check_conditioning: bool = False,  # noqa: FBT002 (the toolbox's signature)
+    *,
+    max_iters: int = 200,
+    loss: str = 'linear',
+    starts: int = 1,
+    seed: int = 0,
+    cancel: threading.Event | None = None,
+    observe: Callable[[Iteration], None] | None = None,
+    **backend: Any,
+) -> tuple[ParameterDict, scipy.optimize.OptimizeResult]:
+    """Fit the parameters that are not frozen by bounded nonlinear least squares.
+
+    Args:
+        initial_params: Start values and bounds; not changed.
+        residual_fn: From `build_residual_fn`, or any ``fn(x, params) -> (residuals, …)`` with
+            ``x`` of shape (p,) or (p, m) and one array per sequence.
+        optimizer: ``'mujoco'`` (``mujoco.minimize``), ``'scipy'`` (its trust region),
+            ``'scipy-dogbox'``, ``'scipy-lm'``; ``'scipy_parallel_fd'`` is ``'scipy'``, all
+            differences being made in one batch anyway.
+        verbose: Print iterations and a table; nothing is printed otherwise.
+        check_conditioning: Warn when JᵀJ at the start is ill-conditioned.
+        max_iters: Limit of iterations.
+        loss: Loss of a residual, named as in scipy: ``linear``, ``soft_l1``, ``huber``,
+            ``cauchy``, ``arctan``.
+        starts: Number of starts spread over the bounds, the first being the initial values.
+        seed: Of the other starts.
+        cancel: Ends the fit when it is set.
+        observe: Called after every iteration.
+        **backend: ``ftol``: stop when an iteration lowers the cost by less than this fraction.
+            Other settings of the toolbox's backends are accepted and not used: scales, steps and
+            regularisation follow the residuals.
+
+    Returns:
+        The fitted parameters, and a result with ``x``, ``cost``, ``fun``, ``jac``, ``grad``,
+        ``optimality``, ``status`` (above 0 when converged), ``reason``, ``message``, ``success``,
+        ``nfev``, ``nit``, ``trace``, ``extras`` (``objective`` and ``candidate`` per iteration),
+        ``diverged``, ``excluded`` samples and ``dead`` sensors, and ``shift``: whether a shift of
+        the stamps explains the measurements significantly better, which is also warned of.
+
+    Raises:
+        FitError: A name is unknown, or the fit cannot begin.
+        CancelledError: ``cancel`` was set.
+    """
+    if optimizer not in _BACKENDS:
+        msg = f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.'
+        raise FitError(msg)
+    _check(backend)
+    params = initial_params.copy()
+    if params.size == 0:
+        warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
+        return params, _nothing()
+    x0 = params.as_vector()
+    residuals = _residuals(residual_fn, params)
+    if check_conditioning:
+        _check_conditioning(residuals, x0)
+    tolerance = {'tolerance': float(backend['ftol'])} if 'ftol' in backend else {}
+    solution = solve(
+        residuals,
+        x0,
+        settings=SolverSettings(_BACKENDS[optimizer], loss, max_iters),
+        cancel=cancel,
+        observe=_Teller(observe) if verbose else observe,
+        **tolerance,
+    )
+    params.update_from_vector(solution.x)
+    result = _result(residual_fn, residuals, solution)
+    if verbose:
+        _say(
+            params.compare_parameters(
+                x0, solution.x, measured_params=initial_params.as_nominal_vector()
+            )
+        )
+        _say(solution.message)
+    return params, result
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + '\n')
+
+
+class _Teller:
+    """Prints iterations and passes them on."""
+
+    def __init__(self, observe: Callable[[Iteration], None] | None) -> None:
+        self._observe = observe
+
+    def __call__(self, iteration: Iteration) -> None:
+        _say(
+            f'{iteration.number:4d}  cost {iteration.cost:<12.6g} step {iteration.step:<9.3g} '
+            f'{iteration.rollouts} rollouts  {iteration.seconds:.2f} s'
+        )
+        if self._observe is not None:
+            self._observe(iteration)
+
+
+#: Settings of the toolbox's backends that are accepted and not used.
+_UNUSED = (
+    'diff_step',
+    'eps',
+    'gtol',
+    'jac',
+    'mu_factor',
+    'mu_max',
+    'mu_min',
+    'x_scale',
+    'xtol',
+)
+
+
+def _check(backend: dict[str, Any]) -> None:
+    for name in backend:
+        if name != 'ftol' and name not in _UNUSED:
+            known = ('ftol', 'max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
+            msg = f'Unknown setting {name!r} of optimize; {nearest(name, known)}.'
+            raise FitError(msg)
+
+
+def _residuals(residual_fn: Callable[..., Any], params: ParameterDict) -> ResidualLike:
+    if isinstance(residual_fn, ResidualFunction):
+        return residual_fn.prepared(params).residuals
+
+    def plain(candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = residual_fn(candidates.T.copy(), params)[0]
+        return np.concatenate([np.reshape(part, (-1, len(candidates))) for part in found])
+
+    return FunctionResiduals(plain, unknowns_of(params))
+
+
+def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> None:
+    low = np.array([unknown.min_value for unknown in residuals.unknowns])
+    high = np.array([unknown.max_value for unknown in residuals.unknowns])
+    steps = 1e-6 * np.maximum(np.abs(x0), 1e-3)
+    steps = np.where(x0 + steps > high, -steps, steps)
+    changes = residuals.around(np.clip(x0, low, high), steps).changes / steps
+    norms = np.linalg.norm(changes, axis=0)
+    condition = float(np.linalg.cond(changes / np.where(norms > 0, norms, 1.0))) ** 2
+    if condition > _ILL_CONDITIONED:
+        msg = (
+            f'The condition number of JᵀJ at the start is {condition:.1e}: '
+            'the data hardly tell some parameters apart.'
+        )
+        warnings.warn(msg, ConditionWarning, stacklevel=3)
+
+
+def _nothing() -> scipy.optimize.OptimizeResult:
+    return scipy.optimize.OptimizeResult(
+        x=np.empty(0),
+        cost=0.0,
+        fun=np.empty(0),
+        jac=np.zeros((0, 0)),
+        grad=np.empty(0),
+        optimality=0.0,
+        status=1,
+        reason='gradient',
+        message='There is nothing to fit.',
+        success=True,
+        nfev=0,
+        nit=0,
+        trace=(),
+        extras={},
+        shift=None,
+    )
+
+
+def _result(
+    residual_fn: Callable[..., Any], residuals: ResidualLike, solution: Solution
+) -> scipy.optimize.OptimizeResult:
+    shift, excluded, dead = None, 0, ()
+    if isinstance(residuals, Residuals) and isinstance(residual_fn, ResidualFunction):
+        excluded, dead = residual_fn.excluded, residuals.dead
+        shift = check_stamps(residuals, solution)
+    return scipy.optimize.OptimizeResult(
+        x=solution.x,
+        cost=solution.cost,
+        fun=solution.residual,
+        jac=solution.jacobian,
+        grad=solution.gradient,
+        optimality=float(np.max(np.abs(solution.gradient), initial=0.0)),
+        status=1 if solution.success else 0,
+        reason=solution.status,
+        message=solution.message,
+        success=solution.success,
+        nfev=solution.evaluations,
+        nit=len(solution.trace),
+        trace=solution.trace,
+        extras={
+            'objective': [entry.cost for entry in solution.trace],
+            'candidate': [np.array(entry.x) for entry in solution.trace],
+        },
+        diverged=residuals.diverged,
+        excluded=excluded,
+        dead=dead,
+        shift=shift,
+    )
+
+
+def check_stamps(residuals: Residuals, solution: Solution) -> ShiftReport | None:
+    """Check whether a shift of the measurements explains them better, and warn if one does.
+
+    Args:
+        residuals: What was fitted.
+        solution: Where the fit ended.
+
+    Returns:
+        What was found; None where the sequences are too short to tell.
+    """
+    duration = min(run.sequence.duration for run in residuals.runs)
+    timestep = max(run.timestep for run in residuals.runs)
+    limit = min(_LARGEST_SHIFT, duration / 4)
+    if limit < timestep:
+        return None
+    low = np.array([unknown.min_value for unknown in residuals.unknowns])
+    high = np.array([unknown.max_value for unknown in residuals.unknowns])
+    free = (solution.x > low) & (solution.x < high)
+    report = find_shift(
+        residuals.shifted(solution.x, limit),
+        solution.jacobian[:, free],
+        residuals.samples.sequence,
+        timestep=timestep,
+        limit=limit,
+        times=residuals.samples.time,
+        channels=residuals.samples.sensor,
+    )
+    sentence = report.sentence(timestep, [run.sequence.name for run in residuals.runs])
+    if sentence:
+        warnings.warn(sentence, StampWarning, stacklevel=4)
+    return report

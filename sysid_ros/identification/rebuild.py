@@ -1,0 +1,81 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates that have to be compiled: callbacks on the spec, and attributes the compiler reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.identification.targets import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import mujoco
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.parameter import ParameterDict
+    from sysid_ros.identification.unknown import Unknown
+
+#: So many compiled models are kept: a candidate and its neighbours, and some before them.
+_MOST_KEPT = 64
+
+
+class Rebuild:
+    """Compiles a model for a candidate.
+
+    The user's spec is copied for each of them and never changed. Candidates that agree in what is
+    compiled share a model, which the caller gets as a copy.
+
+    Attributes:
+        columns: Columns of a candidate that act through the compiler.
+    """
+
+    def __init__(
+        self,
+        spec: mujoco.MjSpec,
+        unknowns: Sequence[Unknown],
+        build: Callable[[ParameterDict, mujoco.MjSpec], mujoco.MjModel] | None = None,
+        params: ParameterDict | None = None,
+        columns: Sequence[int] = (),
+    ) -> None:
+        """Keep what a candidate is made of.
+
+        Args:
+            spec: The user's spec.
+            unknowns: What a candidate's values are.
+            build: Compiles the parameters on a copy of the spec; only ``compile`` by default.
+            params: The parameters that ``build`` gets, a copy of them, with their values set.
+            columns: Columns that ``build`` reads.
+        """
+        self._spec = spec
+        self._build = build
+        self._params = None if params is None else params.copy()
+        self._written = [
+            (target, column)
+            for column, unknown in enumerate(unknowns)
+            for target in unknown.targets
+            if target.role is Role.SPEC
+        ]
+        self.columns = sorted({*columns, *(column for _, column in self._written)})
+        self._kept: dict[bytes, mujoco.MjModel] = {}
+
+    def __call__(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model of its own for the (p,) values of a candidate."""
+        key = np.ascontiguousarray(values[self.columns]).tobytes()
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = self._compile(values)
+        return self._kept[key].__copy__()
+
+    def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        spec = self._spec.copy()
+        for target, column in self._written:
+            target.write_spec(spec, float(values[column]))
+        if self._build is None or self._params is None:
+            return spec.compile()
+        self._params.update_from_vector(values[: self._params.size])
+        return self._build(self._params, spec)

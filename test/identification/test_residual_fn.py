@@ -1,0 +1,497 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The toolbox's residual function."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros import identification as sysid
+from sysid_ros.errors import FitError, ParameterError
+from sysid_ros.signals import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+DT = 0.002
+EPOCH = 1.7e9
+ARM = """
+<mujoco>
+  <option timestep="0.002" integrator="implicitfast"/>
+  <worldbody>
+    <body name="upper"><joint name="j" axis="0 1 0" damping=".3"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/>
+      <body name="lower" pos=".3 0 0"><joint name="k" axis="0 1 0" damping=".2" armature=".01"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".5" contype="0"/></body></body>
+  </worldbody>
+  <actuator>
+    <motor name="a" joint="j" gear="3"/>
+    <position name="b" joint="k" kp="8" kv=".4"/>
+  </actuator>
+  <sensor>
+    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/>
+    <jointpos name="p" joint="k"/><gyro name="w" site="tip"/>
+  </sensor>
+</mujoco>
+""".replace('contype="0"/></body></body>', 'contype="0"/><site name="tip"/></body></body>')
+
+
+def spec_of(xml: str = ARM) -> mujoco.MjSpec:
+    return mujoco.MjSpec.from_string(xml)
+
+
+def controls(steps: int) -> NDArray[np.float64]:
+    times = DT * np.arange(steps)
+    return np.stack([2 * np.sin(7 * times), np.sin(5 * times + 1)], axis=1)
+
+
+def record(
+    *,
+    steps: int = 400,
+    start: float = 0.0,
+    change: Callable[[mujoco.MjSpec], None] | None = None,
+    xml: str = ARM,
+    qvel: Sequence[float] = (0.3, -0.2),
+) -> tuple[TimeSeries, TimeSeries, NDArray[np.float64]]:
+    """Step a model in a plain loop; a sample's stamp is the time that it describes."""
+    spec = spec_of(xml)
+    if change is not None:
+        change(spec)
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    data.qvel[:] = qvel
+    command, rows = controls(steps), []
+    for control in command:
+        data.ctrl[:] = control
+        mujoco.mj_step(model, data)  # evaluates the sensors before it integrates
+        rows.append(data.sensordata.copy())
+    stamps = start + DT * np.arange(steps)
+    return (
+        TimeSeries.from_control_names(stamps, command, model),
+        TimeSeries.from_names(stamps, np.array(rows), model),
+        sysid.create_initial_state(model, np.zeros(2), np.array(qvel)),
+    )
+
+
+def sequences(
+    control: TimeSeries, sensors: TimeSeries, state: NDArray[np.float64], **more: Any
+) -> list[sysid.ModelSequences]:
+    return [sysid.ModelSequences('arm', spec_of(), 'run', state, control, sensors, **more)]
+
+
+def damping(value: float = 0.3, **more: Any) -> sysid.ParameterDict:
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('d', value, 0.01, 2.0, target='joint/j/damping', **more))
+    return params
+
+
+def truth(spec: mujoco.MjSpec) -> None:
+    spec.joint('j').damping[0] = 0.7
+
+
+@pytest.mark.parametrize('start', [0.0, 0.3, EPOCH])
+def test_residuals_vanish_at_the_truth_at_any_start_time(start: float) -> None:
+    fn = sysid.build_residual_fn(models_sequences=sequences(*record(start=start, change=truth)))
+    found, predicted, measured = fn(np.array([0.7]), damping())
+    assert len(found) == 1
+    assert found[0].shape == (400 * 6,)
+    assert np.max(np.abs(found[0])) < 1e-6
+    assert np.max(np.abs(fn(np.array([0.3]), damping())[0][0])) > 10
+    np.testing.assert_array_equal(predicted[0][0].times, measured[0][0].times)
+    np.testing.assert_allclose(predicted[0][0].data, measured[0][0].data, atol=1e-9)
+    assert measured[0][0].times[0] == start
+
+
+def test_a_matrix_of_candidates_gives_a_column_for_each() -> None:
+    fn = sysid.build_residual_fn(models_sequences=sequences(*record()))
+    values = np.array([[0.1, 0.3, 0.9]])
+    found, predicted, measured = fn(values, damping())
+    assert found[0].shape == (2400, 3)
+    assert len(predicted[0]) == len(measured[0]) == 3
+    for column, value in enumerate(values[0]):
+        np.testing.assert_array_equal(found[0][:, column], fn(np.array([value]), damping())[0][0])
+
+
+def test_neither_parameters_nor_spec_change_by_an_evaluation() -> None:
+    groups = sequences(*record())
+    before = groups[0].spec.to_xml()
+    params = damping()
+    params.add(
+        sysid.Parameter(
+            'm', 1.0, 0.5, 2.0, modifier=lambda s, p: setattr(s.body('upper'), 'mass', p.value[0])
+        )
+    )
+    fn = sysid.build_residual_fn(models_sequences=groups)
+    fn(np.array([0.9, 1.5]), params)
+    assert groups[0].spec.to_xml() == before
+    assert params.as_vector().tolist() == [0.3, 1.0]
+
+
+def test_signals_and_controls_are_paired_by_name() -> None:
+    control, sensors, state = record(change=truth)
+    model = spec_of().compile()
+    mixed = TimeSeries.from_names(
+        sensors.times,
+        np.concatenate([sensors.get('w'), sensors.get('p'), sensors.get('q')], axis=1),
+        model,
+        names=['w', 'p', 'q'],
+    )
+    swapped = TimeSeries.from_control_names(
+        control.times, control.data[:, ::-1], model, names=['b', 'a']
+    )
+    fn = sysid.build_residual_fn(
+        models_sequences=sequences(swapped, mixed, state, allow_missing_sensors=True)
+    )
+    found, predicted, _ = fn(np.array([0.7]), damping())
+    assert found[0].shape == (400 * 5,)
+    assert np.max(np.abs(found[0])) < 1e-6
+    assert list(predicted[0][0].signal_mapping) == ['w', 'p', 'q']
+
+
+def test_stamps_of_a_rollout_are_one_step_late() -> None:
+    control, sensors, state = record(change=truth)
+    late = TimeSeries(sensors.times + DT, sensors.data, sensors.signal_mapping)
+    groups = sequences(control, late, state)
+    rollout = sysid.build_residual_fn(models_sequences=groups, sensor_stamps='rollout')
+    measured = sysid.build_residual_fn(models_sequences=groups)
+    assert np.max(np.abs(rollout(np.array([0.7]), damping())[0][0])) < 1e-6
+    assert np.max(np.abs(measured(np.array([0.7]), damping())[0][0])) > 1
+
+
+def test_missing_samples_are_left_out_and_only_they() -> None:
+    control, sensors, state = record(change=truth)
+    data = sensors.data.copy()
+    data[10:20, 0] = np.nan
+    holes = TimeSeries(sensors.times, data, sensors.signal_mapping)
+    fn = sysid.build_residual_fn(models_sequences=sequences(control, holes, state))
+    found = fn(np.array([0.7]), damping())[0][0]
+    assert found.shape == (2400 - 10,)
+    assert np.all(np.isfinite(found))
+
+
+def test_a_dead_channel_is_left_out_by_name() -> None:
+    control, sensors, state = record(change=truth)
+    data = sensors.data.copy()
+    data[:, 2] = 0.0
+    fn = sysid.build_residual_fn(
+        models_sequences=sequences(
+            control, TimeSeries(sensors.times, data, sensors.signal_mapping), state
+        )
+    )
+    assert fn(np.array([0.7]), damping())[0][0].shape == (400 * 5,)
+    params, result = sysid.optimize(damping(), fn, verbose=False)
+    assert result.dead == ('p',)
+    assert params['d'].value[0] == pytest.approx(0.7, rel=1e-6)
+
+
+def test_frozen_parameters_are_written_and_not_moved() -> None:
+    def change(spec: mujoco.MjSpec) -> None:
+        truth(spec)
+        spec.body('lower').gravcomp = 0.5
+        spec.joint('k').armature = 0.05
+
+    groups = sequences(*record(change=change))
+    params = damping()
+    params.add(sysid.Parameter('k', 0.05, 0, 1, frozen=True, target='joint/k/armature'))
+
+    def lift(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+        spec.body('lower').gravcomp = parameter.value[0]
+
+    params.add(sysid.Parameter('g', 0.5, 0, 1, frozen=True, modifier=lift))
+    fn = sysid.build_residual_fn(models_sequences=groups)
+    assert np.max(np.abs(fn(np.array([0.7]), params)[0][0])) < 1e-6
+
+
+def test_callbacks_and_targets_give_the_same() -> None:
+    groups = sequences(*record(change=truth))
+
+    def write(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+        spec.joint('j').damping[0] = parameter.value[0]
+
+    called = sysid.ParameterDict()
+    called.add(sysid.Parameter('d', 0.3, 0.01, 2.0, modifier=write))
+    fn = sysid.build_residual_fn(models_sequences=groups)
+    for value in (0.2, 0.7):
+        x = np.array([value])
+        np.testing.assert_array_equal(fn(x, damping())[0][0], fn(x, called)[0][0])
+
+
+def test_a_model_builder_of_the_users_own_compiles_each_candidate() -> None:
+    groups = sequences(*record(change=truth))
+    seen = []
+
+    def build(params: sysid.ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjModel:
+        seen.append(params['d'].value[0])
+        spec.joint('j').damping[0] = params['d'].value[0]
+        return spec.compile()
+
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('d', 0.3, 0.01, 2.0))
+    fn = sysid.build_residual_fn(models_sequences=groups, build_model=build)
+    assert np.max(np.abs(fn(np.array([0.7]), params)[0][0])) < 1e-6
+    assert 0.7 in seen
+
+
+def test_weights_scale_residuals_and_observations_choose_them() -> None:
+    groups = sequences(*record())
+    plain = sysid.build_residual_fn(models_sequences=groups)
+    one = np.array([0.9])
+    whole = plain(one, damping())[0][0].reshape(400, 6)
+    heavy = plain(one, damping(), sensor_weights={'q': 3.0})[0][0].reshape(400, 6)
+    np.testing.assert_allclose(heavy[:, 0], 3 * whole[:, 0])
+    np.testing.assert_array_equal(heavy[:, 1:], whole[:, 1:])
+    some = plain(one, damping(), enabled_observations=[('w', SignalType.MjSensor), 'q'])
+    assert some[0][0].shape == (400 * 4,)
+    assert set(some[2][0][0].signal_mapping) == {'w', 'q'}
+    by_model = plain(one, damping(), sensor_weights={'arm': {'v': 2.0}, 'other': {'q': 9.0}})
+    np.testing.assert_allclose(by_model[0][0].reshape(400, 6)[:, 1], 2 * whole[:, 1])
+
+
+def test_measured_parts_of_the_state_are_compared_at_their_own_times() -> None:
+    control, _, state = record(change=truth)
+    spec = spec_of()
+    truth(spec)
+    model = spec.compile()
+    (rollout,) = sysid.sysid_rollout(model, mujoco.MjData(model), [control], [state])
+    assert rollout.state is not None
+    rows = rollout.state
+    series = TimeSeries.from_names(
+        rows.times,
+        np.concatenate([rows.slice_by_name([n]).data for n in ('k_qpos', 'j_qvel')], axis=1),
+        model,
+        names=['k_qpos', 'j_qvel'],
+    )
+    fn = sysid.build_residual_fn(
+        models_sequences=sequences(control, series, state, allow_missing_sensors=True)
+    )
+    found = fn(np.array([0.7]), damping())[0][0]
+    assert found.shape == (2 * len(rows),)
+    assert np.max(np.abs(found)) < 1e-6
+    assert np.max(np.abs(fn(np.array([0.3]), damping())[0][0])) > 10
+
+
+def test_models_and_sequences_are_stacked_in_order() -> None:
+    first, second = record(change=truth), record(steps=150, start=5.0, change=truth)
+    twice = sysid.ModelSequences(
+        'twice',
+        spec_of(),
+        ['x', 'y'],
+        [first[2], second[2]],
+        [first[0], second[0]],
+        [first[1], second[1]],
+    )
+    heavy = ARM.replace('mass="1"', 'mass="2"')
+    third = record(steps=90, change=truth, xml=heavy)
+    other = sysid.ModelSequences('heavy', spec_of(heavy), 'z', third[2], third[0], third[1])
+    fn = sysid.build_residual_fn(models_sequences=[twice, other])
+    found, predicted, measured = fn(np.array([0.7]), damping())
+    assert [len(part) for part in found] == [2400, 900, 540]
+    assert max(np.max(np.abs(part)) for part in found) < 1e-6
+    assert len(predicted) == len(measured) == 3
+
+
+def test_a_comparison_of_the_users_own_gets_series_at_true_times() -> None:
+    control, sensors, state = record(change=truth)
+    seen: dict[str, Any] = {}
+
+    def compare(
+        params: sysid.ParameterDict,
+        predicted: TimeSeries,
+        measured: TimeSeries,
+        model: mujoco.MjModel,
+        return_pred_all: bool,
+        state: NDArray[np.float64] | None = None,
+    ) -> tuple[NDArray[np.float64], TimeSeries, TimeSeries]:
+        seen.update(value=params['d'].value[0], damping=model.dof_damping[0], all=return_pred_all)
+        seen.update(state=state, times=predicted.times)
+        predicted = predicted.resample(measured.times)
+        return measured.data - predicted.data, predicted, measured
+
+    fn = sysid.build_residual_fn(
+        models_sequences=sequences(control, sensors, state), modify_residual=compare
+    )
+    found, predicted, _ = fn(np.array([0.7]), damping())
+    assert np.max(np.abs(found[0][: 399 * 6])) < 1e-9
+    assert seen['value'] == seen['damping'] == 0.7
+    np.testing.assert_allclose(seen['times'], sensors.times[: len(seen['times'])], atol=1e-12)
+    assert len(seen['state']) == len(seen['times'])
+    assert fn(np.array([[0.7, 0.9]]), damping())[0][0].shape == (2400, 2)
+    assert len(predicted[0]) == 1
+
+
+def test_a_simulation_of_the_users_own_is_compared_by_name() -> None:
+    control, sensors, state = record(change=truth)
+    calls = []
+
+    def simulate(**given: Any) -> Any:
+        calls.append((len(given['models']), [p['d'].value[0] for p in given['param_dicts']]))
+        given.pop('param_dicts')
+        return sysid.sysid_rollout(**given)
+
+    fn = sysid.build_residual_fn(
+        models_sequences=sequences(control, sensors, state), custom_rollout=simulate
+    )
+    found = fn(np.array([[0.7, 0.2]]), damping())[0][0]
+    assert calls == [(2, [0.7, 0.2])]
+    assert np.max(np.abs(found[:, 0])) < 1e-5
+    assert np.max(np.abs(found[:, 1])) > 10
+
+
+def test_samples_outside_of_the_controls_are_counted_and_not_compared() -> None:
+    control, sensors, state = record(change=truth)
+    short = TimeSeries(control.times[:300], control.data[:300], control.signal_mapping)
+    fn = sysid.build_residual_fn(models_sequences=sequences(short, sensors, state))
+    assert fn(np.array([0.7]), damping())[0][0].shape == (300 * 6,)
+    assert fn.excluded == 100
+
+
+def test_sample_by_sample_takes_no_notice_of_stamps() -> None:
+    control, sensors, state = record(change=truth)
+    stretched = TimeSeries(1.5 * control.times, control.data, control.signal_mapping)
+    wrong = TimeSeries(1.5 * sensors.times, sensors.data, sensors.signal_mapping)
+    fn = sysid.build_residual_fn(
+        models_sequences=sequences(stretched, wrong, state), resample_true=False
+    )
+    assert np.max(np.abs(fn(np.array([0.7]), damping())[0][0])) < 1e-6
+
+
+def test_given_noise_is_the_unit_of_the_residuals() -> None:
+    groups = sequences(*record())
+    one = sysid.build_residual_fn(models_sequences=groups, noise={'q': 1.0})
+    half = sysid.build_residual_fn(models_sequences=groups, noise={'q': 0.5})
+    x = np.array([0.9])
+    first = one(x, damping())[0][0].reshape(400, 6)
+    second = half(x, damping())[0][0].reshape(400, 6)
+    np.testing.assert_allclose(second[:, 0], 2 * first[:, 0])
+    series = one(x, damping())
+    np.testing.assert_allclose(
+        first[:, 0], (series[2][0][0].get('q') - series[1][0][0].get('q'))[:, 0], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize('as_callback', [True, False])
+def test_a_signal_transform_is_fitted_without_simulating(as_callback: bool) -> None:
+    control, sensors, state = record()
+    data = sensors.data.copy()
+    data[:, 0] = 1.2 * data[:, 0] + 0.3
+    late = np.interp(sensors.times - 0.013, sensors.times, data[:, 2])
+    data[:, 2] = np.where(sensors.times < 0.013, np.nan, late)
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('gain', 1.0, 0.1, 3.0))
+    params.add(sysid.Parameter('bias', 0.0, -1.0, 1.0))
+    params.add(sysid.Parameter('delay', 0.0, 0.0, 0.05))
+    params.add(sysid.Parameter('fixed', 1.0, 0.5, 2.0, frozen=True))
+    transform = sysid.SignalTransform()
+    transform.gain('q', params['gain'], target='predicted')
+    transform.gain('v', params['fixed'], target='predicted')
+    transform.bias('q', params['bias'], target='predicted')
+    transform.delay('p', params['delay'])
+    option = (
+        {'modify_residual': transform.apply} if as_callback else {'signal_transform': transform}
+    )
+    groups = sequences(control, TimeSeries(sensors.times, data, sensors.signal_mapping), state)
+    fn = sysid.build_residual_fn(models_sequences=groups, **option)
+    fitted, result = sysid.optimize(params, fn, verbose=False)
+    np.testing.assert_allclose(fitted.as_vector(), [1.2, 0.3, 0.013], rtol=1e-6)
+    assert result.nfev <= 2
+
+
+def test_measurement_targets_are_fitted_beside_the_models() -> None:
+    control, sensors, state = record(change=truth)
+    data = sensors.data.copy()
+    data[:, 0] = 0.8 * data[:, 0] - 0.1
+    params = damping()
+    params.add(sysid.Parameter('gain', 1.0, 0.1, 3.0, target='sensor/q/gain'))
+    params.add(sysid.Parameter('bias', 0.0, -1.0, 1.0, target='sensor/q/bias'))
+    groups = sequences(control, TimeSeries(sensors.times, data, sensors.signal_mapping), state)
+    fitted, _ = sysid.optimize(
+        params, sysid.build_residual_fn(models_sequences=groups), verbose=False
+    )
+    np.testing.assert_allclose(fitted.as_vector(), [0.7, 0.8, -0.1], rtol=1e-6)
+
+
+def test_initial_states_are_unknowns_of_their_sequences() -> None:
+    first, second = record(change=truth), record(change=truth, qvel=(1.0, 0.5))
+    wrong = [entry.copy() for entry in (first[2], second[2])]
+    for state in wrong:
+        state[3:5] += 0.2  # time, two positions, two velocities
+    group = sysid.ModelSequences(
+        'arm', spec_of(), ['x', 'y'], wrong, [first[0], second[0]], [first[1], second[1]]
+    )
+    params = damping()
+    params.add(sysid.Parameter('vx', wrong[0][3:5], -5, 5, target='sequence/x/initial_qvel'))
+    params.add(sysid.Parameter('vy', wrong[1][3:5], -5, 5, target='sequence/y/initial_qvel'))
+    fn = sysid.build_residual_fn(models_sequences=[group])
+    fitted, _ = sysid.optimize(params, fn, verbose=False)
+    np.testing.assert_allclose(fitted.as_vector(), [0.7, 0.3, -0.2, 1.0, 0.5], rtol=1e-6)
+
+
+def test_an_array_of_parameters_takes_a_target_for_each_component() -> None:
+    def change(spec: mujoco.MjSpec) -> None:
+        truth(spec)
+        spec.joint('k').damping[0] = 0.5
+
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('d', [0.3, 0.2], 0.01, 2.0, target='joint/*/damping'))
+    fn = sysid.build_residual_fn(models_sequences=sequences(*record(change=change)))
+    fitted, _ = sysid.optimize(params, fn, verbose=False)
+    np.testing.assert_allclose(fitted.as_vector(), [0.7, 0.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('options', 'complaint'),
+    [
+        ({'model_sequences': []}, "Unknown option 'model_sequences'.*nearest: models_sequences"),
+        ({'models_sequences': []}, 'at least one ModelSequences'),
+        ({'sensor_stamps': 'late'}, "'measured' or 'rollout', found 'late'"),
+        ({'enabled_observations': ['qq']}, "no signal 'qq'; nearest: q"),
+    ],
+)
+def test_a_wrong_option_is_an_error(options: dict[str, Any], complaint: str) -> None:
+    groups = sequences(*record(steps=20))
+    with pytest.raises(FitError, match=complaint):
+        sysid.build_residual_fn(**{'models_sequences': groups, **options})(
+            np.array([0.3]), damping()
+        )
+
+
+def test_a_target_that_no_model_has_is_an_error() -> None:
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('d', 0.3, 0, 1, target='joint/elbow/damping'))
+    fn = sysid.build_residual_fn(models_sequences=sequences(*record(steps=20)))
+    with pytest.raises(ParameterError, match="No joint matches 'elbow'"):
+        fn(np.array([0.3]), params)
+
+
+def test_a_wrong_number_of_values_is_an_error() -> None:
+    fn = sysid.build_residual_fn(models_sequences=sequences(*record(steps=20)))
+    with pytest.raises(FitError, match='Expected 1 values'):
+        fn(np.array([0.3, 0.4]), damping())
+
+
+def test_measurements_beside_the_controls_are_an_error_that_gives_both_ranges() -> None:
+    control, sensors, state = record(steps=20)
+    late = TimeSeries(sensors.times + 100, sensors.data, sensors.signal_mapping)
+    with pytest.raises(ValueError, match=r'100'):
+        sysid.build_residual_fn(models_sequences=sequences(control, late, state))(
+            np.array([0.3]), damping()
+        )
+
+
+def test_silence_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    fn = sysid.build_residual_fn(models_sequences=sequences(*record(change=truth)))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        params, result = sysid.optimize(damping(), fn, verbose=False)
+    assert params['d'].value[0] == pytest.approx(0.7, rel=1e-6)
+    assert result.success
+    assert capfd.readouterr() == ('', '')
+    sysid.optimize(damping(), fn)
+    assert 'cost' in capfd.readouterr().out
