@@ -1,34 +1,45 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded nonlinear least squares: a library's solver, our Jacobian and scaling."""
+"""Weighted nonlinear least squares with a library's solver and our Jacobian and scaling."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import scipy.optimize
-from mujoco import minimize
 
-from sysid_ros.identification.losses import RobustNorm, cost
-from sysid_ros.identification.problem import COST_TOLERANCE, Problem
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.identification.backends import off_bounds, run_mujoco, run_scipy
+from sysid_ros.identification.descent import TOLERANCE, Descent, Point, Stopped
+from sysid_ros.identification.differences import Differences
+from sysid_ros.identification.losses import LOSSES, cost, rho
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from sysid_ros.identification.losses import Loss
-    from sysid_ros.identification.problem import Iteration
-    from sysid_ros.identification.residuals import Residuals
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.identification.problem import Iteration, ResidualLike
 
-Backend = Literal['mujoco', 'scipy']
+Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
-#: The solver stops when a step is below this, in units of the parameters' scales.
-_STEP_TOLERANCE = 1e-7
+#: A parameter without effect at the start is moved by this part of its bounds or, without bounds,
+#: of its scale, before it is said to have none.
+_PROBE = 0.01
+
+_WORDS = {
+    'step': 'Converged: the step is below the tolerance.',
+    'cost': 'Converged: the cost no longer falls.',
+    'gradient': 'Converged: the gradient is below the tolerance.',
+    'stalled': 'Stopped: no step lowers the cost further.',
+    'iterations': 'Stopped at the limit of iterations before convergence.',
+}
+#: The words of :class:`Solution` that mean success.
+CONVERGED = frozenset({'step', 'cost', 'gradient'})
 
 
 @dataclass(frozen=True)
@@ -36,8 +47,8 @@ class SolverSettings:
     """Which solver, loss and limit.
 
     Attributes:
-        backend: ``mujoco`` for ``mujoco.minimize``, ``scipy`` for ``scipy.optimize``'s trust
-            region.
+        backend: ``mujoco`` for ``mujoco.minimize``; ``scipy-trf``, ``scipy-dogbox`` or
+            ``scipy-lm`` for the methods of ``scipy.optimize``; ``scipy`` is dogbox.
         loss: Loss of a residual in units of its noise, named as in scipy.
         max_iterations: Limit of iterations.
     """
@@ -45,6 +56,20 @@ class SolverSettings:
     backend: Backend = 'mujoco'
     loss: Loss = 'linear'
     max_iterations: int = 50
+
+    def __post_init__(self) -> None:
+        """Check the names.
+
+        Raises:
+            FitError: There is no such backend or loss.
+        """
+        for word, found, choices in (
+            ('solver', self.backend, BACKENDS),
+            ('loss', self.loss, LOSSES),
+        ):
+            if found not in choices:
+                msg = f'There is no {word} {found!r}; {nearest(str(found), choices)}.'
+                raise FitError(msg)
 
 
 @dataclass(frozen=True)
@@ -55,10 +80,16 @@ class Solution:
         x: (p,) parameter values.
         residual: (n,) residuals there, in units of the noise.
         cost: Half the sum of the losses.
-        status: Short fixed word: ``step``, ``cost``, ``gradient``, ``stalled``, ``iterations``.
+        status: Short fixed word: ``gradient``, ``step``, ``cost``, ``stalled``, ``iterations``.
         message: The same for people.
         success: Whether the solver converged.
         trace: All iterations.
+        jacobian: (n, p) derivative of the residuals by the values, per unit of each.
+        gradient: (p,) derivative of the cost by the values.
+        iterations: Number of steps.
+        evaluations: Simulations of this solve.
+        differences: The steps that the Jacobian was found with, for a solve that goes on from
+            here; None for a solution that no solver made.
     """
 
     x: NDArray[np.float64]
@@ -68,149 +99,139 @@ class Solution:
     message: str
     success: bool
     trace: tuple[Iteration, ...]
-
-
-#: Factor by which the solver of mujoco.minimize changes its regulariser. Every increase costs a
-#: serial evaluation, and the library's own 1.26 needs sixty of them from its start to order one.
-_MU_FACTOR = 3.0
-#: Its largest regulariser, the library's own default: beyond it, no step lowers the cost.
-_MU_MAX = 1e8
-
-
-class _Converged(Exception):  # noqa: N818 (a signal out of the library's loop, not an error)
-    pass
+    jacobian: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    gradient: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    iterations: int = 0
+    evaluations: int = 0
+    differences: Differences | None = None
 
 
 def solve(
-    residuals: Residuals,
-    parameters: Sequence[Unknown],
+    residuals: ResidualLike,
     start: NDArray[np.float64],
     *,
-    settings: SolverSettings,
-    tolerance: float = COST_TOLERANCE,
+    settings: SolverSettings | None = None,
+    tolerance: float = TOLERANCE,
+    known: Solution | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Solution:
     """Find the parameter values with the least cost inside the bounds.
 
+    The solve has converged when the step to the least value of the linearised problem is shorter
+    than the tolerance in standard errors, the relative offset of Bates and Watts (1981); for data
+    without noise, when that step is below 1e-10 of the parameters' scales.
+
     Args:
         residuals: The residual function.
-        parameters: The unknowns.
-        start: (p,) start values.
+        start: (p,) start values; they are moved into the bounds.
         settings: Which solver, loss and limit.
-        tolerance: Stop when an iteration lowers the cost by less than this fraction.
+        tolerance: Largest predicted step at the end, in standard errors.
+        known: The last solution, where the solve goes on from it with other weights: residual and
+            Jacobian in the new units spare the first batch.
         cancel: Ends the solve when it is set.
         observe: Called after every iteration.
 
     Raises:
         CancelledError: ``cancel`` was set.
+        FitError: A residual at the start is not finite, every simulation is unstable there, or a
+            parameter changes nothing.
     """
-    problem = Problem(residuals, parameters, settings.max_iterations, cancel, observe, tolerance)
-    z0 = start / problem.scale
-    loss = settings.loss
-    run = _solve_mujoco if settings.backend == 'mujoco' else _solve_scipy
-    z, status, message = run(problem, z0, loss)
-    residual = problem.residual(z[:, None])
-    return Solution(
-        x=np.clip(z * problem.scale, problem.lower, problem.upper),
-        residual=residual[:, 0],
-        cost=cost(residual[:, 0], loss),
-        status=status,
-        message=message,
-        success=status != 'iterations',
-        trace=tuple(problem.trace),
+    settings = settings or SolverSettings()
+    before = residuals.evaluations
+    descent = Descent(
+        residuals,
+        loss=settings.loss,
+        limit=settings.max_iterations,
+        tolerance=tolerance,
+        cancel=cancel,
+        observe=observe,
+        differences=known.differences if known else None,
     )
-
-
-_WORDS = {
-    'step': 'Converged: the step is below the tolerance.',
-    'cost': 'Converged: the cost no longer falls.',
-    'gradient': 'Converged: the gradient is below the tolerance.',
-    'stalled': 'Stopped: no step lowers the cost further.',
-    'iterations': 'Stopped at the limit of iterations before convergence.',
-}
-
-
-def _solve_mujoco(
-    problem: Problem, z0: NDArray[np.float64], loss: Loss
-) -> tuple[NDArray[np.float64], str, str]:
-    best = {'z': z0, 'status': 'iterations'}
-
-    def follow(trace: list[Any]) -> None:
-        last = trace[-1]
-        candidate = last.candidate.reshape(-1)
-        step = float(np.linalg.norm(candidate - best['z'])) if len(trace) > 1 else 0.0
-        best['z'] = candidate
-        problem.note(last.objective, step)
-        if len(trace) > 1:
-            gained = trace[-2].reduction
-            if 0 <= gained <= problem.tolerance * trace[-2].objective:
-                best['status'] = 'cost'
-                raise _Converged
-
+    z = np.clip(
+        descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
+    )
+    method = 'dogbox' if settings.backend == 'scipy' else settings.backend.removeprefix('scipy-')
+    if method in {'trf', 'lm'} and known is None:
+        z = off_bounds(descent, z)
     try:
-        z, trace = minimize.least_squares(
-            z0,
-            problem.residual,
-            bounds=[problem.lower / problem.scale, problem.upper / problem.scale],
-            jacobian=problem.jacobian,
-            norm=RobustNorm(loss) if loss != 'linear' else minimize.Quadratic(),
-            mu_factor=_MU_FACTOR,
-            mu_max=_MU_MAX,
-            xtol=_STEP_TOLERANCE,
-            gtol=_STEP_TOLERANCE,
-            max_iter=problem.limit,
-            verbose=minimize.Verbosity.SILENT,
-            iter_callback=follow,
-            x_scale='jac',
-        )
-    except _Converged:
-        return np.asarray(best['z']), 'cost', _WORDS['cost']
-    status = _status(trace, problem.limit)
-    return z.reshape(-1), status, _WORDS[status]
-
-
-def _status(trace: list[Any], limit: int) -> str:
-    """Tell from its trace why ``mujoco.minimize`` stopped; it returns no status (MuJoCo 4.0)."""
-    if len(trace) > limit:  # one entry per iteration, and one for where it stopped
-        return 'iterations'
-    if trace[-1].regularizer >= _MU_MAX:
-        return 'stalled'
-    if len(trace) > 1:
-        before, end = trace[-2].candidate, trace[-1].candidate
-        size = _STEP_TOLERANCE + float(np.linalg.norm(before))
-        if np.linalg.norm(end - before) < _STEP_TOLERANCE * size:
-            return 'step'
-    return 'gradient'
-
-
-def _solve_scipy(
-    problem: Problem, z0: NDArray[np.float64], loss: Loss
-) -> tuple[NDArray[np.float64], str, str]:
-    best = z0
-
-    def jacobian(z: NDArray[np.float64]) -> NDArray[np.float64]:
-        nonlocal best
-        residual = problem.residual(z[:, None])
-        problem.note(cost(residual[:, 0], loss), float(np.linalg.norm(z - best)))
-        best = z.copy()
-        return problem.jacobian(z, residual)
-
-    lower, upper = problem.lower / problem.scale, problem.upper / problem.scale
-    outcome = scipy.optimize.least_squares(
-        lambda z: problem.residual(z[:, None])[:, 0],
-        np.clip(z0, lower, upper),
-        jacobian,
-        bounds=(lower, upper),
-        # The other method, trf, scales a variable by its distance to the bounds and never leaves
-        # one that it starts at, as a delay of zero.
-        method='dogbox',
-        x_scale='jac',
-        loss=loss,
-        xtol=_STEP_TOLERANCE,
-        ftol=problem.tolerance,
-        gtol=1e-12,
-        max_nfev=problem.limit,
+        descent.begin(z, _rescaled(known, descent))
+        _check_effects(descent)
+        status = run_mujoco(descent) if method == 'mujoco' else run_scipy(descent, method)
+    except Stopped as end:
+        status = end.status
+        if len(descent.trace) == 1:
+            _check_effects(descent)
+    point = descent.current
+    assert point.jacobian is not None  # noqa: S101
+    jacobian = point.jacobian / descent.slope(point.z)
+    weight = rho(point.residual, settings.loss)[1]
+    return Solution(
+        x=descent.values(point.z),
+        residual=point.residual,
+        cost=point.cost,
+        status=status,
+        message=_WORDS[status],
+        success=status in CONVERGED,
+        trace=tuple(descent.trace),
+        jacobian=jacobian,
+        gradient=jacobian.T @ (weight * point.residual),
+        iterations=len(descent.trace) - 1,
+        evaluations=residuals.evaluations - before,
+        differences=descent.differences,
     )
-    status = {0: 'iterations', 1: 'gradient', 2: 'cost', 3: 'step', 4: 'cost'}[outcome.status]
-    return outcome.x, status, _WORDS[status]
+
+
+def _rescaled(known: Solution | None, descent: Descent) -> Point | None:
+    if known is None:
+        return None
+    z = descent.variables(known.x)
+    return Point(
+        z=z,
+        residual=known.residual,
+        cost=cost(known.residual, descent.loss),
+        unstable=False,
+        jacobian=known.jacobian * descent.slope(z),
+    )
+
+
+def _check_effects(descent: Descent) -> None:
+    """Check that every parameter changes something, if not by a small step then by a large one."""
+    jacobian = descent.current.jacobian
+    assert jacobian is not None  # noqa: S101
+    silent = np.flatnonzero(~np.any(jacobian != 0, axis=0))
+    if not len(silent):
+        return
+    x = descent.values(descent.current.z)
+    span = descent.high - descent.low
+    reach = _PROBE * np.where(np.isfinite(span), span, np.maximum(np.abs(x), descent.scale))
+    probes = np.tile(x, (len(silent), 1))
+    away = np.where(x + reach > descent.high, -reach, reach)
+    probes[np.arange(len(silent)), silent] += away[silent]
+    moved = descent.residuals(probes)
+    dead = silent[~np.any(moved != descent.current.residual[:, None], axis=0)]
+    if len(dead):
+        names = ', '.join(repr(descent.residuals.unknowns[j].name) for j in dead)
+        msg = (
+            f'Nothing that was measured changes with parameter {names}; '
+            'remove it or record what it moves.'
+        )
+        raise FitError(msg)
+
+
+def linearise(
+    residuals: ResidualLike, x: NDArray[np.float64], differences: Differences | None = None
+) -> NDArray[np.float64]:
+    """Return the (n, p) derivative of the residuals by the values, per unit of each.
+
+    Args:
+        residuals: The residual function.
+        x: (p,) where.
+        differences: The steps of a solve; found for this point unless given.
+    """
+    if differences is not None:
+        return differences.at(x).jacobian
+    differences = Differences(residuals)
+    linear = differences.at(x)
+    differences.check(x, linear.residual, linear.jacobian)
+    return linear.jacobian

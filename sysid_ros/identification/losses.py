@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from mujoco import minimize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy']
+Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+
+#: The curvature of a loss is not below this fraction of the weight of reweighting.
+_SMALLEST_CURVATURE = 0.05
+#: Squared residuals below this have the loss of the linear one, to rounding.
+_TINY = 1e-16
 
 
 def rho(
@@ -21,7 +26,7 @@ def rho(
     """Return a loss and the weight of each residual.
 
     The losses are scipy's: with s = r², linear s, huber (2√s - 1 above 1), soft_l1
-    2(√(1+s) - 1), cauchy ln(1+s).
+    2(√(1+s) - 1), cauchy ln(1+s), arctan arctan(s).
 
     Args:
         residual: Residuals in units of the noise.
@@ -39,6 +44,8 @@ def rho(
     if loss == 'soft_l1':
         root = np.sqrt(1 + s)
         return 2 * (root - 1), 1 / root
+    if loss == 'arctan':
+        return np.arctan(s), 1 / (1 + s**2)
     return np.log1p(s), 1 / (1 + s)
 
 
@@ -47,19 +54,37 @@ def cost(residual: NDArray[np.float64], loss: Loss) -> float:
     return 0.5 * float(np.sum(rho(residual, loss)[0]))
 
 
-class RobustNorm(minimize.Norm):  # type: ignore[misc]
-    """A robust loss for ``mujoco.minimize``, with the Gauss-Newton Hessian of reweighting."""
+def curvature(residual: NDArray[np.float64], loss: Loss) -> NDArray[np.float64]:
+    """Return the weight of each residual in the second derivative of the cost.
 
-    def __init__(self, loss: Loss) -> None:
-        self._loss = loss
+    Half the second derivative of the loss by the residual is ρ' + 2 s ρ'', which is less than the
+    weight ρ' of reweighting and brings quadratic convergence near the optimum (Triggs et al.,
+    Bundle Adjustment - A Modern Synthesis, 2000, section 4.3). It is kept above a small fraction
+    of ρ', so that the second derivative stays positive.
+    """
+    s = residual**2
+    weight = rho(residual, loss)[1]
+    if loss == 'linear':
+        return weight
+    if loss == 'huber':
+        second = np.where(s <= 1, 1.0, 0.0)
+    elif loss == 'soft_l1':
+        second = (1 + s) ** -1.5
+    elif loss == 'arctan':
+        second = (1 - 3 * s**2) / (1 + s**2) ** 2
+    else:
+        second = (1 - s) / (1 + s) ** 2
+    return np.maximum(second, _SMALLEST_CURVATURE * weight)
 
-    def value(self, r: NDArray[np.float64]) -> float:
-        """Return the cost of (n, 1) residuals."""
-        return cost(r, self._loss)
 
-    def grad_hess(
-        self, r: NDArray[np.float64], proj: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return gradient and Hessian, projected by (n, p) columns."""
-        weight = rho(r, self._loss)[1]
-        return proj.T @ (weight * r), proj.T @ (weight * proj)
+def root(
+    residual: NDArray[np.float64], loss: Loss
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return numbers whose squares are the losses, and their derivatives by the residuals.
+
+    For solvers that know no losses: f = r √(ρ/s) has f² = ρ and df/dr = ρ' / √(ρ/s).
+    """
+    s = residual**2
+    value, weight = rho(residual, loss)
+    ratio = np.sqrt(np.where(s > _TINY, value / np.maximum(s, _TINY), 1.0))
+    return residual * ratio, weight / ratio

@@ -1,0 +1,438 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a solve: where it is, what was evaluated, when it has converged."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.identification.differences import CENTRAL, FORWARD, Differences, scales
+from sysid_ros.identification.losses import cost, curvature, rho
+from sysid_ros.identification.problem import Iteration
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.losses import Loss
+    from sysid_ros.identification.problem import ResidualLike
+
+#: A Jacobian kept from the point before, less than a hundredth of a standard error away.
+KEPT = 'kept'
+
+#: Converged: the predicted step is below this in standard errors.
+TOLERANCE = 1e-5
+#: … or below this in units of the scales, where data without noise leave no standard error.
+_STEP_TOLERANCE = 1e-10
+#: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
+#: that the optimum is known as well as the function's own noise permits.
+_LOOSE_TOLERANCE = 1e-3
+#: … and so does a cost below this fraction of the start's, a fit of data without noise.
+_EXACT_COST = 1e-20
+#: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
+_NO_INFORMATION = 1e-13
+#: A step is the last when it will bring the predicted one below the tolerance at the rate of the
+#: step before, no better than this, and is itself below this in standard errors.
+_LAST_RATE = 1e-3
+_LAST_STEP = 1e-2
+#: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
+_SUCCESS_RATIO = 0.5
+#: Newton's curvature of a loss serves below this predicted step in standard errors, …
+_NEWTON = 1.0
+#: … and so does that of the residuals, unless it leaves less than this part of the least
+#: eigenvalue.
+_SMALLEST_CURVATURE = 0.2
+#: Nearer to a bound than this fraction of the scale is at it, for solvers that only approach it.
+_AT_BOUND = 1e-7
+#: Residuals that are not finite become this many times the largest at the start, or at least …
+_PENALTY = 10.0
+_SMALLEST_PENALTY = 1e4
+
+
+class Stopped(Exception):  # noqa: N818 (a signal out of a library's loop, not an error)
+    """The solve has ended, for the reason that its argument names."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass
+class Point:
+    """What is known at one place.
+
+    Attributes:
+        z: (p,) scaled variables.
+        residual: (n,) residuals.
+        cost: Half the sum of the losses.
+        unstable: Whether the simulation became unstable.
+        jacobian: (n, p) derivative by the scaled variables, once known.
+        kind: How the Jacobian was found.
+    """
+
+    z: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    cost: float
+    unstable: bool
+    jacobian: NDArray[np.float64] | None = None
+    kind: str = FORWARD
+
+
+@dataclass
+class Quadratic:
+    """The model of the cost around a point, in variables that make the columns unit vectors.
+
+    Attributes:
+        unit: (p,) these variables times it are the scaled variables.
+        gradient: (p,) of the cost.
+        hessian: (p, p) of the cost.
+        newton: (p,) step to the least value, zero for parameters held by a bound.
+        decrement: Length of that step in standard errors.
+    """
+
+    unit: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+    newton: NDArray[np.float64]
+    decrement: float
+
+
+class Descent:
+    """Residuals and Jacobian in scaled variables, with the bookkeeping of a solve.
+
+    A linear parameter's variable is its value over its scale, a logarithmic one's its logarithm.
+    """
+
+    def __init__(
+        self,
+        residuals: ResidualLike,
+        *,
+        loss: Loss,
+        limit: int,
+        tolerance: float,
+        cancel: threading.Event | None,
+        observe: Callable[[Iteration], None] | None,
+        differences: Differences | None,
+    ) -> None:
+        self.residuals = residuals
+        self.differences = differences or Differences(residuals)
+        self.loss = loss
+        self.limit = limit
+        self.tolerance = tolerance
+        self.regulariser = np.nan
+        self.trace: list[Iteration] = []
+        self.checked = differences is not None
+        self._cancel = cancel
+        self._observe = observe
+        self._began = time.monotonic()
+        unknowns = residuals.unknowns
+        self.log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
+        self.low = np.array([unknown.min_value for unknown in unknowns])
+        self.high = np.array([unknown.max_value for unknown in unknowns])
+        self.scale = np.where(self.log, 1.0, scales(unknowns))
+        self.lower, self.upper = self.variables(self.low), self.variables(self.high)
+        self._points: dict[bytes, Point] = {}
+        self.current: Point
+        self.model: Quadratic
+        self.expects_success = False
+        self._last = False
+        self._penalty = np.inf
+        self._second = np.zeros((len(unknowns), len(unknowns)))
+        self._trusts_second = False
+
+    def variables(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) scaled variables of values."""
+        with np.errstate(divide='ignore', invalid='ignore'):
+            return np.where(self.log, np.log(x), x / self.scale)
+
+    def values(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values, inside the bounds, of scaled variables."""
+        with np.errstate(over='ignore'):
+            x = np.where(self.log, np.exp(np.where(self.log, z, 0.0)), z * self.scale)
+        clipped: NDArray[np.float64] = np.clip(x, self.low, self.high)
+        return clipped
+
+    def slope(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) derivative of the values by the scaled variables."""
+        return np.where(self.log, self.values(z), self.scale)
+
+    def begin(self, z: NDArray[np.float64], known: Point | None = None) -> None:
+        """Evaluate the start and linearise there.
+
+        Raises:
+            FitError: A residual is not finite, or every simulation diverges.
+        """
+        point = known or self._around(z)
+        if not np.all(np.isfinite(point.residual)):
+            wrong = np.flatnonzero(~np.isfinite(point.residual))
+            msg = (
+                f'Expected finite residuals at the start values, found {len(wrong)} of '
+                f'{len(point.residual)} that are {point.residual[wrong[0]]}, the first at '
+                f'index {wrong[0]}.'
+            )
+            raise FitError(msg)
+        self._penalty = max(_PENALTY * float(np.max(np.abs(point.residual))), _SMALLEST_PENALTY)
+        if point.unstable:
+            self._check_stable(point)
+        if point.jacobian is None:
+            self._differentiate(point)
+        self._points = {point.z.tobytes(): point}
+        self._accept(point, 0.0)
+
+    def _check_stable(self, point: Point) -> None:
+        residuals = self.residuals
+        diverged, evaluations = residuals.diverged, residuals.evaluations
+        residuals(self.values(point.z)[None, :])
+        if residuals.diverged - diverged >= residuals.evaluations - evaluations:
+            msg = 'The simulation is unstable at the start values on every sequence.'
+            raise FitError(msg)
+
+    def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point]:
+        """Return residuals of several candidates from one batch."""
+        unknown = [z for z in candidates if z.tobytes() not in self._points]
+        if unknown:
+            self._interrupt()
+            batch = self.residuals(np.stack([self.values(z) for z in unknown]))
+            unstable = self.residuals.unstable
+            for k, z in enumerate(unknown):
+                self._remember(z, batch[:, k].copy(), unstable=bool(unstable[k]))
+        return [self._points[z.tobytes()] for z in candidates]
+
+    def evaluate_around(self, z: NDArray[np.float64]) -> Point:
+        """Return residuals and Jacobian at a point from one batch."""
+        known = self._points.get(z.tobytes())
+        return known or self._around(z)
+
+    def trial(self, z: NDArray[np.float64]) -> Point:
+        """Return the point a solver tries next, with its Jacobian if it will likely be needed."""
+        if self.expects_success and not self._last:
+            return self.evaluate_around(z)
+        return self.evaluate([z])[0]
+
+    def jacobian(self, z: NDArray[np.float64]) -> Point:
+        """Return the Jacobian at the point that the solver has moved to.
+
+        Raises:
+            Stopped: The solve has converged or reached the limit.
+        """
+        point = self._points.get(z.tobytes())
+        if point is None:
+            point = self.evaluate([z])[0]
+        if point is self.current:
+            return point
+        before, model = self.current, self.model
+        step = (point.z - before.z) / model.unit
+        slope = float(model.gradient @ step)
+        predicted = -(slope + 0.5 * float(step @ model.hessian @ step))
+        ratio = (before.cost - point.cost) / predicted if predicted > 0 else 0.0
+        if point.jacobian is None:
+            if self._last:
+                point.jacobian, point.kind = before.jacobian, KEPT
+            else:
+                self._differentiate(point)
+        self.expects_success = ratio > _SUCCESS_RATIO
+        self._points = {point.z.tobytes(): point}
+        self._learn(before, point, predicted)
+        before.jacobian = None
+        self._accept(point, float(np.linalg.norm(point.z - before.z)))
+        return point
+
+    def mend(self) -> bool:
+        """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
+        if self.checked or not self._check(self.current):
+            return False
+        self._points = {self.current.z.tobytes(): self.current}
+        self.expects_success = False
+        self.model = self._quadratic(self.current)
+        return True
+
+    def verdict(self) -> str:
+        """Return the status of a solve in which no step lowers the cost any more."""
+        return 'cost' if self.at_precision else 'stalled'
+
+    @property
+    def at_precision(self) -> bool:
+        """Whether what is left to gain is of the size of the function's own noise."""
+        exact = self.current.cost <= _EXACT_COST * self.trace[0].cost
+        return exact or self.model.decrement < _LOOSE_TOLERANCE
+
+    def _interrupt(self) -> None:
+        if self._cancel is not None and self._cancel.is_set():
+            msg = 'The calibration was cancelled.'
+            raise CancelledError(msg)
+
+    def _around(self, z: NDArray[np.float64]) -> Point:
+        self._interrupt()
+        linear = self.differences.at(self.values(z))
+        point = self._remember(z, linear.residual, unstable=linear.unstable)
+        if not linear.unstable and np.all(np.isfinite(linear.residual)):
+            self._set(point, linear.jacobian)
+        return point
+
+    def _remember(
+        self, z: NDArray[np.float64], residual: NDArray[np.float64], *, unstable: bool
+    ) -> Point:
+        if np.isfinite(self._penalty) and not np.all(np.isfinite(residual)):
+            residual, unstable = np.full(len(residual), self._penalty), True
+        point = Point(z.copy(), residual, cost(residual, self.loss), unstable)
+        self._points[z.tobytes()] = point
+        return point
+
+    def _set(self, point: Point, jacobian: NDArray[np.float64]) -> None:
+        jacobian[~np.isfinite(jacobian)] = 0.0
+        jacobian *= self.slope(point.z)
+        point.jacobian = jacobian
+        point.kind = CENTRAL if self.differences.central.any() else FORWARD
+
+    def _differentiate(self, point: Point) -> None:
+        self._interrupt()
+        self._set(point, self.differences.at(self.values(point.z), point.residual).jacobian)
+
+    def _check(self, point: Point) -> bool:
+        """Mend columns that the differences do not give; return whether there were any."""
+        self.checked = True
+        assert point.jacobian is not None  # noqa: S101
+        x, slope = self.values(point.z), self.slope(point.z)
+        point.jacobian /= slope
+        changed = self.differences.check(x, point.residual, point.jacobian)
+        self._set(point, point.jacobian)
+        return changed
+
+    def _accept(self, point: Point, step: float) -> None:
+        before = self.model.decrement if self.trace else np.inf
+        self.current = point
+        self.model = self._quadratic(point)
+        iteration = Iteration(
+            number=len(self.trace),
+            cost=point.cost,
+            step=step,
+            rollouts=self.residuals.evaluations,
+            diverged=self.residuals.diverged,
+            seconds=time.monotonic() - self._began,
+            limit=self.limit,
+            jacobian=point.kind,
+            central=self.differences.names,
+            regulariser=float(self.regulariser),
+            x=tuple(self.values(point.z).tolist()),
+        )
+        self.trace.append(iteration)
+        if self._observe is not None:
+            self._observe(iteration)
+        status = 'gradient' if point.kind == KEPT else self._converged()
+        last = self._is_last(before)
+        if (status or last) and not self.checked and self._check(point):
+            self.model = self._quadratic(point)
+            status, last = self._converged(), False
+        self._last = last
+        if not status and len(self.trace) > self.limit:
+            status = 'iterations'
+        if status:
+            raise Stopped(status)
+
+    def _is_last(self, before: float) -> bool:
+        """Return whether the next step will end the solve, from the predicted step before."""
+        now = self.model.decrement
+        rate = max(now / before, _LAST_RATE)
+        return now < _LAST_STEP and rate * now < self.tolerance
+
+    def _learn(self, before: Point, after: Point, predicted: float) -> None:
+        """Learn the part of the Hessian that comes from the residuals' curvature.
+
+        The Jacobians at both ends of a step give its action along the step for nothing: the
+        secant update of NL2SOL (Dennis, Gay and Welsch, ACM TOMS 7(3), 1981, eq. 3.3 and 3.5),
+        and as there it serves when it would have predicted the last reduction better.
+        """
+        if after.kind == KEPT:
+            return
+        assert before.jacobian is not None and after.jacobian is not None  # noqa: S101, PT018
+        step = after.z - before.z
+        first, second = (
+            rho(each.residual, self.loss)[1] * each.residual for each in (before, after)
+        )
+        gradient = after.jacobian.T @ second
+        wanted = gradient - before.jacobian.T @ second
+        change = gradient - before.jacobian.T @ first
+        along = float(step @ change)
+        if along <= 0:
+            return
+        # What the model would have predicted with this part, or without it where it had it.
+        part = 0.5 * float(step @ self._second @ step)
+        other = predicted + part if self._trusts_second else predicted - part
+        actual = before.cost - after.cost
+        if part != 0 and abs(actual - other) < abs(actual - predicted):
+            self._trusts_second = not self._trusts_second
+        sized = abs(float(step @ self._second @ step))
+        if sized > 0:
+            self._second *= min(abs(float(step @ wanted)) / sized, 1.0)
+        missed = wanted - self._second @ step
+        self._second += (np.outer(missed, change) + np.outer(change, missed)) / along
+        self._second -= float(missed @ step) / along**2 * np.outer(change, change)
+
+    def _converged(self) -> str | None:
+        if self.current.cost == 0.0:
+            return 'cost'
+        if self.model.decrement <= self.tolerance:
+            return 'gradient'
+        size = np.maximum(np.abs(self.current.z), 1.0)
+        if np.all(np.abs(self.model.newton * self.model.unit) <= _STEP_TOLERANCE * size):
+            return 'step'
+        return None
+
+    def _quadratic(self, point: Point) -> Quadratic:
+        """Model the cost around a point.
+
+        The length of the predicted step in standard errors is the relative offset of Bates and
+        Watts (Technometrics 23, 1981): it knows no units, and is large for exact data until the
+        residuals are rounding errors.
+        """
+        jacobian, residual = point.jacobian, point.residual
+        assert jacobian is not None  # noqa: S101
+        norms = np.linalg.norm(jacobian, axis=0)
+        unit = 1.0 / np.maximum(norms, np.finfo(np.float64).eps)
+        columns = jacobian * unit
+        weight = rho(residual, self.loss)[1]
+        influence = weight * residual
+        gradient = columns.T @ influence
+        hessian = columns.T @ (weight[:, None] * columns)
+        near = _AT_BOUND * np.maximum(np.abs(point.z), 1.0)
+        held = ((point.z <= self.lower + near) & (gradient > 0)) | (
+            (point.z >= self.upper - near) & (gradient < 0)
+        )
+        free = ~held & (norms > 0)
+        freedom = max(len(residual) - int(free.sum()), 1)
+        variance = float(influence @ influence) / freedom
+        newton, squared = _newton(gradient, hessian, free)
+        decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
+        if self.loss != 'linear' and decrement < _NEWTON:
+            hessian = columns.T @ (curvature(residual, self.loss)[:, None] * columns)
+            newton, squared = _newton(gradient, hessian, free)
+            decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
+        if self._trusts_second or decrement < _NEWTON:
+            full = hessian + unit[:, None] * self._second * unit
+            smallest = np.linalg.eigvalsh(full[np.ix_(free, free)])[0] if free.any() else 0.0
+            if smallest > _SMALLEST_CURVATURE * np.linalg.eigvalsh(hessian[np.ix_(free, free)])[0]:
+                hessian = full
+                newton, squared = _newton(gradient, hessian, free)
+                decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
+        return Quadratic(unit, gradient, hessian, newton, float(decrement))
+
+
+def _newton(
+    gradient: NDArray[np.float64], hessian: NDArray[np.float64], free: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], float]:
+    """Return the (p,) step to the least value of a quadratic, and its squared length in H."""
+    newton = np.zeros(len(gradient))
+    if not free.any():
+        return newton, 0.0
+    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+    along = vectors.T @ gradient[free]
+    known = values > _NO_INFORMATION * max(values[-1], 0.0)
+    newton[free] = -vectors[:, known] @ (along[known] / values[known])
+    return newton, float(np.sum(along[known] ** 2 / values[known]))
