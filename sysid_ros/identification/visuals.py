@@ -21,7 +21,8 @@ def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
     Materials, textures, skins, geoms that collide with nothing and meshes that are then not used
     are left out. Geoms that something refers to stay (a sensor, a contact pair, a tendon), as do
     those that a surrounding fluid acts on. Inertia that was inferred from what is left out becomes
-    explicit. Where rangefinders measure, every geom is an obstacle, and all of them stay.
+    explicit. All stay where rangefinders measure, for which every geom is an obstacle, and where
+    islands may sleep, for which MuJoCo measures how fast a body is by the size of its geoms.
 
     Args:
         in_spec: Not changed.
@@ -33,7 +34,8 @@ def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
         ModelError: A mesh that inertia is inferred from cannot be read.
     """
     spec = in_spec.copy()
-    if any(sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER for sensor in spec.sensors):
+    ranging = any(sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER for sensor in spec.sensors)
+    if ranging or spec.option.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
         return spec
     infer_only_where_absent(spec)
     for skin in list(spec.skins):
