@@ -115,9 +115,9 @@ def _sample(size: int, count: int, method: Method, seed: int) -> NDArray[np.floa
     if method == 'sobol':
         # Balance needs a power of two; what is beyond the count is left out.
         power = int(np.ceil(np.log2(count))) if count > 1 else 0
-        drawn = qmc.Sobol(size, rng=random).random_base2(power)[:count]
+        drawn = qmc.Sobol(size, seed=random).random_base2(power)[:count]
     else:
-        drawn = qmc.LatinHypercube(size, rng=random).random(count)
+        drawn = qmc.LatinHypercube(size, seed=random).random(count)
     points: NDArray[np.float64] = np.asarray(drawn, dtype=np.float64)
     return points
 
@@ -153,31 +153,42 @@ def solve_from(
         [cost(values[:, k], settings.loss) if finite[k] else np.inf for k in range(len(candidates))]
     )
     order = np.lexsort((costs, unstable | ~finite))
-    solutions: dict[int, Solution] = {}
-    reasons: dict[int, FitError] = {}
-    for k in order[: max(keep, 1)]:
-        try:
-            solutions[int(k)] = solve(
-                residuals, candidates[k], settings=settings, cancel=cancel, observe=observe
-            )
-        except CancelledError:
-            raise
-        except FitError as error:
-            reasons[int(k)] = error
+    outcomes: dict[int, Solution | FitError] = {
+        int(k): _attempt(residuals, candidates[k], settings, cancel, observe)
+        for k in order[: max(keep, 1)]
+    }
+    solutions = [each for each in outcomes.values() if not isinstance(each, FitError)]
     if not solutions:
-        raise reasons[int(order[0])]
+        raise next(each for each in outcomes.values() if isinstance(each, FitError))
     attempts = []
     for k in map(int, order):
-        found = solutions.get(k)
+        found = outcomes.get(k)
+        solved = None if isinstance(found, FitError) else found
         attempts.append(
             Attempt(
                 start=candidates[k].copy(),
                 start_cost=float(costs[k]),
                 unstable=bool(unstable[k]),
-                status=found.status if found else FAILED if k in reasons else NOT_SOLVED,
-                cost=found.cost if found else float('nan'),
-                x=found.x if found else candidates[k].copy(),
+                status=solved.status if solved else FAILED if found else NOT_SOLVED,
+                cost=solved.cost if solved else float('nan'),
+                x=solved.x if solved else candidates[k].copy(),
             )
         )
-    best = min(solutions.values(), key=lambda solution: solution.cost)
+    best = min(solutions, key=lambda solution: solution.cost)
     return MultiStart(best, tuple(attempts))
+
+
+def _attempt(
+    residuals: ResidualLike,
+    start: NDArray[np.float64],
+    settings: SolverSettings,
+    cancel: threading.Event | None,
+    observe: Callable[[Iteration], None] | None,
+) -> Solution | FitError:
+    """Return a solution or why there is none."""
+    try:
+        return solve(residuals, start, settings=settings, cancel=cancel, observe=observe)
+    except CancelledError:
+        raise
+    except FitError as error:
+        return error
