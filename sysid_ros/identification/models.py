@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.identification.targets import element_names, object_id
+from sysid_ros.identification.targets import Role, Writer, element_names, object_id, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +32,14 @@ _IGNORED_FIELDS = frozenset(
         *(f'{kind}_pathadr' for kind in ('hfield', 'mesh', 'skin', 'tex')),
     }
 )
+
+
+#: Targets whose components after the first move a centre of mass.
+_MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
+#: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
+_COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
+#: Targets that move a body.
+_POSES = frozenset({('body', 'pos'), ('body', 'quat')})
 
 
 class NativeDelay(NamedTuple):
@@ -117,7 +125,8 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     """Compile the user's file and apply identified values to the compiled model.
 
     Where an actuator has a ``dampratio``, the velocity gain stays what the file as it is compiles
-    to: a servo's gain does not follow our estimate of the inertia that it moves.
+    to: a servo's gain does not follow our estimate of the inertia that it moves. Values that no
+    model has are left out: gain and bias of commands and sensors, starts of sequences.
 
     Args:
         path: MJCF file.
@@ -131,23 +140,100 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     spec = load_spec(path)
     model = compile_spec(spec, path)
     latest = {target.path: (target, value) for target, value in values}
-    found = [(_found(target, model), float(value)) for target, value in latest.values()]
+    found = [
+        (_found(target, model, spec), float(value))
+        for target, value in latest.values()
+        if target.role in (Role.FIELD, Role.SPEC) or _is_delay(target)
+    ]
     for target, value in found:
         if not math.isfinite(value):
             msg = f'Expected a finite value for {target.path!r}, found {value}.'
             raise ParameterError(msg)
-    if _apply_delays(spec, model, [entry for entry in found if not entry[0].in_model]):
-        model = compile_spec(spec, path)
-    for target, value in found:
-        target.write(model, value)
+    written = writable_spec(spec, [target for target, _ in found])
+    seen_by_compiler = [entry for entry in found if entry[0].role is Role.SPEC]
+    for target, value in seen_by_compiler:
+        target.write_spec(written, value)
+    _apply_delays(written, model, [entry for entry in found if _is_delay(entry[0])])
+    model = compile_spec(written, path)
+    writer = Writer(model, [(target, i) for i, (target, _) in enumerate(found)], spec=spec)
+    writer.write(model, np.array([value for _, value in found]))
     _set_constants(spec, model)
+    _set_extent(written, model, found, path)
     return model
 
 
-def _found(target: Target, model: mujoco.MjModel) -> Target:
+def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:
+    """Copy a spec so that what targets write can be written after it was compiled.
+
+    Bodies whose inertial frame or joints move are not compiled as "simple" (MuJoCo 4.0:
+    ``mj_setConst`` refuses to end that). Where the model will be compiled again with values, gains
+    that the compiler takes from a damping ratio become gains: see :func:`fitted_model`.
+
+    Args:
+        spec: The user's; it is not changed.
+        targets: What is going to be written.
+    """
+    copy = spec.copy()
+    for target in targets:
+        element, attribute = target.element_and_attribute
+        first = target.index or 0
+        if target.element == 'joint' and attribute == 'pos':
+            copy.joint(target.name).parent.simple = False
+        elif target.element == 'actuator' and attribute == 'armature' and not _pulls(copy, target):
+            continue
+        elif (element, attribute) in _COUPLING:
+            for body in copy.bodies:
+                body.simple = False
+        elif element == 'body' and (
+            attribute in {'ipos', 'inertia'} or (attribute in _MASS_IPOS and first > 0)
+        ):
+            copy.body(target.name).simple = False
+    if any(target.role is Role.SPEC for target in targets):
+        _hold_gains(copy)
+    return copy
+
+
+def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjModel:
+    """Compile a copy of a spec once, so that targets can be written into the model.
+
+    Raises:
+        ModelError: The spec does not compile.
+    """
+    try:
+        return writable_spec(spec, targets).compile()
+    except (ValueError, mujoco.FatalError) as err:
+        msg = f'Cannot compile the model: {one_sentence(err)}.'
+        raise ModelError(msg) from err
+
+
+def _hold_gains(spec: mujoco.MjSpec) -> None:
+    """Replace damping ratios by the velocity gains that they compile to."""
+    ratios = [a for a in spec.actuators if a.biasprm[2] > 0]  # a gain is negative there
+    if not ratios:
+        return
+    compiled = spec.copy()
+    model = compiled.compile()
+    for actuator, copied in zip(spec.actuators, compiled.actuators, strict=True):
+        if actuator.biasprm[2] > 0:
+            actuator.biasprm[2] = model.actuator_biasprm[copied.id, 2]
+
+
+def _pulls(spec: mujoco.MjSpec, target: Target) -> bool:
+    """Whether an actuator acts on a tendon."""
+    return bool(spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON)
+
+
+def _is_delay(target: Target) -> bool:
+    return target.role is Role.COMMAND and target.attribute == 'delay'
+
+
+def _found(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
     """Return the target with its row in this model."""
     if target.element == 'option':
         return target
+    if target.element == 'default':
+        (found,) = resolve(target.path, model, spec=spec)
+        return found
     row = object_id(model, target.element, target.name)
     if row < 0:
         names = element_names(model, target.element)
@@ -161,8 +247,8 @@ def _found(target: Target, model: mujoco.MjModel) -> Target:
 
 def _apply_delays(
     spec: mujoco.MjSpec, model: mujoco.MjModel, delays: list[tuple[Target, float]]
-) -> bool:
-    """Write delays into a spec; return whether it has to be compiled again."""
+) -> None:
+    """Write delays into a spec, which has to be compiled again."""
     for target, value in delays:
         actuator = spec.actuator(target.name)
         wanted = native_delay(value, model.opt.timestep)
@@ -172,24 +258,15 @@ def _apply_delays(
             actuator.interp = LINEAR
         elif actuator.delay:
             actuator.delay = actuator.nsample = actuator.interp = 0
-    return bool(delays)
 
 
 def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
     """Update what the compiler derives from the fields that targets write.
 
-    ``mj_setConst`` leaves out the rest lengths of tendons, which follow ``qpos_spring`` where the
-    file gives none, and the two statistics that depend on masses (MuJoCo 4.0).
+    ``mj_setConst`` leaves out the statistics that depend on masses (MuJoCo 4.0).
     """
     data = mujoco.MjData(model)
     mujoco.mj_setConst(model, data)
-    following = [
-        tendon.id for tendon in spec.tendons if np.all(np.asarray(tendon.springlength) == -1)
-    ]
-    if following:
-        data.qpos[:] = model.qpos_spring
-        mujoco.mj_fwdPosition(model, data)
-        model.tendon_lengthspring[following] = data.ten_length[following, np.newaxis]
     if np.isnan(spec.stat.meanmass) and model.nbody > 1:
         model.stat.meanmass = max(float(np.mean(model.body_mass[1:])), mujoco.mjMINVAL)
     if np.isnan(spec.stat.meaninertia) and model.nv:
@@ -198,6 +275,22 @@ def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
         inertia = np.zeros((model.nv, model.nv))
         mujoco.mj_fullM(model, data, inertia)
         model.stat.meaninertia = max(float(np.mean(np.diag(inertia))), mujoco.mjMINVAL)
+
+
+def _set_extent(
+    spec: mujoco.MjSpec,
+    model: mujoco.MjModel,
+    values: Sequence[tuple[Target, float]],
+    path: Path,
+) -> None:
+    """Update the place and size of the model, by which viewers are set, where bodies were moved."""
+    moved = [(t, v) for t, v in values if (t.element, t.attribute) in _POSES]
+    if not moved:
+        return
+    for target, value in moved:
+        target.write_spec(spec, value)
+    compiled = compile_spec(spec, path)
+    model.stat.extent, model.stat.center = compiled.stat.extent, compiled.stat.center
 
 
 def differing_fields(

@@ -34,6 +34,20 @@ class Slot(NamedTuple):
     factor: float = 1.0
 
 
+class Assignment(NamedTuple):
+    """Numbers that candidates put into one field of a model.
+
+    Attributes:
+        field: As in ``mujoco.batch.MODEL_FIELDS``: ``dof_armature``, ``opt.gravity``.
+        index: (k,) flat indices into that field of one model.
+        data: (m, k) numbers of m candidates.
+    """
+
+    field: str
+    index: NDArray[np.int64]  # type: ignore[assignment]  # hides tuple.index
+    data: NDArray[np.float64]
+
+
 def read_field(model: mujoco.MjModel, field: str) -> NDArray[np.float64]:
     """Return a copy of a field of a model, or of its options, as a flat array."""
     return np.array(_get(model, field), dtype=np.float64).reshape(-1)
@@ -129,6 +143,11 @@ def kv(model: mujoco.MjModel, actuator: int, _: int) -> list[Slot]:
     return slots
 
 
+def gear(model: mujoco.MjModel, actuator: int, index: int) -> list[Slot]:
+    """Return the slot of the gear of an actuator's first force output; it may have several."""
+    return [Slot('actuator_gear', 6 * int(model.actuator_outadr[actuator]) + index)]
+
+
 def control_range(model: mujoco.MjModel, actuator: int, index: int) -> list[Slot]:
     """Return the slot of the range of an actuator's first control; it may have several."""
     return [Slot('actuator_ctrlrange', 2 * int(model.actuator_ctrladr[actuator]) + index)]
@@ -157,3 +176,8 @@ def subtree(model: mujoco.MjModel, body: int) -> tuple[int, ...]:
         if model.body_parentid[other] in inside:
             inside.append(other)
     return tuple(inside)
+
+
+def sensor_size(model: mujoco.MjModel, sensor: int) -> int:
+    """Return how many numbers a sensor gives."""
+    return int(model.sensor_dim[sensor])

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
     import mujoco
 
+    from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.targets import Target
 
 #: Where neither user nor physics bounds a parameter, it may reach this multiple of its start.
 _OPEN_BOUND_FACTOR = 100.0
-#: … but a delay is not longer than this unless told otherwise, s.
-_LONGEST_DELAY = 0.1
 
 
 Scale = Literal['linear', 'log']
@@ -57,7 +56,7 @@ class Unknown:
         return self.targets[0].unit
 
 
-def make_unknowns(
+def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
     pattern: str,
     model: mujoco.MjModel,
     *,
@@ -65,35 +64,65 @@ def make_unknowns(
     initial: float | None = None,
     bounds: tuple[float, float] | None = None,
     shared: bool = False,
+    scale: Scale = 'linear',
+    prior: tuple[float, float] | None = None,
+    sequences: Iterable[str | Sequence] = (),
+    spec: mujoco.MjSpec | None = None,
 ) -> tuple[Unknown, ...]:
     """Turn a target or a pattern of targets into parameters.
 
     Args:
         pattern: Target path, with wildcards for several.
         model: The compiled nominal model.
-        name: Name of the parameter; with several, a prefix of the elements' names. The default
-            is the target's path.
+        name: Name of the parameter; with several elements, a prefix of their names, and with
+            several components of each, followed by the index. The default is the target's path.
         initial: Start value; the default is the model's.
         bounds: Lower and upper bound; the default is what physics allows.
-        shared: One parameter for all matches instead of one for each.
+        shared: One parameter for all matching elements instead of one for each; components of a
+            vector stay apart.
+        scale: Whether the solver moves the value or its logarithm.
+        prior: Mean and standard deviation of what is known before the fit.
+        sequences: Runs whose starts can be named.
+        spec: What the model was compiled from, for default classes and what the compiler reads.
 
     Raises:
         ParameterError: Nothing matches, matches of different units are shared, bounds are
-            reversed, or the start is outside of them.
+            reversed, the start is outside of them, a value on a log scale can be zero, or the
+            standard deviation of a prior is not positive.
     """
-    targets = resolve(pattern, model)
+    targets = resolve(pattern, model, sequences, spec)
+    elements = list(dict.fromkeys(target.name for target in targets))
+    vector = len(targets) > len(elements)
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(_name(target, pattern, name, shared, len(elements), vector), []).append(
+            target
+        )
     if shared:
-        units = list(dict.fromkeys(target.unit for target in targets))
-        if len(units) > 1:
-            found = ', '.join(units)
-            msg = f'The matches of {pattern!r} cannot share a value of different units: {found}.'
-            raise ParameterError(msg)
-        groups = [(name or pattern, targets)]
-    elif len(targets) == 1:
-        groups = [(name or targets[0].path, targets)]
-    else:
-        groups = [(f'{name}/{t.name}' if name else t.path, (t,)) for t in targets]
-    return tuple(_parameter(name, group, model, initial, bounds) for name, group in groups)
+        for group in groups.values():
+            units = list(dict.fromkeys(target.unit for target in group))
+            if len(units) > 1:
+                found = ', '.join(units)
+                msg = (
+                    f'The matches of {pattern!r} cannot share a value of different units: {found}.'
+                )
+                raise ParameterError(msg)
+    return tuple(
+        _parameter(label, tuple(group), model, initial, bounds, scale, prior)
+        for label, group in groups.items()
+    )
+
+
+def _name(
+    target: Target, pattern: str, name: str | None, shared: bool, elements: int, vector: bool
+) -> str:
+    index = '' if not vector else f'[{target.index or 0}]'
+    if shared:
+        stem = pattern[: pattern.rindex('[')] if vector and pattern.endswith(']') else pattern
+        return f'{name or stem}{index}'
+    if name is None:
+        return target.path
+    return f'{name}{index}' if elements == 1 else f'{name}/{target.name}{index}'
 
 
 def _parameter(
@@ -102,14 +131,16 @@ def _parameter(
     model: mujoco.MjModel,
     initial: float | None,
     bounds: tuple[float, float] | None,
+    scale: Scale,
+    prior: tuple[float, float] | None,
 ) -> Unknown:
-    values = [target.read(model) for target in targets]
-    nominal = float(sum(values) / len(values)) if initial is None else float(initial)
-    physical_low, physical_high = targets[0].kind.bounds
-    span = _OPEN_BOUND_FACTOR * max(abs(nominal), 1.0)
-    if not targets[0].in_model:
-        span = max(_LONGEST_DELAY, 2 * nominal)
-    low, high = bounds or (max(physical_low, -span), min(physical_high, span))
+    if initial is None:
+        values = [target.read(model) for target in targets]
+        nominal = float(sum(values) / len(values))
+    else:
+        nominal = float(initial)
+    physical_low, physical_high = targets[0].bounds
+    low, high = bounds or _default_bounds(targets[0], nominal, scale)
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
         msg = (
             f'Parameter {name!r} needs finite bounds and start, got [{low}, {high}] and {nominal}.'
@@ -134,27 +165,64 @@ def _parameter(
             f'outside its bounds [{low:g}, {high:g}].'
         )
         raise ParameterError(msg)
-    return Unknown(name, targets, nominal, low, high)
+    if scale == 'log' and low <= 0:
+        msg = (
+            f'Parameter {name!r} has a log scale: expected bounds above 0, got [{low:g}, {high:g}].'
+        )
+        raise ParameterError(msg)
+    if prior is not None and not (math.isfinite(prior[0]) and 0 < prior[1] < math.inf):
+        msg = (
+            f'The prior of parameter {name!r} needs a finite mean and a standard deviation above '
+            f'0, got {prior[0]:g} and {prior[1]:g}.'
+        )
+        raise ParameterError(msg)
+    return Unknown(name, targets, nominal, low, high, scale, prior)
 
 
-def check_distinct(parameters: Iterable[Unknown]) -> None:
-    """Check that names are unique and that no target is written twice.
+def _default_bounds(target: Target, nominal: float, scale: Scale) -> tuple[float, float]:
+    """Return bounds for a parameter that has none: what physics allows, made finite."""
+    physical_low, physical_high = target.bounds
+    if scale == 'log' and nominal > 0:
+        low, high = nominal / _OPEN_BOUND_FACTOR, nominal * _OPEN_BOUND_FACTOR
+    elif target.kind.reach is not None:
+        low, high = target.kind.reach(nominal, target.index or 0)
+    else:
+        high = _OPEN_BOUND_FACTOR * max(abs(nominal), 1.0)
+        low = -high
+    return max(physical_low, low), min(physical_high, high)
+
+
+def check_distinct(parameters: Iterable[Unknown], model: mujoco.MjModel | None = None) -> None:
+    """Check that names are unique and that nothing is written twice.
+
+    Args:
+        parameters: The unknowns.
+        model: The compiled model, with which also targets of different kinds that write the same
+            number are found: ``actuator/a/kp`` and ``actuator/a/gainprm``.
 
     Raises:
-        ParameterError: Two parameters share a name or a target.
+        ParameterError: Two parameters share a name, a target or a number of the model.
     """
     names: set[str] = set()
-    writers: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    taken: dict[tuple[str, int], tuple[str, str, str]] = {}
     for parameter in parameters:
         if parameter.name in names:
             msg = f'Two parameters are named {parameter.name!r}; give one of them another name.'
             raise ParameterError(msg)
         names.add(parameter.name)
         for target in parameter.targets:
-            if target.path in writers:
+            if paths.setdefault(target.path, parameter.name) != parameter.name:
                 msg = (
                     f'Target {target.path!r} is written by two parameters, '
-                    f'{writers[target.path]!r} and {parameter.name!r}.'
+                    f'{paths[target.path]!r} and {parameter.name!r}.'
                 )
                 raise ParameterError(msg)
-            writers[target.path] = parameter.name
+            for place, claim in (target.claims(model) if model else {}).items():
+                other, path, owner = taken.setdefault(place, (claim, target.path, parameter.name))
+                if other != claim:
+                    msg = (
+                        f'Parameters {owner!r} and {parameter.name!r} write the same number '
+                        f'of the model, as {path!r} and as {target.path!r}.'
+                    )
+                    raise ParameterError(msg)

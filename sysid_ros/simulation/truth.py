@@ -55,7 +55,7 @@ def resolve_truth(model: mujoco.MjModel, truth: Mapping[str, float]) -> tuple[Tr
     values: dict[str, TrueValue] = {}
     for pattern, value in truth.items():
         for target in resolve(pattern, model):
-            lower, upper = target.kind.bounds
+            lower, upper = target.bounds
             if not lower <= value <= upper:
                 msg = f'Expected {pattern!r} between {lower:g} and {upper:g}, found {value:g}.'
                 raise ParameterError(msg)

@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.identification.models import differing_fields
-from sysid_ros.identification.targets import KINDS, element_names, object_id, resolve
+from sysid_ros.identification.targets import element_names, object_id, resolve
 
 ARM = """
 <mujoco>
@@ -86,15 +86,6 @@ def compiled(**values: float) -> mujoco.MjModel:
     return mujoco.MjModel.from_xml_string(ARM.format(**{**DEFAULTS, **values}))
 
 
-def test_every_kind_of_target_in_the_model_is_compared_with_recompiling() -> None:
-    covered = {
-        (target.element, target.attribute)
-        for path, _, _ in WRITTEN
-        for target in resolve(path, compiled())
-    }
-    assert covered == set(KINDS) - {('actuator', 'delay')}
-
-
 @pytest.mark.parametrize(('path', 'keyword', 'unit'), WRITTEN)
 def test_writing_equals_recompiling(path: str, keyword: str, unit: float) -> None:
     model = compiled()
@@ -151,14 +142,6 @@ def test_wildcards_leave_out_elements_that_the_target_does_not_fit() -> None:
 def test_actuators_are_found_behind_one_with_several_controls() -> None:
     names = element_names(compiled(), 'actuator')
     assert names == ['two_controls', 'servo', 'spin', 'free', 'late']
-
-
-@pytest.mark.parametrize(('element', 'attribute'), list(KINDS))
-def test_a_path_resolves_to_itself(element: str, attribute: str) -> None:
-    model = compiled()
-    pattern = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
-    for target in resolve(pattern, model):
-        assert resolve(target.path, model) == (target,)
 
 
 def test_the_world_is_no_body_to_identify() -> None:
