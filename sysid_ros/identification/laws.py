@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.identification.runs import lookup
+from sysid_ros.identification.runs import lookup, lookup_each
 from sysid_ros.identification.targets import Role
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.runs import Channels
+    from sysid_ros.identification.runs import Channels, Lookup, LookupEach
     from sysid_ros.identification.unknown import Unknown
 
 
@@ -182,20 +182,19 @@ class Readings:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the (n, k) values at the times that the readings describe, and their slopes."""
         channels = self.channels
-        places: dict[float, list[int]] = {}
-        for k, law in enumerate(self.laws):
-            delay = 0.0 if law.delay is None else float(x[law.delay])
-            places.setdefault(delay - shift, []).append(k)
-        if list(places) == [0.0] and not (slopes and self.delayed):
+        delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws]) - shift
+        if not delays.any() and not (slopes and self.delayed):
             return np.array(channels.predict(rows)), np.empty((0, 0))
         values = channels.values(rows)
-        state = np.empty((len(channels.times), len(self.laws)))
-        slope = np.zeros_like(state)
         # Never beyond the last row: what lies there is not compared.
         end = (len(values) - 2) * channels.timestep
-        for delay, own in places.items():
-            at = lookup(np.minimum(channels.times - delay, end), channels.timestep)
-            state[:, own] = at(values[:, own])
-            if slopes:
-                slope[:, own] = at(np.gradient(values[:, own], channels.timestep, axis=0))
-        return state, slope
+        if np.all(delays == delays[0]):
+            times = np.minimum(channels.times - delays[0], end)
+            at: Lookup | LookupEach = lookup(times, channels.timestep)
+        else:
+            times = np.minimum(channels.times[:, None] - delays, end)
+            at = lookup_each(times, channels.timestep)
+        state = np.array(at(values))
+        if not slopes:
+            return state, np.empty((0, 0))
+        return state, at(np.gradient(values, channels.timestep, axis=0))

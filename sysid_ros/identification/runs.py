@@ -75,6 +75,25 @@ class Lookup(NamedTuple):
         return result
 
 
+class LookupEach(NamedTuple):
+    """The same for columns that are looked up at times of their own.
+
+    Attributes:
+        rows: (n, k) row at or before each sample.
+        weights: (n, k) share of the row after it.
+    """
+
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate (steps, k) rows at the (n, k) samples."""
+        before = np.take_along_axis(values, self.rows, axis=0)
+        after = np.take_along_axis(values, self.rows + 1, axis=0)
+        result: NDArray[np.float64] = before + self.weights * (after - before)
+        return result
+
+
 def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
     """Find samples between the rows of a simulation; row k describes ``k * timestep``.
 
@@ -82,17 +101,30 @@ def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
         times: (n,) seconds from the start.
         timestep: Seconds.
     """
+    rows, weights = _split(times, timestep)
+    if np.any(weights):
+        return Lookup(rows, weights[:, None], None)
+    strides = np.diff(rows)
+    if len(strides) and strides[0] > 0 and np.all(strides == strides[0]):
+        return Lookup(rows, None, slice(int(rows[0]), int(rows[-1]) + 1, int(strides[0])))
+    return Lookup(rows, None, None)
+
+
+def lookup_each(times: NDArray[np.float64], timestep: float) -> LookupEach:
+    """Find samples of columns at (n, k) times of their own, s."""
+    return LookupEach(*_split(times, timestep))
+
+
+def _split(
+    times: NDArray[np.float64], timestep: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the row at or before each time, and the share of the row after it."""
     position = np.maximum(times / timestep, 0.0)
     near = np.rint(position)
     position = np.where(np.abs(position - near) * timestep <= _ON_STEP, near, position)
     rows = np.floor(position).astype(np.int64)
     weights: NDArray[np.float64] = position - rows
-    if np.any(weights):
-        return Lookup(rows, weights[:, None], None)
-    strides = np.unique(np.diff(rows))
-    if len(strides) == 1 and strides[0] > 0:
-        return Lookup(rows, None, slice(int(rows[0]), int(rows[-1]) + 1, int(strides[0])))
-    return Lookup(rows, None, None)
+    return rows, weights
 
 
 @dataclass(frozen=True)

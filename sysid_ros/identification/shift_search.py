@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     ResidualAt = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
+#: A squared slope of the cost, in units of its variance, above this is worth a search …
+_HINT = 3.0
+#: … and the residuals at so many shifts are kept in case that they are asked for again.
+_MOST_KNOWN = 8
 #: The scan has about so many points on each side of zero, at multiples of half a time step.
 _POINTS = 16
 #: The common shift is found to this fraction of the scan's spacing.
@@ -34,8 +38,9 @@ _SMALLEST_GAIN = 1e-9
 _BLOCKS = 24
 #: … each of at least so many residuals.
 _BLOCK_SIZE = 8
-#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
-_SMALLEST_SINGULAR = 1e-8
+#: Squared singular values of the scaled Jacobian below this fraction of the largest carry no
+#: information, or drown in rounding.
+_SMALLEST_SINGULAR = 1e-12
 
 
 class Sums(NamedTuple):
@@ -70,10 +75,12 @@ class MovedResiduals:
         sensors = np.zeros(n, dtype=np.int64) if channels is None else np.asarray(channels)
         self.sequences = int(groups.max()) + 1
         self._residual_at = residual_at
+        self._known: dict[bytes, NDArray[np.float64]] = {}
+        self._limit = limit
         self._nudge = min(_NUDGE * timestep, limit)
         kept = np.ones(n, dtype=bool)
         for shift in (-limit, 0.0, limit):
-            kept &= np.isfinite(residual_at(np.full(self.sequences, shift)))
+            kept &= np.isfinite(self._all_at(np.full(self.sequences, shift)))
         order = np.lexsort((instants, sensors, groups))
         self.rows = order[kept[order]]
         self._groups = groups[self.rows]
@@ -84,7 +91,44 @@ class MovedResiduals:
 
     def at(self, shifts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the residuals with each sequence moved by its shift."""
-        return self._residual_at(shifts)[self.rows]
+        return self._all_at(shifts)[self.rows]
+
+    def _all_at(self, shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+        key = shifts.tobytes()
+        if key in self._known:
+            return self._known[key]
+        residual = self._residual_at(shifts)
+        if len(self._known) < _MOST_KNOWN:
+            self._known[key] = residual
+        return residual
+
+    def hint(self) -> bool:
+        """Return whether a shift might explain anything, from few evaluations.
+
+        One that does shows as a slope of the cost at zero, or as a lower cost at one of a few
+        shifts over the range. The slope is judged as if residuals were independent, which cries
+        wolf rather than being silent.
+        """
+        zero = np.zeros(self.sequences)
+        here = self.at(zero)
+        rest, slopes = self.projected(here), self.slopes(zero, here)
+        cost = float(rest @ rest)
+        if not cost > 0:
+            return False
+        variance = cost / max(len(rest) - self.basis.shape[1], 1)
+        bare = self.projected(slopes)
+        scores, powers = [float(bare @ rest)], [float(bare @ bare)]
+        for sequence in range(self.sequences if self.sequences > 1 else 0):
+            part = self.part(sequence)
+            own = slopes[part] - self.basis[part] @ (slopes[part] @ self.basis[part])
+            scores.append(float(own @ rest[part]))
+            powers.append(float(own @ own))
+        squares = np.square(scores) / np.maximum(np.array(powers) * variance, 1e-300)
+        if squares.max() > _HINT + 2 * np.log(len(squares)):
+            return True
+        around = self._limit * np.array([-1.0, -0.5, 0.5, 1.0])
+        costs = [self.sums(np.full(self.sequences, shift)).cost() for shift in around]
+        return min(costs) < cost - _HINT * variance
 
     def part(self, sequence: int) -> slice:
         """Return where a sequence's residuals are."""
@@ -159,10 +203,10 @@ def _basis(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
     seen = np.isfinite(norms) & (norms > 0)
     if not seen.any():
         return np.zeros((len(jacobian), 0))
-    orthogonal, triangle = np.linalg.qr(jacobian[:, seen] / norms[seen])
-    left, singular, _ = np.linalg.svd(triangle)
-    kept = singular > _SMALLEST_SINGULAR * singular[0]
-    basis: NDArray[np.float64] = orthogonal @ left[:, : len(singular)][:, kept]
+    unit = jacobian[:, seen] / norms[seen]
+    values, vectors = np.linalg.eigh(unit.T @ unit)
+    kept = values > _SMALLEST_SINGULAR * values[-1]
+    basis: NDArray[np.float64] = unit @ (vectors[:, kept] / np.sqrt(values[kept]))
     return basis
 
 

@@ -178,6 +178,8 @@ def find_shift(
     moved = MovedResiduals(residual_at, jacobian, index, limit, timestep, times, channels)
     if not len(moved.rows):
         return _NOTHING._replace(per_sequence=(_NOTHING,) * moved.sequences)
+    if not moved.hint():
+        return _NOTHING._replace(per_sequence=(_NOTHING,) * moved.sequences)
     grid = shifts_to_try(timestep, limit)
     scan = [moved.sums(np.full(moved.sequences, shift)) for shift in grid]
     table = Sums(np.array([sums.square for sums in scan]), np.array([s.along for s in scan]))
