@@ -29,6 +29,8 @@ PAYLOAD = 1.0  # kg
 DURATION = 0.6  # s
 GRID = 35
 SMALLEST_COST = 1e-12
+#: A direction in which the residuals change less than this, beside the strongest, is not seen.
+SMALLEST_SINGULAR = 1e-6
 
 CART = f"""
 <mujoco model="cart">
@@ -79,10 +81,16 @@ def set_gear(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
 def make_params() -> sysid.ParameterDict:
     """Declare mass and gear, starting in the valley."""
     params = sysid.ParameterDict()
-    params.add(sysid.Parameter('mass', TRUE_MASS, 0.5, 5.0, modifier=set_mass))
-    params.add(sysid.Parameter('gear', TRUE_GEAR, 0.5, 8.0, modifier=set_gear))
+    params.add(sysid.Parameter('mass', TRUE_MASS, 0.5, 5.0, modifier=set_mass, unit='kg'))
+    params.add(sysid.Parameter('gear', TRUE_GEAR, 0.5, 8.0, modifier=set_gear, unit='N'))
     params.update_from_vector(np.array([FIRST_MASS, FIRST_GEAR]))
     return params
+
+
+def unseen(jacobian: np.ndarray) -> np.ndarray | None:
+    """Return the direction (mass, gear) in which the residuals stay the same; None without one."""
+    _, singular, right = np.linalg.svd(jacobian, full_matrices=False)
+    return right[-1] if singular[-1] < SMALLEST_SINGULAR * singular[0] else None
 
 
 def fit(
@@ -94,9 +102,17 @@ def fit(
     at_optimum, _, _ = residual(result.x, found)
     _, half_widths = sysid.calculate_intervals(at_optimum, result.jac)
     mass, gear = found.as_vector()
+    blind = unseen(result.jac)
+    if blind is not None:
+        half_widths = np.full(2, np.inf)
     truths = (TRUE_MASS, TRUE_GEAR)
-    show(title, map(Row, found.get_non_frozen_parameter_names(), truths, (mass, gear), half_widths))
+    names = found.get_non_frozen_parameter_names()
+    show(title, map(Row, names, truths, (mass, gear), half_widths))
     print(f'{"gear / mass":<18}{TRUE_GEAR / TRUE_MASS:>9.4f}{gear / mass:>10.4f}')
+    if blind is not None:
+        more = blind[1] / blind[0]
+        print('This does not determine mass and gear: ', end='')
+        print(f'with 1 kg more mass and {more:.2f} more gear the motion is the same.')
     return residual, found.as_vector()
 
 

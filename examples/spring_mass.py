@@ -64,7 +64,7 @@ def main() -> None:
     folder = output_folder('Identify the mass of a cart on a spring.')
     recording = record(mujoco.MjSpec.from_string(SPRING_MASS))
     params = sysid.ParameterDict()
-    params.add(sysid.Parameter('mass', TRUE_MASS, 0.3, 3.0, modifier=set_mass))
+    params.add(sysid.Parameter('mass', TRUE_MASS, 0.3, 3.0, modifier=set_mass, unit='kg'))
     params['mass'].value[:] = FIRST_GUESS
 
     for stamps in ('measured', 'rollout'):

@@ -11,6 +11,8 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.confidence import calculate_intervals
+from sysid_ros.identification.residual_fn import ResidualFunction
+from sysid_ros.identification.residuals import Residuals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -89,6 +91,15 @@ class Estimate(NamedTuple):
     verdict: str
 
 
+class Noise(NamedTuple):
+    """What a signal's residuals were divided by, in its unit, and where that came from."""
+
+    signal: str
+    unit: str
+    sigma: float
+    source: str
+
+
 class Comparison(NamedTuple):
     """All that a report shows. The residuals are in units of the noise, (n,) over all sequences."""
 
@@ -97,6 +108,7 @@ class Comparison(NamedTuple):
     before: NDArray[np.float64]
     after: NDArray[np.float64]
     warnings: tuple[str, ...]
+    noise: tuple[Noise, ...]
 
 
 def compare(
@@ -135,6 +147,7 @@ def compare(
         np.concatenate(before),
         np.concatenate(after),
         tuple(_warnings(models_sequences, opt_result, [label for label, _ in labels])),
+        tuple(_noise(models_sequences, residual_fn, opt_params)),
     )
 
 
@@ -176,6 +189,24 @@ def _unit(model: mujoco.MjModel, signal: str) -> str:
         return unit
     joint = int(model.sensor_objid[sensor])
     return unit[int(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE.value)]
+
+
+def _noise(
+    models_sequences: Sequence[ModelSequences],
+    residual_fn: Callable[..., Any],
+    params: ParameterDict,
+) -> Iterator[Noise]:
+    if not isinstance(residual_fn, ResidualFunction):
+        return
+    residuals = residual_fn.prepared(params).residuals
+    if not isinstance(residuals, Residuals):
+        return
+    given = residual_fn.options.noise or {}
+    for signal, sigma in residuals.noise.items():
+        sensor = signal.partition('[')[0]
+        units = (_unit(group.gt_model, sensor) for group in models_sequences)
+        source = 'the caller' if signal in given else 'differences of the measured signal'
+        yield Noise(signal, next(filter(None, units), ''), sigma, source)
 
 
 def estimates(

@@ -270,9 +270,13 @@ def _open_scene(
         try:
             mujoco.mjr_resizeOffscreen(width, height, context)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
+            scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)
+            # Copies that are seen through each other would shade each other; and without a
+            # graphics card most of the time goes into shadows.
+            scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(models) == 1
             yield Scene(
                 context,
-                mujoco.MjvScene(models[0], _SCENE_GEOMS),
+                scene,
                 view,
                 option,
                 mujoco.MjrRect(0, 0, width, height),

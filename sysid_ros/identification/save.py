@@ -158,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 def _arrays(
     residuals: Sequence[NDArray[np.float64]], opt_result: Mapping[str, Any]
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Any]:
     covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
     found = {
         name: np.asarray(opt_result[name], dtype=np.float64)

@@ -14,6 +14,8 @@ import numpy as np
 from sysid_ros import __version__
 from sysid_ros.results.result import (
     CalibrationResult,
+    HealthFinding,
+    NoiseScale,
     ParameterResult,
     Provenance,
     SensorError,
@@ -34,7 +36,6 @@ _PLOT_POINTS = 200_000
 _FEWEST_POINTS = 500
 _DIGITS = 6
 _LIBRARIES = ('mujoco', 'numpy', 'scipy')
-_UNKNOWN = 'unknown'
 
 
 def summarize(
@@ -65,10 +66,13 @@ def summarize(
         training_before=before,
         training_after=after,
         errors=tuple(_errors(comparison.curves)),
-        noise=(),
+        noise=tuple(
+            NoiseScale(sensor=n.signal, unit=n.unit, sigma=n.sigma, source=n.source)
+            for n in comparison.noise
+        ),
         plots=tuple(_plots(comparison.curves)),
         topics=(),
-        health=(),
+        health=tuple(_health(model, opt_result)),
         solver=_solver(opt_result, comparison),
         warnings=(*comparison.warnings, *_doubts(comparison), *remarks),
         provenance=Provenance(
@@ -111,6 +115,26 @@ def _doubts(comparison: Comparison) -> Iterator[str]:
         yield f'Not identified: {", ".join(doubtful)}.'
 
 
+def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding]:
+    for signal in opt_result.get('dead', ()):
+        yield HealthFinding(
+            bag=model,
+            subject=str(signal),
+            kind='dead channel',
+            count=1,
+            detail='does not move and was left out of the fit',
+        )
+    excluded = int(opt_result.get('excluded', 0))
+    if excluded:
+        yield HealthFinding(
+            bag=model,
+            subject='measurements',
+            kind='masked',
+            count=excluded,
+            detail='samples before the initial state or after the last command',
+        )
+
+
 def _errors(curves: Sequence[Curve]) -> Iterator[SensorError]:
     signals: dict[tuple[str, str], list[Curve]] = {}
     for curve in curves:
@@ -149,9 +173,10 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 def _solver(opt_result: Mapping[str, Any], comparison: Comparison) -> SolverSummary:
     trace = tuple(_trace(opt_result))
+    last = (opt_result.get('trace') or (None,))[-1]
     success = bool(opt_result.get('success', True))
     return SolverSummary(
-        backend=str(opt_result.get('backend', _UNKNOWN)),
+        backend=str(opt_result.get('backend', 'optimize')),
         loss=str(opt_result.get('loss', 'linear')),
         status='converged' if success else 'not converged',
         message=str(opt_result.get('message', '')),
@@ -161,7 +186,7 @@ def _solver(opt_result: Mapping[str, Any], comparison: Comparison) -> SolverSumm
         diverged=int(opt_result.get('diverged', 0)),
         initial_cost=trace[0].cost if trace else float(np.sum(comparison.before**2) / 2),
         final_cost=float(opt_result.get('cost', np.sum(comparison.after**2) / 2)),
-        seconds=float(opt_result.get('seconds', math.nan)),
+        seconds=float(getattr(last, 'seconds', math.nan)),
         trace=trace,
     )
 
