@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.identification.models import writable_spec
 from sysid_ros.identification.targets import Role
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class Rebuild:
             params: The parameters that ``build`` gets, a copy of them, with their values set.
             columns: Columns that ``build`` reads.
         """
-        self._spec = spec
+        self._spec = writable_spec(spec, [target for u in unknowns for target in u.targets])
         self._build = build
-        self._params = None if params is None else params.copy()
+        self._params = None if params is None else _without_targets(params)
         self._written = [
             (target, column)
             for column, unknown in enumerate(unknowns)
@@ -79,3 +80,15 @@ class Rebuild:
             return spec.compile()
         self._params.update_from_vector(values[: self._params.size])
         return self._build(self._params, spec)
+
+
+def _without_targets(params: ParameterDict) -> ParameterDict:
+    """Copy parameters so that those with a target, written elsewhere, are not written twice.
+
+    A factor on what the model has, ``subtree_mass``, would count twice.
+    """
+    copy = params.copy()
+    for parameter in copy.values():
+        if parameter.target is not None:
+            parameter.target = parameter.modifier = None
+    return copy

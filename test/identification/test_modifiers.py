@@ -19,11 +19,15 @@ from sysid_ros.identification.modifiers import (
     remove_visuals,
 )
 from sysid_ros.identification.parameter import Parameter, ParameterDict
+from sysid_ros.identification.residual_fn import build_residual_fn
 from sysid_ros.identification.targets import Writer, resolve
+from sysid_ros.identification.trajectory import ModelSequences, create_initial_state
+from sysid_ros.signals import TimeSeries
 
 _ROBOT = """
 <mujoco>
   <compiler inertiafromgeom="{infer}"/>
+  <option integrator="implicitfast"/>
   <default>
     <default class="link"><joint damping=".6"/></default>
   </default>
@@ -46,7 +50,7 @@ _ROBOT = """
         <geom name="foot" type="mesh" mesh="bumper" pos="0 0 -.2"/>
         <site name="tip" pos="0 0 -.4" material="shiny"/>
         <body name="tool" pos="0 0 -.3">
-          <joint name="wrist" axis="0 0 1" stiffness="1"/>
+          <joint name="wrist" axis="0 0 1" stiffness="1" armature=".05"/>
           <geom name="marker" type="box" size=".05 .02 .03" contype="0" conaffinity="0"/>
         </body>
       </body>
@@ -75,6 +79,7 @@ def _run(model: mujoco.MjModel) -> np.ndarray:
     data.ctrl[:] = 0.3
     for _ in range(250):
         mujoco.mj_step(model, data)
+    assert data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number == 0
     return np.concatenate((data.qpos, data.qvel, data.sensordata))
 
 
@@ -324,3 +329,39 @@ def test_modifiers_find_the_bodies_of_a_spec_without_visuals():
     plain = apply_param_modifiers(params, remove_visuals(_robot()))
     np.testing.assert_array_equal(whole.body_mass, plain.body_mass)
     np.testing.assert_array_equal(whole.body_inertia, plain.body_inertia)
+
+
+@pytest.mark.parametrize(
+    ('path', 'start', 'truth'),
+    [('body/tool/subtree_mass', 1.5, 2.0), ('body/tool/ipos[1]', 0, 0.1)],
+)
+def test_beside_a_modifier_a_target_is_written_once(path: str, start: float, truth: float):
+    spec = _robot(
+        more='<sensor><jointpos name="q" joint="elbow"/><jointvel name="v" joint="wrist"/></sensor>'
+    )
+    params = ParameterDict(
+        {
+            'armature': Parameter('armature', 0.3, 0, 1, modifier=_set_armature),
+            'target': Parameter('target', start, -5, 5, target=path),
+        }
+    )
+    at_truth = params.copy()
+    at_truth.update_from_vector([0.5, truth])
+    model = apply_param_modifiers(at_truth, spec)
+    data, times = mujoco.MjData(model), np.arange(50) * model.opt.timestep
+    data.qpos[:] = 0.5
+    rows = []
+    for _ in times:
+        mujoco.mj_step1(model, data)
+        rows.append(data.sensordata.copy())
+        mujoco.mj_step2(model, data)
+    run = ModelSequences(
+        'robot',
+        spec,
+        'fall',
+        create_initial_state(model, np.full(3, 0.5), np.zeros(3), np.zeros(model.na)),
+        TimeSeries.from_control_names(times, np.zeros((50, model.nu)), model),
+        TimeSeries.from_names(times, np.array(rows), model),
+    )
+    residuals, _, _ = build_residual_fn(models_sequences=[run])([0.5, truth], params)
+    assert np.abs(np.concatenate(residuals)).max() < 1e-6
