@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SECONDS = 2.0
+TIMESTEP = 0.002
 START, BOUNDS = 0.01, (0.01, 0.6)
 NOISE = 0.6  # rad, as in the toolbox's published tutorial: motions here are many turns
 SEQUENCES = 20
@@ -52,7 +53,7 @@ def make_spec(joints: int = JOINTS, *, velocities: bool = False) -> mujoco.MjSpe
         f'<{kind} name="{kind}{k}" joint="joint{k}"/>' for kind in kinds for k in range(joints)
     )
     return mujoco.MjSpec.from_string(
-        '<mujoco><option timestep="0.002" integrator="implicitfast"/>'
+        f'<mujoco><option timestep="{TIMESTEP}" integrator="implicitfast"/>'
         f'<worldbody>{opening}{closing}</worldbody>'
         f'<actuator>{motors}</actuator><sensor>{sensors}</sensor></mujoco>'
     )
@@ -60,7 +61,7 @@ def make_spec(joints: int = JOINTS, *, velocities: bool = False) -> mujoco.MjSpe
 
 def torques(joints: int, seconds: float, *, phase: float = 0.0) -> NDArray[np.float64]:
     """Return the tutorial's (n, joints) torques at 500 Hz, N·m, in another phase if told so."""
-    times = np.arange(round(seconds / 0.002) + 1)[:, None] * 0.002
+    times = np.arange(round(seconds / TIMESTEP) + 1)[:, None] * TIMESTEP
     waves = 2 * np.pi * np.array(_FREQUENCIES[:joints]) * times + np.array(_PHASES[:joints])
     return np.array(_TORQUES[:joints]) * np.sin(waves + phase)
 

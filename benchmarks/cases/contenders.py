@@ -10,6 +10,7 @@ import io
 import logging
 import re
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def load(name: str) -> Any:
     return module if all(hasattr(module, attribute) for attribute in needed) else None
 
 
-def prepare(sysid: Any, case: Case, seed: int, *, callbacks: bool) -> Problem:
+def prepare(sysid: Any, case: Case, seed: int, *, callbacks: bool, late: float = 0.0) -> Problem:
     """State a case in the words of a module; outside of the measured time, as reading files is.
 
     Args:
@@ -75,6 +76,8 @@ def prepare(sysid: Any, case: Case, seed: int, *, callbacks: bool) -> Problem:
         case: The case.
         seed: Of the noise.
         callbacks: Give parameters callbacks on the spec instead of targets.
+        late: Stamp samples so much later than the state that they describe, s. The toolbox stamps
+            its predictions one timestep late, and is right where the measurements are, too.
     """
     spec = case.make_spec()
     model = spec.compile()
@@ -99,7 +102,7 @@ def prepare(sysid: Any, case: Case, seed: int, *, callbacks: bool) -> Problem:
             for recording in recordings
         ],
         [
-            sysid.TimeSeries.from_names(recording.times, recording.measured, model)
+            sysid.TimeSeries.from_names(recording.times + late, recording.measured, model)
             for recording in recordings
         ],
     )
@@ -125,7 +128,12 @@ def solve(problem: Problem, **options: Any) -> Outcome:
     """
     printed = io.StringIO()
     logging.disable(logging.WARNING)
-    with Meter() as meter, contextlib.redirect_stdout(printed):
+    with (
+        Meter() as meter,
+        contextlib.redirect_stdout(printed),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter('ignore')
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             residual = problem.sysid.build_residual_fn(**problem.options)
@@ -144,8 +152,8 @@ def solve(problem: Problem, **options: Any) -> Outcome:
     return Outcome(seconds, used, values, iterations, message, meter)
 
 
-def fit(name: str, case: Case, seed: int = 0) -> Outcome:
-    """State and fit a case with a contender."""
+def fit(name: str, case: Case, seed: int = 0, *, late: float = 0.0) -> Outcome:
+    """State and fit a case with a contender; see `prepare`."""
     sysid = load(name)
     callbacks = case.callbacks or name == 'mujoco.sysid'
-    return solve(prepare(sysid, case, seed, callbacks=callbacks))
+    return solve(prepare(sysid, case, seed, callbacks=callbacks, late=late))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
+from cases import arm
 from cases.case import Case, Free, initial_state, record, scalars
 from cases.inertia import body_theta, write_theta
 
@@ -34,6 +35,8 @@ _ARM_HOME = np.array([0.0, 0.5, 0.0, 1.2, 0.0, 0.8, 0.0])
 _ARM_KP = (400.0, 400.0, 300.0, 300.0, 150.0, 150.0, 100.0)
 _ARM_KV = (20.0, 20.0, 15.0, 15.0, 6.0, 6.0, 4.0)
 _ARM_ARMATURE = np.array([0.25, 0.3, 0.2, 0.2, 0.08, 0.08, 0.05])
+#: The same arm under torques, as the tutorial's five: N·m, and kg·m².
+_TORQUE_ARMATURE = np.array([0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.05])
 _ARM_DAMPING = np.array([2.0, 2.5, 1.5, 1.5, 0.7, 0.6, 0.4])
 _ARM_FRICTION = np.array([1.2, 1.5, 1.0, 0.9, 0.5, 0.45, 0.3])
 #: rad and rad/s: encoders, and velocities that are differenced from them.
@@ -87,6 +90,21 @@ def arm_case() -> Case:
         limit=1.25,
         runs=3,
     )
+
+
+def torque_arm_case() -> Case:
+    """Return the armatures of the seven-joint arm under torques, without its meshes.
+
+    It falls and swings through turns with the little damping of its file: many armatures explain
+    a part of such a motion, so that a solver may end elsewhere.
+    """
+    free = scalars(
+        _ARM_JOINTS, _TORQUE_ARMATURE, np.full(7, arm.START), arm.BOUNDS, attribute='armature'
+    )
+    model = _true_model(_torque_arm_spec(), free)
+    recording = record(model, initial_state(model, _ARM_HOME), arm.torques(7, arm.SECONDS))
+    noise = np.full(7, arm.NOISE)
+    return Case('', 'armatures of a 7-joint arm', 1.0, _torque_arm_spec, free, (recording,), noise)
 
 
 def trunk_case() -> Case:
@@ -163,6 +181,18 @@ def _arm_spec() -> mujoco.MjSpec:
     return spec
 
 
+def _torque_arm_spec() -> mujoco.MjSpec:
+    spec = mujoco.MjSpec.from_file(_file(*_ARM))
+    for element in (*spec.geoms, *spec.meshes):  # inertia is given, and nothing touches anything
+        spec.delete(element)
+    _joint_sensors(spec, _ARM_JOINTS, ('position',))
+    for joint in _ARM_JOINTS:
+        spec.joint(joint).armature = arm.START
+    spec.option.timestep = TIMESTEP
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    return spec
+
+
 def _quadruped_spec() -> mujoco.MjSpec:
     spec = mujoco.MjSpec.from_file(_file(*_QUADRUPED))
     for sensor in list(spec.sensors):
@@ -209,15 +239,18 @@ def _servos(
         actuator.set_to_position(kp=stiffness, kv=damping)
 
 
-def _joint_sensors(spec: mujoco.MjSpec, joints: Sequence[str]) -> None:
-    for word, kind in (
-        ('position', mujoco.mjtSensor.mjSENS_JOINTPOS),
-        ('velocity', mujoco.mjtSensor.mjSENS_JOINTVEL),
-    ):
+def _joint_sensors(
+    spec: mujoco.MjSpec, joints: Sequence[str], words: Sequence[str] = ('position', 'velocity')
+) -> None:
+    kinds = {
+        'position': mujoco.mjtSensor.mjSENS_JOINTPOS,
+        'velocity': mujoco.mjtSensor.mjSENS_JOINTVEL,
+    }
+    for word in words:
         for joint in joints:
             spec.add_sensor(
                 name=f'{word}_{joint}',
-                type=kind,
+                type=kinds[word],
                 objtype=mujoco.mjtObj.mjOBJ_JOINT,
                 objname=joint,
             )
