@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from sysid_ros.errors import FitError
 
@@ -68,5 +68,5 @@ def calculate_intervals(
     blind = share.any(axis=1)
     covariance: NDArray[np.float64] = variance * inverse
     covariance[blind, blind] = np.inf
-    quantile = float(scipy.stats.t.ppf(1 - alpha / 2, freedom))
+    quantile = float(scipy.special.stdtrit(freedom, 1 - alpha / 2))
     return covariance, quantile * np.sqrt(np.diag(covariance))

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.optimize
 
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.identification.descent import TOLERANCE
 from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.problem import FunctionResiduals
 from sysid_ros.identification.residual_fn import ResidualFunction
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.stamps import find_shift
+from sysid_ros.identification.starts import solve_from
+from sysid_ros.identification.starts import starts as spread
 from sysid_ros.identification.unknowns_of import unknowns_of
 
 if TYPE_CHECKING:
@@ -25,15 +28,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.least_squares import Solution
+    from sysid_ros.identification.least_squares import Backend, Solution
+    from sysid_ros.identification.losses import Loss
     from sysid_ros.identification.parameter import ParameterDict
     from sysid_ros.identification.problem import Iteration, ResidualLike
     from sysid_ros.identification.stamps import ShiftReport
-
-Optimizer = Literal['mujoco', 'scipy', 'scipy_parallel_fd']
+    from sysid_ros.identification.starts import Attempt
 
 #: Names of optimizers of the toolbox, and ours, to names of backends.
-_BACKENDS = {
+_BACKENDS: dict[str, Backend] = {
     'mujoco': 'mujoco',
     'scipy': 'scipy-trf',
     'scipy_parallel_fd': 'scipy-trf',
@@ -63,9 +66,10 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     check_conditioning: bool = False,  # noqa: FBT002 (the toolbox's signature)
     *,
     max_iters: int = 200,
-    loss: str = 'linear',
+    loss: Loss = 'linear',
     starts: int = 1,
     seed: int = 0,
+    tolerance: float = TOLERANCE,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     **backend: Any,
@@ -88,16 +92,17 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         seed: Of the other starts.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
-        **backend: ``ftol``: stop when an iteration lowers the cost by less than this fraction.
-            Other settings of the toolbox's backends are accepted and not used: scales, steps and
-            regularisation follow the residuals.
+        tolerance: Length of the step that is predicted at the end, in standard errors.
+        **backend: Settings of the toolbox's backends, which are accepted and not used: scales,
+            steps, regularisation and convergence follow the residuals.
 
     Returns:
         The fitted parameters, and a result with ``x``, ``cost``, ``fun``, ``jac``, ``grad``,
         ``optimality``, ``status`` (above 0 when converged), ``reason``, ``message``, ``success``,
         ``nfev``, ``nit``, ``trace``, ``extras`` (``objective`` and ``candidate`` per iteration),
-        ``diverged``, ``excluded`` samples and ``dead`` sensors, and ``shift``: whether a shift of
-        the stamps explains the measurements significantly better, which is also warned of.
+        ``attempts`` of several starts, ``diverged``, ``excluded`` samples and ``dead`` sensors, and
+        ``shift``: whether a shift of the stamps explains the measurements significantly better,
+        which is also warned of.
 
     Raises:
         FitError: A name is unknown, or the fit cannot begin.
@@ -115,17 +120,20 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     residuals = _residuals(residual_fn, params)
     if check_conditioning:
         _check_conditioning(residuals, x0)
-    tolerance = {'tolerance': float(backend['ftol'])} if 'ftol' in backend else {}
-    solution = solve(
-        residuals,
-        x0,
-        settings=SolverSettings(_BACKENDS[optimizer], loss, max_iters),
-        cancel=cancel,
-        observe=_Teller(observe) if verbose else observe,
-        **tolerance,
-    )
+    settings = SolverSettings(_BACKENDS[optimizer], loss, max_iters)
+    tell = _Teller(observe) if verbose else observe
+    attempts: tuple[Attempt, ...] = ()
+    if starts > 1:
+        candidates = spread(residuals.unknowns, starts, seed=seed)
+        found = solve_from(residuals, candidates, settings=settings, cancel=cancel, observe=tell)
+        solution, attempts = found.solution, found.attempts
+    else:
+        solution = solve(
+            residuals, x0, settings=settings, tolerance=tolerance, cancel=cancel, observe=tell
+        )
     params.update_from_vector(solution.x)
     result = _result(residual_fn, residuals, solution)
+    result.attempts = attempts
     if verbose:
         _say(
             params.compare_parameters(
@@ -159,6 +167,7 @@ class _Teller:
 _UNUSED = (
     'diff_step',
     'eps',
+    'ftol',
     'gtol',
     'jac',
     'mu_factor',
@@ -171,8 +180,8 @@ _UNUSED = (
 
 def _check(backend: dict[str, Any]) -> None:
     for name in backend:
-        if name != 'ftol' and name not in _UNUSED:
-            known = ('ftol', 'max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
+        if name not in _UNUSED:
+            known = ('max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
             msg = f'Unknown setting {name!r} of optimize; {nearest(name, known)}.'
             raise FitError(msg)
 

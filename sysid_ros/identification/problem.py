@@ -40,16 +40,17 @@ class ResidualLike(Protocol):
 
     Attributes:
         unknowns: What the values are.
-        evaluations: Simulations so far: candidates times sequences.
-        diverged: How many of them became unstable.
+        diverged: Simulations that became unstable so far.
         unstable: (m,) whether each candidate of the last call became unstable.
-        exact: (p,) whether ``around`` gives the column without the noise of a difference.
     """
 
     unknowns: tuple[Unknown, ...]
-    evaluations: int
     diverged: int
     unstable: NDArray[np.bool_]
+
+    @property
+    def evaluations(self) -> int:
+        """Return the number of simulations so far: candidates times sequences."""
 
     @property
     def exact(self) -> NDArray[np.bool_]:

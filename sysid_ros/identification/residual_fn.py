@@ -211,6 +211,10 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
     groups = list(options.models_sequences)
     check_targets(params, [(group.gt_model, _labels(groups, group)) for group in groups])
     transform = options.signal_transform
+    if transform is not None and any(params[name].size > 1 for name in transform.parameter_names):
+        # One number for each axis of a sensor: the transform itself knows how.
+        options = options._replace(modify_residual=transform.apply, signal_transform=None)
+        transform = None
     lead = 0.0 if transform is None else max(-transform.delay_bounds(params)[0], 0.0)
     made = [_group(options, groups, group, params, lead) for group in groups]
     simulators = [simulator for simulator, _ in made]
@@ -328,8 +332,8 @@ def _per_model(value: Any, model: str) -> list[str] | None:
 
 def _weights(options: Options, model: str) -> dict[str, float]:
     given: dict[str, Any] = dict(options.sensor_weights or {})
-    if options.signal_transform is not None:
-        given = {**(options.signal_transform.weights or {}), **given}
+    if not given and options.signal_transform is not None:
+        given = dict(options.signal_transform.weights or {})
     if any(hasattr(value, 'keys') for value in given.values()):
         return dict(given.get(model, {}))
     return given

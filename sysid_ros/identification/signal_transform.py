@@ -95,6 +95,12 @@ class SignalTransform:
         self._checked = False
 
     @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of all parameters that act on some sensor."""
+        rules = (*self._delays, *self._gains, *self._biases)
+        return tuple(dict.fromkeys(rule.parameter for rule in rules))
+
+    @property
     def enabled(self) -> tuple[str, ...] | None:
         """Names of the sensors that count; None for all."""
         return self._enabled

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.shift_search import (
@@ -263,7 +263,7 @@ def _judge(
     p_value = 1.0
     if share > 0 and freedom:
         t_value = share / share_error if share_error > 0 else np.inf
-        tail = 2 * float(scipy.stats.t.sf(t_value, freedom))
+        tail = 2 * float(scipy.special.stdtr(freedom, -t_value))
         p_value = min(tail * _DIRECTIONS * part.tests, 1.0)
     visible = abs(shift) >= _SMALLEST_SHIFT * part.timestep
     significant = visible and gain > 0 and p_value < _LEVEL

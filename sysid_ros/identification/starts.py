@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from scipy.stats import qmc
 
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.identification.least_squares import SolverSettings, solve
@@ -111,6 +110,8 @@ def _sample(size: int, count: int, method: Method, seed: int) -> NDArray[np.floa
     """Return (count, size) points of the unit cube."""
     if not count:
         return np.zeros((0, size))
+    from scipy.stats import qmc  # noqa: PLC0415 (slow to import, and few fits need it)
+
     random = np.random.default_rng(seed)
     if method == 'sobol':
         # Balance needs a power of two; what is beyond the count is left out.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.losses import rho
@@ -167,7 +167,7 @@ def _half_widths(
     n, p = jacobian.shape
     freedom = max(n - p, 1)
     white = np.sqrt(np.diag(inverse) * float(residual @ residual) / freedom)
-    white_half = white * scipy.stats.t.ppf((1 + LEVEL) / 2, freedom)
+    white_half = white * scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
     measured = samples.sensor != PRIOR
     influence = (jacobian * residual[:, None]) @ inverse
     # Not the offsets' residuals themselves but what they are expected to be: one each.
@@ -180,7 +180,7 @@ def _half_widths(
             if rows.any()
         ]
         variance, effective = _long_run(series)
-        quantile = scipy.stats.t.ppf((1 + LEVEL) / 2, max(effective - 1, 1.0))
+        quantile = scipy.special.stdtrit(max(effective - 1, 1.0), (1 + LEVEL) / 2)
         half[column] = np.sqrt(variance * n / freedom + expected[column]) * quantile
     widest: NDArray[np.float64] = np.maximum(half, white_half)
     return widest

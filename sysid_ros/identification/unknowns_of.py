@@ -60,14 +60,9 @@ def check_targets(
     for parameter in params.values():
         paths = parameter.target or ()
         for path in (paths,) if isinstance(paths, str) else paths:
-            errors = []
-            for model, sequences in models:
-                try:
-                    resolve(path, model, sequences)
-                except ParameterError as err:
-                    errors.append(err)
-            if len(errors) == len(models):
-                raise errors[0]
+            if not any(_resolved(path, model, sequences) for model, sequences in models):
+                model, sequences = models[0]
+                resolve(path, model, sequences)  # raises, and says why
 
 
 def component_targets(
