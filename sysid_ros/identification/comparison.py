@@ -224,15 +224,13 @@ def estimates(
     covariance, half_widths = calculate_intervals(residuals, jacobian)
     unseen = np.any(np.abs(blind) > _TAKES_PART, axis=1) | ~np.isfinite(half_widths)
     half_widths = np.where(unseen, np.nan, half_widths)
-    given = opt_result.get('verdicts')
     place = 0
     for parameter in opt_params.values():
         targets = _targets(parameter.target, parameter.size)
         for component in range(0 if parameter.frozen else parameter.size):
-            if given is not None:
-                verdict = str(given[place])
-            elif _at_bound(x[place], bounds[0][place], bounds[1][place]):
-                verdict = 'at bound'
+            half_width = float(half_widths[place])
+            if _at_bound(x[place], bounds[0][place], bounds[1][place]):
+                verdict, half_width = 'at bound', float('nan')
             elif _narrow(x[place], half_widths[place], bounds[1][place] - bounds[0][place]):
                 verdict = 'identified'
             else:
@@ -245,7 +243,7 @@ def estimates(
                 unit=parameter.unit,
                 initial=float(start[place]),
                 value=float(x[place]),
-                half_width=float(half_widths[place]),
+                half_width=half_width,
                 bounds=(float(bounds[0][place]), float(bounds[1][place])),
                 verdict=verdict,
             )

@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import os
-import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest
+from sysid_ros.identification.offscreen import gl_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +36,12 @@ _MOVING = mujoco.mjtCatBit.mjCAT_DYNAMIC.value
 #: Geoms of this group are drawn only where a moving body has none in the groups before it.
 _SPARE_GROUP = 3
 _SCENE_GEOMS = 10_000
+#: The free camera looks for where a motion gets at about so many frames, and stands back at most
+#: so many times.
+_LOOKS = 25
+_FARTHEST = 6.0
 #: A frame's row may be this fraction of a step early: stamps are sums of rounded steps.
 _ROUNDING = 1e-6
-_GL_OFF = ('disable', 'disabled', 'off', 'false', '0')
-_GL_MODULES = ('egl', 'osmesa', 'glfw')
 
 
 class Scene(NamedTuple):
@@ -88,7 +88,8 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
             returns them; (steps, states) is one motion. Copies whose state is not finite are left
             out.
         framerate: Frames per second.
-        camera: Name or id of a camera; -1 is the free one.
+        camera: Name or id of a camera; -1 is the free one, which stands back as far as the motion
+            reaches.
         width: Pixels; not limited by the model's offscreen buffer.
         height: Pixels.
         light_pos: (3,) where a spotlight that shines down is added, m.
@@ -107,8 +108,11 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     tints = _tints(models, colors)
     datas = [_scratch(m, data) for m in models]
     frames = []
+    shown = _rows(models, states, framerate)
     with _open_scene(models, camera, width, height) as scene:
-        for rows in _rows(models, states, framerate):
+        if scene.camera.type == mujoco.mjtCamera.mjCAMERA_FREE:
+            scene.camera.distance *= _reach(models, datas, states, shown)
+        for rows in shown:
             drawn = 0
             for motion, row in enumerate(rows):
                 if np.isfinite(states[motion, row]).all():
@@ -220,6 +224,31 @@ def _place(model: mujoco.MjModel, data: mujoco.MjData, state: NDArray[np.float64
     mujoco.mj_forward(model, data)
 
 
+def _reach(
+    models: list[mujoco.MjModel],
+    datas: list[mujoco.MjData],
+    states: NDArray[np.float64],
+    shown: NDArray[np.int64],
+) -> float:
+    """Return how far moving geoms get from the centre of the model, in units of its extent.
+
+    At least 1, what the free camera sees; at most ``_FARTHEST``, lest a copy that flies off makes
+    the others too small to be seen.
+    """
+    centre, extent = models[0].stat.center, float(models[0].stat.extent)
+    farthest = extent
+    for rows in shown[:: max(len(shown) // _LOOKS, 1)]:
+        for motion, row in enumerate(rows):
+            model, data = models[motion], datas[motion]
+            moving = model.body_weldid[model.geom_bodyid] != 0
+            if moving.any() and np.isfinite(states[motion, row]).all():
+                mujoco.mj_setState(model, data, states[motion, row], _FULLPHYSICS)
+                mujoco.mj_kinematics(model, data)
+                away = np.linalg.norm(data.geom_xpos[moving] - centre, axis=1)
+                farthest = max(farthest, float(np.max(away + model.geom_rbound[moving])))
+    return min(farthest / extent, _FARTHEST)
+
+
 def _draw(
     scene: Scene,
     model: mujoco.MjModel,
@@ -265,7 +294,7 @@ def _open_scene(
     view = _camera(models[0], camera)
     option = mujoco.MjvOption()
     option.geomgroup[_SPARE_GROUP] = any(_needs_spare_group(model) for model in models)
-    with _gl_context(width, height):
+    with gl_context(width, height):
         context = mujoco.MjrContext(models[0], mujoco.mjtFontScale.mjFONTSCALE_150.value)
         try:
             mujoco.mjr_resizeOffscreen(width, height, context)
@@ -313,51 +342,3 @@ def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
         view.type = mujoco.mjtCamera.mjCAMERA_FIXED
         view.fixedcamid = number
     return view
-
-
-def _backends() -> tuple[str, ...]:
-    """Return the OpenGL platforms to try, in order: MUJOCO_GL, or what works without a display.
-
-    Raises:
-        ModelError: MUJOCO_GL switches OpenGL off.
-    """
-    asked = os.environ.get('MUJOCO_GL', '').lower().strip()
-    if asked in _GL_OFF:
-        msg = f'Rendering is switched off: expected MUJOCO_GL egl, osmesa or unset, got {asked!r}.'
-        raise ModelError(msg)
-    if asked in _GL_MODULES:
-        return (asked,)
-    if platform.system() == 'Linux':
-        displayed = ('glfw',) if os.environ.get('DISPLAY') else ()
-        return ('egl', *displayed, 'osmesa')
-    return ('cgl', 'glfw') if platform.system() == 'Darwin' else ('glfw',)
-
-
-@contextlib.contextmanager
-def _gl_context(width: int, height: int) -> Iterator[None]:
-    """Make an OpenGL context current, on the first platform that gives one.
-
-    Raises:
-        ModelError: None does.
-    """
-    reasons = []
-    context: Any = None
-    for backend in _backends():
-        try:
-            context = importlib.import_module(f'mujoco.{backend}').GLContext(width, height)
-            context.make_current()
-            break
-        # A missing library shows as any of many exceptions of PyOpenGL, ctypes and glfw.
-        except Exception as err:  # noqa: BLE001
-            reasons.append(f'{backend}: {(str(err).splitlines() or [type(err).__name__])[0]}')
-            context = None
-    if context is None:
-        msg = (
-            'Rendering needs OpenGL without a display, found none '
-            f'({"; ".join(reasons)}); on Debian or Ubuntu: apt install libegl1 libgl1.'
-        )
-        raise ModelError(msg)
-    try:
-        yield
-    finally:
-        context.free()

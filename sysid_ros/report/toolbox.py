@@ -102,8 +102,9 @@ def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
             unit=estimate.unit,
             initial=estimate.initial,
             value=estimate.value,
-            low=estimate.value - estimate.half_width,
-            high=estimate.value + estimate.half_width,
+            # np.maximum passes NaN on: no interval stays no interval.
+            low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
+            high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
             bounds=estimate.bounds,
             verdict=estimate.verdict,
         )

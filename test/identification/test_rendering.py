@@ -150,6 +150,16 @@ def test_a_copy_that_is_not_finite_is_left_out():
     assert both[1].max() > 0
 
 
+def test_the_free_camera_keeps_the_whole_motion_in_the_picture():
+    clock = np.arange(11) * 0.1
+    states = _states(clock, 3 * clock)
+
+    frames = render_rollout(_model(), None, states, 10, width=64, height=48)
+
+    assert all(frame.max() > 0 for frame in frames)
+    assert _column(frames[-1]) - _column(frames[0]) > 0.2
+
+
 def test_a_spotlight_brightens_what_is_below_it():
     model = _model(rgba='.3 .3 .3 1')
     states = _states(np.zeros(1), np.zeros(1))
@@ -198,7 +208,7 @@ def test_what_does_not_fit_is_told_in_one_sentence(change: dict[str, object], me
 
 
 def test_without_opengl_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr('sysid_ros.identification.rendering._backends', lambda: ('missing',))
+    monkeypatch.setattr('sysid_ros.identification.offscreen._backends', lambda: ('missing',))
 
     with pytest.raises(
         ModelError, match=r'^Rendering needs OpenGL .* apt install libegl1 libgl1\.$'

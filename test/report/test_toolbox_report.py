@@ -137,6 +137,20 @@ def test_the_result_holds_value_interval_and_verdict_of_the_free_parameters(fit:
     assert 'Not identified: unused.' in result.warnings
 
 
+def test_a_value_at_its_bound_has_no_interval_and_no_interval_leaves_the_bounds(fit: Fit):
+    at_bound = fit.after.copy()
+    at_bound['damping'].value = 0.0
+    tight = fit.after.copy()
+    tight['damping'].max_value = TRUTH + 1e-5
+
+    [bounded, _] = fit._replace(after=at_bound).report(generate_videos=False).result.parameters
+    [cut, _] = fit._replace(after=tight).report(generate_videos=False).result.parameters
+
+    assert bounded.verdict == 'at bound'
+    assert np.isnan(bounded.half_width)
+    assert cut.high == TRUTH + 1e-5
+
+
 def test_every_channel_is_drawn_and_its_error_is_told_in_its_unit(fit: Fit):
     result = fit.report(generate_videos=False).result
 
