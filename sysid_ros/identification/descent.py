@@ -414,7 +414,7 @@ class Descent:
             hessian = columns.T @ (curvature(residual, self.loss)[:, None] * columns)
             newton, squared = _newton(gradient, hessian, free)
             decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
-        if self._trusts_second or decrement < _NEWTON:
+        if free.any() and (self._trusts_second or decrement < _NEWTON):
             full = hessian + unit[:, None] * self._second * unit
             smallest = np.linalg.eigvalsh(full[np.ix_(free, free)])[0] if free.any() else 0.0
             if smallest > _SMALLEST_CURVATURE * np.linalg.eigvalsh(hessian[np.ix_(free, free)])[0]:
