@@ -298,13 +298,26 @@ def test_the_table_of_calibration_yaml_equals_the_schema():
     assert all(f'`{name}`' in solver for name in config.SolverConfig.model_fields)
 
 
+def _span(bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    if high < float('inf'):
+        return f'{low:g} to {high:g}'
+    return 'any' if low == -float('inf') else f'≥ {low:g}'
+
+
 def _row(element: str, attribute: str, kind: Kind) -> list[str]:
     name = '' if element == 'option' else '/NAME'
-    low, high = kind.bounds
-    assert high == float('inf')
-    allowed = 'any' if low == -float('inf') else f'≥ {low:g}'
-    target = f'`{element}{name}/{attribute}`'
-    return [target, str(kind.size), kind.unit, kind.slide_unit or '', allowed]
+    components = range(max(kind.size, 1))
+    counted = f'{kind.size or "*"}' + (f' ({kind.bare})' if kind.bare != 'first' else '')
+    slides = [kind.component_unit(i, slide=True) if kind.slide_unit else '' for i in components]
+    return [
+        f'`{element}{name}/{attribute}`',
+        counted,
+        ', '.join(dict.fromkeys(kind.component_unit(i) for i in components)),
+        ', '.join(dict.fromkeys(slides)),
+        ', '.join(dict.fromkeys(_span(kind.component_bounds(i)) for i in components)),
+        kind.role.value,
+    ]
 
 
 def test_the_table_of_targets_equals_the_kinds():

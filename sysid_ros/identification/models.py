@@ -143,7 +143,7 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     found = [
         (_found(target, model, spec), float(value))
         for target, value in latest.values()
-        if target.role in (Role.FIELD, Role.SPEC) or _is_delay(target)
+        if target.in_mjcf
     ]
     for target, value in found:
         if not math.isfinite(value):
@@ -153,7 +153,7 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     seen_by_compiler = [entry for entry in found if entry[0].role is Role.SPEC]
     for target, value in seen_by_compiler:
         target.write_spec(written, value)
-    _apply_delays(written, model, [entry for entry in found if _is_delay(entry[0])])
+    _apply_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
     model = compile_spec(written, path)
     writer = Writer(model, [(target, i) for i, (target, _) in enumerate(found)], spec=spec)
     writer.write(model, np.array([value for _, value in found]))
@@ -221,10 +221,6 @@ def _hold_gains(spec: mujoco.MjSpec) -> None:
 def _pulls(spec: mujoco.MjSpec, target: Target) -> bool:
     """Whether an actuator acts on a tendon."""
     return bool(spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON)
-
-
-def _is_delay(target: Target) -> bool:
-    return target.role is Role.COMMAND and target.attribute == 'delay'
 
 
 def _found(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:

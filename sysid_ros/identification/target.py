@@ -97,6 +97,12 @@ class Target:
         """Whether the value is a field of the compiled model."""
         return self.role is Role.FIELD
 
+    @property
+    def in_mjcf(self) -> bool:
+        """Whether a model can hold the value: states, and gains of signals, it cannot."""
+        delay = self.role is Role.COMMAND and self.attribute == 'delay'
+        return delay or self.role in (Role.FIELD, Role.SPEC)
+
     def slots(self, model: mujoco.MjModel) -> list[Slot]:
         """Return the numbers of a compiled model that follow the value linearly."""
         kind = self.kind

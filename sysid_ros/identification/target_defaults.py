@@ -73,10 +73,10 @@ def followers(
         msg = f'Default classes hold no attributes of a {element}; {nearest(element, _TAGS)}.'
         raise ParameterError(msg)
     name, component = spec_component(element, attribute, index)
-    text = spec.to_xml()
+    text = _text(spec)
     before = mujoco.MjSpec.from_string(text)
     values = np.ravel(getattr(getattr(before.find_default(class_name), element), name)).copy()
-    values[component] = values[component] * 0.5 + 0.25 if np.isfinite(values[component]) else 1.0
+    values[component] = values[component] + 1.0 if np.isfinite(values[component]) else 1.0
     try:
         after = mujoco.MjSpec.from_string(_changed(text, class_name, element, name, values))
     except ValueError as err:
@@ -100,6 +100,17 @@ def compiled_ids(spec: mujoco.MjSpec, element: str, positions: tuple[int, ...]) 
     copy.compile()
     every = getattr(copy, LISTS[element])
     return tuple(int(every[position].id) for position in positions)
+
+
+def _text(spec: mujoco.MjSpec) -> str:
+    """Write a spec as text, in the units in which it holds its angles.
+
+    With degrees, elements would be written in radians but classes would not (MuJoCo 4.0), and
+    nothing would follow them.
+    """
+    copy = spec.copy()
+    copy.compiler.degree = False
+    return str(copy.to_xml())
 
 
 def _component(owner: Any, name: str, component: int) -> float | None:

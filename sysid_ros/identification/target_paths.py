@@ -184,7 +184,7 @@ def _unit(path: _Path, model: mujoco.MjModel, row: int, index: int) -> str:
     """Return the unit of a component: of a joint, or of a state, it depends on the joint."""
     kind, joint = path.kind, row
     if path.element == 'sequence':
-        if path.attribute == 'initial_act':
+        if path.attribute not in ('initial_qpos', 'initial_qvel'):
             return kind.component_unit(0)
         of_position = path.attribute == 'initial_qpos'
         joint = _joint_of(model, index, of_position=of_position)
@@ -211,7 +211,7 @@ def _with_start(target: Target, spec: mujoco.MjSpec | None) -> Target:
 
 
 def _with_state(target: Target, run: str | Sequence) -> Target:
-    state = None if isinstance(run, str) else getattr(run, target.attribute)
+    state = None if isinstance(run, str) else getattr(run, target.attribute, None)
     if state is None:
         return target
     return dataclasses.replace(target, start=float(state[target.index or 0]))

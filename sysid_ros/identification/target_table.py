@@ -26,7 +26,7 @@ _SLIDE_DAMPING = ('N·s/m', 'N·s²/m²', 'N·s³/m³')
 _STIFFNESS = ('N·m/rad', 'N·m/rad²', 'N·m/rad³')
 _SLIDE_STIFFNESS = ('N/m', 'N/m²', 'N/m³')
 #: Units of θ: logarithms of a mass's root and of lengths, then shears and the centre of mass.
-_THETA_UNITS = ('', '', '', '', 'm', 'm', 'm', 'm', 'm', 'm')
+_THETA_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
 #: Free components of θ are at most a factor of 10 in mass, 10 in size and 1 m away by default.
 _THETA_REACH = (0.5 * math.log(10),) + 3 * (math.log(10),) + 6 * (1.0,)
 #: A delay is not longer than this unless told otherwise, s.

@@ -90,7 +90,8 @@ def write_model(source: Path, values: Sequence[tuple[Target, float]], folder: Pa
     nominal = compile_spec(spec, source)
     editor = Editor(layout.text, spec, nominal, list(layout.notes))
     latest = {target.path: (target, value) for target, value in values}
-    editor.write((_in(nominal, target), float(value)) for target, value in latest.values())
+    held = [(target, value) for target, value in latest.values() if target.in_mjcf]
+    editor.write((_in(nominal, target), float(value)) for target, value in held)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
@@ -159,7 +160,7 @@ class _Layout(NamedTuple):
 
 
 def _in(model: mujoco.MjModel, target: Target) -> Target:
-    if target.element == 'option':
+    if target.element in ('option', 'default'):
         return target
     return dataclasses.replace(target, row=object_id(model, target.element, target.name))
 

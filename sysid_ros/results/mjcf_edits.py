@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import mujoco
 
-from sysid_ros.errors import ModelError
+from sysid_ros.errors import ModelError, nearest
 from sysid_ros.identification.models import native_delay
 
 if TYPE_CHECKING:
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from sysid_ros.identification.targets import Target
     from sysid_ros.results.mjcf_source import Node, Source
 
+#: What can be written into the text of a model.
+WRITABLE = {
+    'joint': ('armature', 'damping', 'frictionloss', 'stiffness', 'springref', 'margin'),
+    'body': ('mass',),
+    'geom': ('friction',),
+    'actuator': ('kp', 'kv', 'gear', 'gainprm', 'biasprm', 'dynprm', 'delay'),
+    'option': ('gravity',),
+}
 _NUMBER = re.compile(r'\S+')
 #: ``mjsCompiler.inertiafromgeom`` as ``true``: geoms override every ``<inertial>``.
 _INERTIA_ALWAYS_FROM_GEOMS = 1
@@ -88,6 +96,13 @@ class Editor:
         for target, value in values:
             if target.in_model and target.read(self.nominal) == value:
                 continue
+            if target.attribute not in WRITABLE.get(target.element, ()):
+                known = [
+                    f'{element}/{name}' for element, names in WRITABLE.items() for name in names
+                ]
+                hint = nearest(f'{target.element}/{target.attribute}', known)
+                msg = f'Cannot write {target.path!r} back into MJCF text; {hint}.'
+                raise ModelError(msg)
             if target.element == 'option':
                 gravity[target.index or 0] = value
             else:

@@ -8,16 +8,16 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
+import numpy as np
 
 from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError, ParameterError
-from sysid_ros.identification.targets import resolve
+from sysid_ros.identification.targets import Writer, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sysid_ros.identification.targets import Target
@@ -59,6 +59,12 @@ def resolve_truth(model: mujoco.MjModel, truth: Mapping[str, float]) -> tuple[Tr
             if not lower <= value <= upper:
                 msg = f'Expected {pattern!r} between {lower:g} and {upper:g}, found {value:g}.'
                 raise ParameterError(msg)
+            if not (target.in_model or (target.in_mjcf and target.attribute == 'delay')):
+                msg = (
+                    f"Expected a number of the model or an actuator's delay, found {pattern!r}, "
+                    'which a simulated robot cannot hide.'
+                )
+                raise ParameterError(msg)
             values[target.path] = TrueValue(target, value)
     return tuple(values.values())
 
@@ -74,8 +80,8 @@ def write_truth(
         delays: (nu,) seconds, written in place.
     """
     for target, value in values:
-        if target.in_model:
-            target.write(model, value)
-        else:
+        if not target.in_model:
             delays[target.row] = value
+    writer = Writer(model, [(target, column) for column, (target, _) in enumerate(values)])
+    writer.write(model, np.array([value for _, value in values]))
     mujoco.mj_setConst(model, mujoco.MjData(model))

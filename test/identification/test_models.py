@@ -16,8 +16,10 @@ from sysid_ros.identification.models import (
     fitted_model,
     load_model,
     native_delay,
+    writable_model,
+    writable_spec,
 )
-from sysid_ros.identification.targets import resolve
+from sysid_ros.identification.targets import Writer, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,3 +219,135 @@ def test_a_model_of_another_size_differs_in_its_sizes() -> None:
     a = mujoco.MjModel.from_xml_string('<mujoco/>')
     b = mujoco.MjModel.from_xml_string('<mujoco><worldbody><geom size="1"/></worldbody></mujoco>')
     assert {'ngeom', 'geom_size'} <= set(differing_fields(a, b))
+
+
+LIMBS = """
+<mujoco>
+  <default><joint range="-60 60"/></default>
+  <worldbody>
+    <body name="slab"><joint name="s" type="slide"/><joint name="free" type="hinge"/>
+      <geom name="g" type="box" size=".3 .2 {size}" density="500"/></body>
+    <body name="arm" pos="0 0 1"><joint name="a" axis="0 1 0"/>
+      <geom type="capsule" size=".05" fromto="0 0 0 .5 0 0" mass="2"/>
+      <body name="tip" pos=".5 0 0"><joint name="b" type="slide"/><geom size=".1" mass="1"/></body>
+    </body>
+    <site name="hook" pos="0 0 2"/>
+  </worldbody>
+  <tendon>
+    <fixed name="t" stiffness="1"><joint joint="b" coef="2"/></fixed>
+    <fixed name="zero" stiffness="1" springlength="0"><joint joint="b" coef="2"/></fixed>
+  </tendon>
+  <actuator>
+    <position name="p" joint="a" kp="50" dampratio="1" inheritrange="1"/>
+    <motor name="m" tendon="t"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def limbs(size: float = 0.1) -> mujoco.MjSpec:
+    return mujoco.MjSpec.from_string(LIMBS.format(size=size))
+
+
+def test_a_simple_body_can_be_moved_out_of_its_frame_only_where_that_was_announced() -> None:
+    spec = limbs()
+    model = spec.copy().compile()
+    (target,) = resolve('body/slab/ipos[1]', model)
+    target.write(model, 0.05)
+    with pytest.raises(mujoco.FatalError, match='simple'):
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+    prepared = writable_model(spec, [target])
+    target.write(prepared, 0.05)
+    mujoco.mj_setConst(prepared, mujoco.MjData(prepared))
+    assert prepared.body_ipos[target.row, 1] == 0.05
+    assert spec.body('slab').simple
+
+
+def test_bodies_that_no_target_moves_stay_simple() -> None:
+    spec = limbs()
+    (mass,) = resolve('body/slab/mass', spec.copy().compile())
+    assert differing_fields(writable_model(spec, [mass]), limbs().compile(), 0.0) == ()
+
+
+def test_inertia_that_comes_from_geoms_is_held_when_a_mass_is_written() -> None:
+    model = limbs().compile()
+    (mass,) = resolve('body/slab/mass', model)
+    before = model.body_inertia[mass.row].copy()
+    mass.write(model, 3.0)
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    np.testing.assert_array_equal(model.body_inertia[mass.row], before)
+
+
+def test_a_damping_ratio_is_held_when_the_model_is_compiled_again() -> None:
+    spec = limbs()
+    nominal = spec.copy().compile()
+    (size,) = resolve('geom/g/size[2]', nominal, spec=spec)
+    held = writable_spec(spec, [size])
+    kv = nominal.actuator_biasprm[0, 2]
+    assert kv < 0
+    held.body('tip').explicitinertial = True
+    held.body('tip').mass, held.body('tip').inertia = 5.0, (0.1, 0.1, 0.1)
+    held.body('tip').ipos = (0, 0, 0)
+    assert held.compile().actuator_biasprm[0, 2] == kv
+    assert spec.actuator('p').biasprm[2] == 1.0
+
+
+def test_an_inherited_control_range_is_held_when_the_joint_range_is_written() -> None:
+    model = limbs().compile()
+    (high,) = resolve('joint/a/range[1]', model)
+    before = model.actuator_ctrlrange.copy()
+    high.write(model, 0.5)
+    np.testing.assert_array_equal(model.actuator_ctrlrange, before)
+    assert model.jnt_range[high.row, 1] == 0.5
+
+
+def test_a_rest_length_that_the_file_gives_stays_even_where_it_is_the_length_of_the_pose() -> None:
+    spec = limbs()
+    model = spec.copy().compile()
+    (target,) = resolve('joint/b/springref', model)
+    for known, expected in ((spec, [[0.4, 0.4], [0, 0]]), (None, [[0.4, 0.4], [0.4, 0.4]])):
+        copy = model.__copy__()
+        Writer(copy, [(target, 0)], spec=known).write(copy, np.array([0.2]))
+        np.testing.assert_allclose(copy.tendon_lengthspring, expected, atol=1e-15)
+
+
+def test_armature_on_a_tendon_couples_bodies() -> None:
+    spec = limbs()
+    (target,) = resolve('actuator/m/armature', spec.copy().compile())
+    assert not writable_model(spec, [target]).body_simple.any()
+
+
+def saved(folder: Path, size: float = 0.1) -> Path:
+    path = folder / f'limbs_{size}.xml'
+    path.write_text(LIMBS.format(size=size))
+    return path
+
+
+def test_the_fitted_model_holds_what_only_the_compiler_reads(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    (size,) = resolve('geom/g/size[2]', load_model(path))
+    fitted = fitted_model(path, [(size, 0.2)])
+    expected = load_model(saved(tmp_path, 0.2))
+    assert differing_fields(fitted, expected, 1e-12) == ()
+
+
+def test_the_fitted_model_holds_values_of_all_roles_that_a_model_has(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    spec, model = limbs(), load_model(path)
+    targets = [
+        *resolve('body/slab/ipos[0]', model),
+        *resolve('geom/g/size[2]', model),
+        *resolve('default/main/joint/range[1]', model, spec=spec),
+        *resolve('body/arm/subtree_mass', model),
+        *resolve('body/arm/pos[2]', model),
+        *resolve('actuator/m/gain', model),
+        *resolve('sequence/r/initial_qvel[0]', model, ['r']),
+    ]
+    fitted = fitted_model(path, [(target, 0.4) for target in targets])
+    arm = model.body('arm').id
+    assert fitted.body_ipos[targets[0].row, 0] == 0.4
+    assert fitted.geom_size[0, 2] == 0.4
+    assert fitted.jnt_range[:, 1].tolist() == [0.4] * 4
+    np.testing.assert_allclose(fitted.body_mass[arm:], 0.4 * model.body_mass[arm:])
+    assert fitted.body_pos[arm, 2] == 0.4
+    assert fitted.stat.extent != model.stat.extent

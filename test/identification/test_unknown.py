@@ -13,11 +13,13 @@ from sysid_ros.identification.unknown import Unknown, check_distinct, make_unkno
 ARM = """
 <mujoco>
   <worldbody>
-    <body name="upper"><joint name="j1" armature=".1" damping="2"/><geom size=".1" mass="1"/>
+    <body name="upper"><joint name="j1" armature=".1" damping="2"/>
+      <geom name="g" size=".1" mass="1"/>
       <body name="lower" pos="1 0 0"><joint name="j2" armature=".3" type="slide"/>
         <geom size=".1" mass="3"/></body></body>
   </worldbody>
-  <actuator><motor name="a" joint="j1" delay=".004" nsample="4"/></actuator>
+  <actuator><motor name="a" joint="j1" delay=".004" nsample="4"/>
+    <position name="servo" joint="j1" kp="5" kv="1"/></actuator>
 </mujoco>
 """
 
@@ -126,3 +128,91 @@ def test_two_parameters_cannot_write_the_same_target(model: mujoco.MjModel) -> N
 
 def test_distinct_parameters_pass(model: mujoco.MjModel) -> None:
     check_distinct([*make_unknowns('joint/*/damping', model), *make_unknowns('body/*/mass', model)])
+
+
+def test_a_vector_is_one_parameter_per_component(model: mujoco.MjModel) -> None:
+    found = make_unknowns('body/upper/mass_ipos', model, name='link')
+    assert names(found) == ['link[0]', 'link[1]', 'link[2]', 'link[3]']
+    assert [parameter.unit for parameter in found] == ['kg', 'm', 'm', 'm']
+    assert names(make_unknowns('body/upper/ipos', model)) == [
+        f'body/upper/ipos[{index}]' for index in range(3)
+    ]
+
+
+def test_components_and_elements_are_both_in_the_name(model: mujoco.MjModel) -> None:
+    found = names(make_unknowns('body/*/ipos[0:2]', model, name='com'))
+    assert found == ['com/upper[0]', 'com/upper[1]', 'com/lower[0]', 'com/lower[1]']
+
+
+def test_a_shared_vector_stays_a_vector(model: mujoco.MjModel) -> None:
+    found = make_unknowns('body/*/mass_ipos', model, shared=True)
+    assert names(found) == [f'body/*/mass_ipos[{index}]' for index in range(4)]
+    assert [len(parameter.targets) for parameter in found] == [2, 2, 2, 2]
+    assert found[0].nominal == 2.0
+    ranged = make_unknowns('body/*/ipos[0:2]', model, shared=True)
+    assert names(ranged) == ['body/*/ipos[0]', 'body/*/ipos[1]']
+
+
+def test_log_scales_have_bounds_above_zero(model: mujoco.MjModel) -> None:
+    (parameter,) = make_unknowns('joint/j1/armature', model, scale='log')
+    assert (parameter.scale, parameter.nominal) == ('log', 0.1)
+    assert parameter.min_value == pytest.approx(0.001)
+    assert parameter.max_value == pytest.approx(10.0)
+    with pytest.raises(ParameterError, match=r'log scale: expected bounds above 0, got \[0, 1\]'):
+        make_unknowns('joint/j1/armature', model, scale='log', bounds=(0.0, 1.0))
+
+
+def test_a_prior_needs_a_spread(model: mujoco.MjModel) -> None:
+    (parameter,) = make_unknowns('body/upper/mass', model, prior=(1.1, 0.2))
+    assert parameter.prior == (1.1, 0.2)
+    with pytest.raises(ParameterError, match='standard deviation above 0, got 1 and 0'):
+        make_unknowns('body/upper/mass', model, prior=(1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ('path', 'bounds'),
+    [
+        ('body/upper/subtree_mass', (0.1, 10.0)),
+        ('actuator/a/gain', (0.1, 10.0)),
+        ('body/upper/ipos[0]', (-1.0, 1.0)),
+        ('geom/g/solref', (0.0002, 2.0)),
+        ('geom/g/solimp', (0.0, 1.0)),
+        ('joint/j1/damping[1]', (-100.0, 100.0)),
+    ],
+)
+def test_open_kinds_have_bounds_of_their_own(
+    path: str, bounds: tuple[float, float], model: mujoco.MjModel
+) -> None:
+    (parameter,) = make_unknowns(path, model)
+    assert (parameter.min_value, parameter.max_value) == pytest.approx(bounds)
+
+
+def test_the_start_of_a_sequence_is_an_unknown(model: mujoco.MjModel) -> None:
+    found = make_unknowns('sequence/*/initial_qvel[0]', model, sequences=['a', 'b'])
+    assert names(found) == ['sequence/a/initial_qvel[0]', 'sequence/b/initial_qvel[0]']
+
+
+@pytest.mark.parametrize(
+    ('one', 'other'),
+    [
+        ('actuator/servo/kp', 'actuator/servo/gainprm[0]'),
+        ('body/upper/mass', 'body/upper/inertia[0]'),
+        ('body/lower/mass', 'body/upper/subtree_mass'),
+        ('body/upper/ipos[2]', 'body/upper/mass_ipos[3]'),
+    ],
+)
+def test_two_kinds_cannot_write_the_same_number(
+    one: str, other: str, model: mujoco.MjModel
+) -> None:
+    found = [parameter for path in (one, other) for parameter in make_unknowns(path, model)]
+    check_distinct(found)
+    with pytest.raises(ParameterError, match='write the same number of the model, as '):
+        check_distinct(found, model)
+
+
+def test_parts_of_one_inertia_and_nested_factors_may_write_the_same_numbers(
+    model: mujoco.MjModel,
+) -> None:
+    paths = ('body/lower/inertia', 'body/*/subtree_mass', 'actuator/servo/kp', 'actuator/servo/kv')
+    check_distinct(make_unknowns(paths[0], model), model)
+    check_distinct([p for path in paths[1:] for p in make_unknowns(path, model)], model)
