@@ -224,22 +224,39 @@ def _of_classes(path: _Path, model: mujoco.MjModel, spec: mujoco.MjSpec | None) 
     if path.kind.role not in (Role.FIELD, Role.SPEC):
         msg = f'Target {path.pattern!r} is no attribute of a default class.'
         raise ParameterError(msg)
-    attribute = f'{path.element}/{path.attribute}'
+    refused: ParameterError | None = None
+    some = False
     for name in _matching(path, class_names(spec)):
-        for bare in _indexed(path, Target('default', name, attribute, None, 0, ''), model):
-            positions = followers(spec, name, path.element, path.attribute, bare.index or 0)
-            if path.kind.role is Role.SPEC:
-                yield _with_start(dataclasses.replace(bare, row=-1, rows=positions), spec)
-                continue
-            rows = compiled_ids(spec, path.element, positions)
-            needs = path.kind.needs
-            fitting = [r for r in rows if not (needs and needs(model, r, bare.index or 0))]
-            if not fitting:
-                complaint = needs(model, rows[0], bare.index or 0) if needs else None
-                msg = (
-                    f'Target {path.pattern!r} cannot be used: a {path.element} is not {complaint}.'
-                )
-                raise ParameterError(msg)
-            slide = path.element == 'joint' and model.jnt_type[fitting[0]] == _SLIDE
-            unit = path.kind.component_unit(bare.index or 0, slide=slide)
-            yield dataclasses.replace(bare, row=-1, rows=tuple(fitting), unit=unit)
+        try:
+            yield from _of_class(path, name, model, spec)
+            some = True
+        except ParameterError as err:  # noqa: PERF203 (a pattern names classes that nothing follows)
+            refused = refused or err
+    if refused is not None and not some:
+        raise refused
+
+
+def _of_class(path: _Path, name: str, model: mujoco.MjModel, spec: mujoco.MjSpec) -> list[Target]:
+    """Return the targets of one class.
+
+    Raises:
+        ParameterError: No element takes the attribute from it, or none has the attribute.
+    """
+    attribute, needs = f'{path.element}/{path.attribute}', path.kind.needs
+    made: list[Target] = []
+    for bare in _indexed(path, Target('default', name, attribute, None, -1, ''), model):
+        index = bare.index or 0
+        positions = followers(spec, name, path.element, path.attribute, index)
+        if path.kind.role is Role.SPEC:
+            made.append(_with_start(dataclasses.replace(bare, rows=positions), spec))
+            continue
+        rows = compiled_ids(spec, path.element, positions)
+        complaints = [needs(model, row, index) if needs else None for row in rows]
+        fitting = [row for row, complaint in zip(rows, complaints, strict=True) if not complaint]
+        if not fitting:
+            msg = f'Target {path.pattern!r} cannot be used: no {path.element} is {complaints[0]}.'
+            raise ParameterError(msg)
+        slide = path.element == 'joint' and model.jnt_type[fitting[0]] == _SLIDE
+        unit = path.kind.component_unit(index, slide=bool(slide))
+        made.append(dataclasses.replace(bare, rows=tuple(fitting), unit=unit))
+    return made
