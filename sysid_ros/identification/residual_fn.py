@@ -209,7 +209,9 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
 
 def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
     groups = list(options.models_sequences)
-    check_targets(params, [(group.gt_model, _labels(groups, group)) for group in groups])
+    check_targets(
+        params, [(group.gt_model, _labels(groups, group), group.spec) for group in groups]
+    )
     transform = options.signal_transform
     if transform is not None and any(params[name].size > 1 for name in transform.parameter_names):
         # One number for each axis of a sensor: the transform itself knows how.
@@ -282,7 +284,7 @@ def _group(
         for label, trajectory in zip(labels, group.measured_rollout, strict=True)
     ]
     spec, called = _called(options, group, params)
-    unknowns = unknowns_of(params, group.gt_model, labels, frozen=True)
+    unknowns = unknowns_of(params, group.gt_model, labels, frozen=True, spec=spec)
     rebuild = Rebuild(spec, unknowns, options.build_model if called else None, params, called)
     start = np.array([unknown.nominal for unknown in unknowns])
     model = (

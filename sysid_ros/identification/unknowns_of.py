@@ -25,6 +25,7 @@ def unknowns_of(
     sequences: Sequence[str] = (),
     *,
     frozen: bool = False,
+    spec: mujoco.MjSpec | None = None,
 ) -> tuple[Unknown, ...]:
     """Return one unknown per component of every parameter that is not frozen.
 
@@ -33,6 +34,7 @@ def unknowns_of(
         model: The compiled model whose elements targets name; without one, no targets are found.
         sequences: Names of the sequences that targets may name.
         frozen: Return those that are frozen after the others; their bounds are their value.
+        spec: What the model was compiled from: default classes are found in it.
 
     Raises:
         ParameterError: A target does not fit its parameter.
@@ -41,18 +43,20 @@ def unknowns_of(
     if frozen:
         chosen += [parameter for parameter in params.values() if parameter.frozen]
     return tuple(
-        unknown for parameter in chosen for unknown in _components(parameter, model, sequences)
+        unknown
+        for parameter in chosen
+        for unknown in _components(parameter, model, sequences, spec)
     )
 
 
 def check_targets(
-    params: ParameterDict, models: Sequence[tuple[mujoco.MjModel, Sequence[str]]]
+    params: ParameterDict, models: Sequence[tuple[mujoco.MjModel, Sequence[str], mujoco.MjSpec]]
 ) -> None:
     """Check that every target is found in some model.
 
     Args:
         params: The parameters.
-        models: Compiled models, each with the names of its sequences.
+        models: Compiled models, each with the names of its sequences and its spec.
 
     Raises:
         ParameterError: A target is malformed, or no model has what it names.
@@ -60,13 +64,15 @@ def check_targets(
     for parameter in params.values():
         paths = parameter.target or ()
         for path in (paths,) if isinstance(paths, str) else paths:
-            if not any(_resolved(path, model, sequences) for model, sequences in models):
-                model, sequences = models[0]
-                resolve(path, model, sequences)  # raises, and says why
+            if not any(_resolved(path, *known) for known in models):
+                resolve(path, *models[0])  # raises, and says why
 
 
 def component_targets(
-    parameter: Parameter, model: mujoco.MjModel, sequences: Sequence[str] = ()
+    parameter: Parameter,
+    model: mujoco.MjModel,
+    sequences: Sequence[str] = (),
+    spec: mujoco.MjSpec | None = None,
 ) -> list[tuple[Target, ...]]:
     """Return the targets that each component of a parameter writes in one model.
 
@@ -79,8 +85,8 @@ def component_targets(
     if parameter.target is None:
         return [()] * parameter.size
     if not isinstance(parameter.target, str):
-        return [_resolved(path, model, sequences) for path in parameter.target]
-    targets = _resolved(parameter.target, model, sequences)
+        return [_resolved(path, model, sequences, spec) for path in parameter.target]
+    targets = _resolved(parameter.target, model, sequences, spec)
     if parameter.size == 1 or not targets:
         return [targets] * parameter.size
     if len(targets) % parameter.size:
@@ -97,20 +103,27 @@ def _dealt(targets: tuple[Target, ...], size: int) -> list[tuple[Target, ...]]:
     return [tuple(targets[k::size]) for k in range(size)]
 
 
-def _resolved(path: str, model: mujoco.MjModel, sequences: Sequence[str]) -> tuple[Target, ...]:
+def _resolved(
+    path: str, model: mujoco.MjModel, sequences: Sequence[str], spec: mujoco.MjSpec | None
+) -> tuple[Target, ...]:
     try:
-        return resolve(path, model, sequences)
+        return resolve(path, model, sequences, spec)
     except ParameterError:
         return ()
 
 
 def _components(
-    parameter: Parameter, model: mujoco.MjModel | None, sequences: Sequence[str]
+    parameter: Parameter,
+    model: mujoco.MjModel | None,
+    sequences: Sequence[str],
+    spec: mujoco.MjSpec | None,
 ) -> list[Unknown]:
     values = parameter.as_vector()
     low, high = (values, values) if parameter.frozen else parameter.get_bounds()
     targets = (
-        [()] * parameter.size if model is None else component_targets(parameter, model, sequences)
+        [()] * parameter.size
+        if model is None
+        else component_targets(parameter, model, sequences, spec)
     )
     priors: list[tuple[float, float] | None] = [None] * parameter.size
     if parameter.prior is not None:
