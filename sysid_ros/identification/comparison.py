@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.confidence import calculate_intervals
 from sysid_ros.identification.residual_fn import ResidualFunction
 from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.units import component_label, sensor_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import mujoco
     import scipy.optimize
     from numpy.typing import NDArray
 
@@ -35,35 +36,6 @@ _LARGEST_CORRELATION = 0.98
 #: An interval wider than both fractions, of the value and of the bounds, is no identification.
 _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
-
-_ROTATION, _LENGTH = 'rad', 'm'
-_UNITS = {
-    'JOINTVEL': ('rad/s', 'm/s'),
-    'JOINTPOS': (_ROTATION, _LENGTH),
-    'JOINTACTFRC': ('N·m', 'N'),
-    'JOINTLIMITPOS': (_ROTATION, _LENGTH),
-    'JOINTLIMITVEL': ('rad/s', 'm/s'),
-    'JOINTLIMITFRC': ('N·m', 'N'),
-    'TENDONPOS': 'm',
-    'TENDONVEL': 'm/s',
-    'TENDONACTFRC': 'N',
-    'ACCELEROMETER': 'm/s²',
-    'VELOCIMETER': 'm/s',
-    'GYRO': 'rad/s',
-    'FORCE': 'N',
-    'TORQUE': 'N·m',
-    'BALLANGVEL': 'rad/s',
-    'FRAMEPOS': 'm',
-    'FRAMELINVEL': 'm/s',
-    'FRAMEANGVEL': 'rad/s',
-    'FRAMELINACC': 'm/s²',
-    'FRAMEANGACC': 'rad/s²',
-    'SUBTREECOM': 'm',
-    'SUBTREELINVEL': 'm/s',
-    'SUBTREEANGMOM': 'kg·m²/s',
-    'RANGEFINDER': 'm',
-    'TOUCH': 'N',
-}
 
 
 class Curve(NamedTuple):
@@ -166,29 +138,17 @@ def _curves(
     after: TimeSeries,
 ) -> Iterator[Curve]:
     for name, (_, indices) in record.signal_mapping.items():
-        unit = _unit(model, name)
+        unit = sensor_unit(model, name)
         for place, column in enumerate(indices):
             yield Curve(
                 sequence,
-                name if len(indices) == 1 else f'{name}[{place}]',
+                component_label(name, place, len(indices)),
                 unit,
                 record.times - record.times[0],
                 record.data[:, column],
                 before.data[:, before.signal_mapping[name][1][place]],
                 after.data[:, after.signal_mapping[name][1][place]],
             )
-
-
-def _unit(model: mujoco.MjModel, signal: str) -> str:
-    sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, signal)
-    if sensor < 0:
-        return ''
-    kind = mujoco.mjtSensor(int(model.sensor_type[sensor])).name.removeprefix('mjSENS_')
-    unit = _UNITS.get(kind, '')
-    if isinstance(unit, str):
-        return unit
-    joint = int(model.sensor_objid[sensor])
-    return unit[int(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE.value)]
 
 
 def _noise(
@@ -204,7 +164,7 @@ def _noise(
     given = residual_fn.options.noise or {}
     for signal, sigma in residuals.noise.items():
         sensor = signal.partition('[')[0]
-        units = (_unit(group.gt_model, sensor) for group in models_sequences)
+        units = (sensor_unit(group.gt_model, sensor) for group in models_sequences)
         source = 'the caller' if signal in given else 'differences of the measured signal'
         yield Noise(signal, next(filter(None, units), ''), sigma, source)
 

@@ -17,7 +17,7 @@ from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.problem import FunctionResiduals
 from sysid_ros.identification.residual_fn import ResidualFunction
 from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.stamps import find_shift
+from sysid_ros.identification.stamp_check import examine_stamps
 from sysid_ros.identification.starts import solve_from
 from sysid_ros.identification.starts import starts as spread
 from sysid_ros.identification.unknowns_of import unknowns_of
@@ -44,8 +44,6 @@ _BACKENDS: dict[str, Backend] = {
     'scipy-dogbox': 'scipy-dogbox',
     'scipy-lm': 'scipy-lm',
 }
-#: Shifts of the stamps are searched up to this, s, or a quarter of the shortest sequence.
-_LARGEST_SHIFT = 0.05
 #: A condition number of JᵀJ above this is warned of.
 _ILL_CONDITIONED = 1e12
 
@@ -275,23 +273,10 @@ def check_stamps(residuals: Residuals, solution: Solution) -> ShiftReport | None
     Returns:
         What was found; None where the sequences are too short to tell.
     """
-    duration = min(run.sequence.duration for run in residuals.runs)
-    timestep = max(run.timestep for run in residuals.runs)
-    limit = min(_LARGEST_SHIFT, duration / 4)
-    if limit < timestep:
+    report = examine_stamps(residuals, solution)
+    if report is None:
         return None
-    low = np.array([unknown.min_value for unknown in residuals.unknowns])
-    high = np.array([unknown.max_value for unknown in residuals.unknowns])
-    free = (solution.x > low) & (solution.x < high)
-    report = find_shift(
-        residuals.shifted(solution.x, limit),
-        solution.jacobian[:, free],
-        residuals.samples.sequence,
-        timestep=timestep,
-        limit=limit,
-        times=residuals.samples.time,
-        channels=residuals.samples.sensor,
-    )
+    timestep = max(run.timestep for run in residuals.runs)
     sentence = report.sentence(timestep, [run.sequence.name for run in residuals.runs])
     if sentence:
         warnings.warn(sentence, StampWarning, stacklevel=4)

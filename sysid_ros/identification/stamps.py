@@ -48,6 +48,12 @@ _STEP_TOLERANCE = 0.1
 _ERRORS = 2.0
 #: … but never farther off than this fraction, is taken for one.
 _LARGEST_TOLERANCE = 0.4
+#: What to do about it.
+_ONE_STEP_LATE = (
+    'this is one time step late, as if stamped by the state times of mujoco.rollout: '
+    "pass sensor_stamps='rollout'"
+)
+_ANY_SHIFT = 'check the clock or add a delay target sensor/*/delay'
 
 
 class ShiftReport(NamedTuple):
@@ -75,12 +81,13 @@ class ShiftReport(NamedTuple):
         """Whether the common shift or that of any sequence is significant."""
         return self.significant or any(report.significant for report in self.per_sequence)
 
-    def sentence(self, timestep: float, names: Sequence[str] = ()) -> str:
+    def sentence(self, timestep: float, names: Sequence[str] = (), advice: str = '') -> str:
         """Return the warning: the shift, what it gains, and what to do; empty without alarm.
 
         Args:
             timestep: The model's, s.
             names: Names of the sequences; their numbers from 0 otherwise.
+            advice: What to do, in place of what helps users of the toolbox.
         """
         if not self.alarming:
             return ''
@@ -97,13 +104,8 @@ class ShiftReport(NamedTuple):
             reports = [self]
             shifts = f'{1e3 * self.shift:+.3g} ms'
             removed = f'{100 * self.gain:.3g} %'
-        if all(_is_one_step_late(report, timestep) for report in reports):
-            advice = (
-                'this is one time step late, as if stamped by the state times of mujoco.rollout: '
-                "pass sensor_stamps='rollout'"
-            )
-        else:
-            advice = 'check the clock or add a delay target sensor/*/delay'
+        late = all(_is_one_step_late(report, timestep) for report in reports)
+        advice = advice or (_ONE_STEP_LATE if late else _ANY_SHIFT)
         return (
             f'Measurements moved by {shifts} are explained significantly better, which removes '
             f'{removed} of the remaining cost: {advice}.'
