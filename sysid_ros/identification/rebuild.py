@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.identification.models import writable_spec
+from sysid_ros.identification.modifiers import apply_param_modifiers
 from sysid_ros.identification.targets import Role
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ class Rebuild:
         return self._kept[key].__copy__()
 
     def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
-        spec = self._spec.copy()
+        if self._build is apply_param_modifiers and not self._written:
+            spec = self._spec  # it compiles a copy
+        else:
+            spec = self._spec.copy()
         for target, column in self._written:
             target.write_spec(spec, float(values[column]))
         if self._build is None or self._params is None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import mujoco
 import numpy as np
 
-from sysid_ros.errors import FitError, nearest
+from sysid_ros.errors import FitError, SysidError, nearest
 from sysid_ros.identification.custom import Callbacks, CustomResiduals, Measured
 from sysid_ros.identification.laws import Law
 from sysid_ros.identification.models import writable_model
@@ -20,11 +21,11 @@ from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.signal_transform import SignalTransform
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.unknowns_of import check_targets, unknowns_of
+from sysid_ros.identification.visuals import remove_visuals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.identification.callbacks import (
@@ -284,7 +285,10 @@ def _group(
         for label, trajectory in zip(labels, group.measured_rollout, strict=True)
     ]
     spec, called = _called(options, group, params)
-    unknowns = unknowns_of(params, group.gt_model, labels, frozen=True, spec=spec)
+    model = group.gt_model
+    if called and options.build_model is apply_param_modifiers:
+        spec, model = _lean(spec, model, params, labels)
+    unknowns = unknowns_of(params, model, labels, frozen=True, spec=spec)
     rebuild = Rebuild(spec, unknowns, options.build_model if called else None, params, called)
     start = np.array([unknown.nominal for unknown in unknowns])
     model = (
@@ -302,6 +306,25 @@ def _group(
         lead=lead,
     )
     return simulator, recorded
+
+
+def _lean(
+    spec: mujoco.MjSpec, model: mujoco.MjModel, params: ParameterDict, labels: list[str]
+) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+    """Leave visuals out of a spec that is compiled for each candidate, if nothing needs them."""
+    try:
+        lean = remove_visuals(spec)
+        for parameter in params.values():
+            if parameter.target is None:
+                parameter.apply_modifier(lean.copy())
+        compiled = lean.compile()
+    except (SysidError, ValueError, mujoco.FatalError):
+        return spec, model  # a modifier looks for what is only there to be seen
+    same = unknowns_of(params, compiled, labels, frozen=True, spec=lean)
+    whole = unknowns_of(params, model, labels, frozen=True, spec=spec)
+    if [len(unknown.targets) for unknown in same] != [len(u.targets) for u in whole]:
+        return spec, model
+    return lean, compiled
 
 
 def _called(
@@ -380,15 +403,12 @@ def _laws(
 def _compare(
     residuals: Residuals, recorded: tuple[Recorded, ...], candidates: NDArray[np.float64]
 ) -> Outcome:
-    values = residuals(candidates)
-    readings = [residuals.readings(x) for x in candidates]
+    values, readings = residuals.compare(candidates)
     found: list[NDArray[np.float64]] = []
     predicted: list[list[TimeSeries]] = []
     measured: list[list[TimeSeries]] = []
     for index, entry in enumerate(recorded):
         found.append(values[residuals.rows(index)])
-        predicted.append(
-            [entry.predicted(residuals.runs[index].channels, own[index]) for own in readings]
-        )
+        predicted.append([entry.predicted(residuals.runs[index].channels, own) for own in readings[index]])
         measured.append([entry.measured] * len(candidates))
     return found, predicted, measured

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from sysid_ros.identification.laws import Law
     from sysid_ros.identification.layout import Part, Series
     from sysid_ros.identification.least_squares import Solution
+    from sysid_ros.identification.sequence import Sequence as Recorded
     from sysid_ros.identification.unknown import Unknown
+
+    #: What is predicted for a sequence: (n, k) for each of its series.
+    Readings = tuple[NDArray[np.float64], ...]
 
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
 #: candidate gives, and finite, so that the solver steps back. At least so much, …
@@ -89,6 +93,7 @@ class Residuals:
         self.diverged = 0
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
+        self._made: dict[str, Any] = {'laws': laws, 'weights': weights, 'enabled': enabled}
         self._laws = dict(laws_of(self._all) if laws is None else laws)
         acts = np.concatenate([simulator.acts() for simulator in self.simulators], axis=1)
         self._acts = acts[:count]
@@ -136,6 +141,18 @@ class Residuals:
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
+        return self._evaluate(candidates, None)
+
+    def compare(
+        self, candidates: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], list[list[Readings]]]:
+        """Return the same, and what is predicted: per sequence and candidate, (n, k) per series."""
+        found: list[list[Readings]] = [[() for _ in candidates] for _ in self.runs]
+        return self._evaluate(candidates, found), found
+
+    def _evaluate(
+        self, candidates: NDArray[np.float64], predicted: list[list[Readings]] | None
+    ) -> NDArray[np.float64]:
         candidates = self._complete(candidates)
         found = np.empty((len(candidates), len(self.samples.time)))
         every = np.arange(len(candidates))
@@ -144,6 +161,14 @@ class Residuals:
             self.unstable[block.candidates] |= block.diverged
             for series in part.series:
                 found[block.candidates, series.rows] = self._residual(series, block, candidates)
+            if predicted is None:
+                continue
+            for place, candidate in enumerate(block.candidates):
+                rows = {field: values[place] for field, values in block.rows.items()}
+                x = candidates[candidate]
+                predicted[part.index][candidate] = tuple(
+                    series.readings.predicted(rows, x) for series in part.series
+                )
         found[:, self._prior_rows] = self._prior(candidates)
         residual: NDArray[np.float64] = found.T
         return residual
@@ -201,6 +226,15 @@ class Residuals:
             changes[row, j] = -steps[j] / deviation if wanted[j] else 0.0
         return Around(residual, changes, wild, unstable)
 
+    def of(self, sequences: Sequence[Sequence[Recorded]]) -> Residuals:
+        """Return the residuals of other sequences, of each simulator's, in the same scales."""
+        return Residuals(
+            [s.of(some) for s, some in zip(self.simulators, sequences, strict=True)],
+            self.noise,
+            unknowns=self.unknowns,
+            **self._made,
+        )
+
     def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
         """Change the scales, and return a solution in the new ones.
 
@@ -221,15 +255,6 @@ class Residuals:
         """Return where the residuals of a sequence are."""
         series = self._parts[index].series
         return slice(series[0].rows.start, series[-1].rows.stop)
-
-    def readings(self, x: NDArray[np.float64]) -> tuple[tuple[NDArray[np.float64], ...], ...]:
-        """Return what one candidate predicts for every sequence: (n, k) readings per series."""
-        x = self._complete(x[None])[0]
-        found: dict[int, tuple[NDArray[np.float64], ...]] = {}
-        for part, block in self._simulate(x[None], [np.zeros(1, dtype=np.int64)] * len(self.runs)):
-            rows = {field: values[0] for field, values in block.rows.items()}
-            found[part.index] = tuple(series.readings.predicted(rows, x) for series in part.series)
-        return tuple(found[index] for index in range(len(self.runs)))
 
     def shifted(
         self, x: NDArray[np.float64], limit: float

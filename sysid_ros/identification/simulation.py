@@ -110,6 +110,8 @@ class Simulator:
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
+        self._given = model
+        self._lead = lead
         # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
         # again may delay its actuators by itself.
         self.model = model.__copy__() if build else _without_native_delay(model)
@@ -131,6 +133,18 @@ class Simulator:
         self._batch: Batch | None = None
         self._fields: dict[str, NDArray[np.float64]] = {}
         self._buffers: dict[tuple[int, int], dict[Any, NDArray[np.float64]]] = {}
+
+    def of(self, sequences: Many[Sequence]) -> Simulator:
+        """Return a simulator of other sequences with the same model and candidates."""
+        return Simulator(
+            self._given,
+            self.parameters,
+            sequences,
+            self.threads,
+            build=self._build,
+            rebuilt=self._rebuilt,
+            lead=self._lead,
+        )
 
     def acts(self) -> NDArray[np.bool_]:
         """Return (p, number of sequences) whether an unknown changes a sequence's simulation."""
