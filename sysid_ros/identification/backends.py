@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 #: The solver of mujoco.minimize begins without a regulariser, raises it from the least to the
 #: largest by this factor while steps fail, …
-MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 10.0, 1e8
+MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 4.0, 1e8
 #: … lowers it after a step that reduced the cost by this part of the predicted, raises it below …
 _GOOD_RATIO, _POOR_RATIO = 0.75, 0.25
 #: … and so many candidates with regularisers of that series are evaluated in one batch.
 _BATCH = 4
 #: In place of an infinite bound, in units of the scales: no step is that long.
 _FAR = 1e12
-#: A start on a bound that a method would never leave moves inwards by this part of the bounds'
-#: distance, or of the scale.
-_OFF_BOUND = 0.01
+#: A start nearer than this to a bound that a method would never leave moves inwards …
+_ON_BOUND = 1e-8
+#: … by this part of the bounds' distance, or of the scale if that is less.
+_OFF_BOUND, _OFF_BOUND_SCALES = 0.01, 0.1
 #: scipy stops by itself at the limits of rounding; before that, the descent stops it.
 _SCIPY_TOLERANCE = 1e-14
 #: Evaluations that scipy may use per iteration, on average.
@@ -40,13 +41,13 @@ _TRIALS = 20
 def run_mujoco(descent: Descent) -> str:
     """Solve with ``mujoco.minimize``; return the status."""
     while True:
-        _Damped(descent).run()
-        if not descent.mend():
+        ended = _Damped(descent).run()
+        if not descent.mend() and (ended or descent.at_precision):
             return descent.verdict()
 
 
 class _Exhausted(Exception):  # noqa: N818 (a signal out of the library's loop, not an error)
-    """No step lowers the cost, and the predicted one is too short to try shorter ones."""
+    """A short step has failed: what is wrong is rather the Jacobian than the step's length."""
 
 
 class _Try(NamedTuple):
@@ -82,8 +83,8 @@ class _Damped(minimize.Norm):  # type: ignore[misc]
         self._passed_by: range = range(0)
         self._point = descent.current
 
-    def run(self) -> None:
-        """Descend until no step lowers the cost.
+    def run(self) -> bool:
+        """Descend until no step lowers the cost; return whether all regularisers were tried.
 
         Raises:
             Stopped: The solve has converged or reached the limit.
@@ -105,7 +106,8 @@ class _Damped(minimize.Norm):  # type: ignore[misc]
                 x_scale='jac',
             )
         except _Exhausted:
-            return
+            return False
+        return True
 
     def value(self, _: NDArray[np.float64]) -> float:
         """Return the cost of the residuals that were asked for last, infinity to pass them by."""
@@ -128,7 +130,7 @@ class _Damped(minimize.Norm):  # type: ignore[misc]
         descent = self._descent
         self._asked += 1
         if self._asked > len(self._tries):
-            if self._asked > 1 and descent.at_precision:
+            if self._asked > 1 and descent.doubtful:
                 raise _Exhausted
             self._foresee(1 if self._asked == 1 and descent.expects_success else _BATCH)
             batch = [each.z for each in self._tries[self._asked - 1 :]]
@@ -270,9 +272,12 @@ def _derivative(descent: Descent, z: NDArray[np.float64]) -> NDArray[np.float64]
 
 def off_bounds(descent: Descent, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a start that is not on a bound, for methods that never leave one."""
-    span = descent.upper - descent.lower
-    margin = _OFF_BOUND * np.where(np.isfinite(span), span, np.maximum(np.abs(z), 1.0))
-    inside: NDArray[np.float64] = np.clip(z, descent.lower + margin, descent.upper - margin)
+    size = np.maximum(np.abs(z), 1.0)
+    margin = np.minimum(_OFF_BOUND * (descent.upper - descent.lower), _OFF_BOUND_SCALES * size)
+    off = np.where(z - descent.lower < _ON_BOUND * size, descent.lower + margin, z)
+    inside: NDArray[np.float64] = np.where(
+        descent.upper - z < _ON_BOUND * size, descent.upper - margin, off
+    )
     return inside
 
 

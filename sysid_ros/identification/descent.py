@@ -34,6 +34,10 @@ _STEP_TOLERANCE = 1e-10
 #: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
 #: that the optimum is known as well as the function's own noise permits.
 _LOOSE_TOLERANCE = 1e-3
+#: A step below this, in standard errors, should succeed.
+_SHORT = 1.0
+#: So many steps more may be taken there, each shortening the next to this part.
+_POLISHES, _POLISHED = 3, 0.5
 #: … and so does a cost below this fraction of the start's, a fit of data without noise.
 _EXACT_COST = 1e-20
 #: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
@@ -122,7 +126,7 @@ class Descent:
         differences: Differences | None,
     ) -> None:
         self.residuals = residuals
-        self.differences = differences or Differences(residuals)
+        self.differences = differences or Differences(residuals, tolerance)
         self.loss = loss
         self.limit = limit
         self.tolerance = tolerance
@@ -255,7 +259,30 @@ class Descent:
 
     def verdict(self) -> str:
         """Return the status of a solve in which no step lowers the cost any more."""
-        return 'cost' if self.at_precision else 'stalled'
+        if self.at_precision:
+            self._polish()
+            return 'cost'
+        return 'stalled'
+
+    def _polish(self) -> None:
+        """Take steps that shorten the next one, where the cost cannot tell them apart."""
+        for _ in range(_POLISHES):
+            before, decrement = self.current, self.model.decrement
+            move = self.model.newton * self.model.unit
+            (point,) = self.evaluate([np.clip(before.z + move, self.lower, self.upper)])
+            if abs(point.cost - before.cost) > _LOOSE_TOLERANCE * before.cost:
+                return
+            point.jacobian, point.kind = before.jacobian, KEPT
+            model = self._quadratic(point)
+            if model.decrement > _POLISHED * decrement:
+                return
+            self.current, self.model = point, model
+            self._note(float(np.linalg.norm(point.z - before.z)))
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a step that fails here says that the Jacobian is wrong."""
+        return self.at_precision or (not self.checked and self.model.decrement < _SHORT)
 
     @property
     def at_precision(self) -> bool:
@@ -302,29 +329,21 @@ class Descent:
         x, slope = self.values(point.z), self.slope(point.z)
         point.jacobian /= slope
         changed = self.differences.check(x, point.residual, point.jacobian)
+        if changed:  # what was learnt from differences that were wrong
+            self._second[:] = 0.0
         self._set(point, point.jacobian)
+        self.trace[-1] = self.trace[-1]._replace(
+            rollouts=self.residuals.evaluations,
+            jacobian=point.kind,
+            central=self.differences.names,
+        )
         return changed
 
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
         self.current = point
         self.model = self._quadratic(point)
-        iteration = Iteration(
-            number=len(self.trace),
-            cost=point.cost,
-            step=step,
-            rollouts=self.residuals.evaluations,
-            diverged=self.residuals.diverged,
-            seconds=time.monotonic() - self._began,
-            limit=self.limit,
-            jacobian=point.kind,
-            central=self.differences.names,
-            regulariser=float(self.regulariser),
-            x=tuple(self.values(point.z).tolist()),
-        )
-        self.trace.append(iteration)
-        if self._observe is not None:
-            self._observe(iteration)
+        self._note(step)
         status = 'gradient' if point.kind == KEPT else self._converged()
         last = self._is_last(before)
         if (status or last) and not self.checked and self._check(point):
@@ -335,6 +354,24 @@ class Descent:
             status = 'iterations'
         if status:
             raise Stopped(status)
+
+    def _note(self, step: float) -> None:
+        iteration = Iteration(
+            number=len(self.trace),
+            cost=self.current.cost,
+            step=step,
+            rollouts=self.residuals.evaluations,
+            diverged=self.residuals.diverged,
+            seconds=time.monotonic() - self._began,
+            limit=self.limit,
+            jacobian=self.current.kind,
+            central=self.differences.names,
+            regulariser=float(self.regulariser),
+            x=tuple(self.values(self.current.z).tolist()),
+        )
+        self.trace.append(iteration)
+        if self._observe is not None:
+            self._observe(iteration)
 
     def _is_last(self, before: float) -> bool:
         """Return whether the next step will end the solve, from the predicted step before."""

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from sysid_ros.identification.problem import ResidualLike
     from sysid_ros.identification.unknown import Unknown
 
-#: Step in units of a parameter's scale. Rollouts without constraints repeat to rounding, those
+#: Step in units of a parameter's value. Rollouts without constraints repeat to rounding, those
 #: with friction and contacts to some 1e-13 of the state: at this step both the curvature and the
 #: noise of smooth problems are below 1e-5 of the derivative.
 _STEP = 2e-6
+#: A value near zero counts as this part of the parameter's scale.
+_LEAST_UNIT = 0.01
 #: Largest change of the residuals by a step, root mean square, in units of the noise; …
 _LARGEST_CHANGE = 0.1
 #: … for which the step is made shorter, down to this.
@@ -30,8 +32,10 @@ _LONGEST_STEP = 1e-2
 #: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
 _SCALE_OF_BOUNDS = 0.02
 #: A relative error of a column moves the optimum by about so many standard errors: accurate
-#: enough is a column with less than this.
-_ACCURATE = 1e-4
+#: enough is a column with less than this, …
+_ACCURATE = 3e-5
+#: … or with less than so many times the tolerance of the solve, where that is stricter.
+_TOLERANCES = 3.0
 #: Where it is not, steps longer and shorter by these factors are compared.
 _LADDER = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 
@@ -70,13 +74,19 @@ class Differences:
     from wide bounds; shorter ones replace it from there on.
 
     Attributes:
-        size: (p,) steps in units of the scales, or of the value where its scale is logarithmic.
+        size: (p,) steps in units of the values, or of a part of the scales for values near zero.
         central: (p,) which columns are central differences.
         repairs: How often a column was differenced again with another step.
     """
 
-    def __init__(self, residuals: ResidualLike) -> None:
-        """Begin with the steps of a smooth problem."""
+    def __init__(self, residuals: ResidualLike, tolerance: float = 1.0) -> None:
+        """Begin with the steps of a smooth problem.
+
+        Args:
+            residuals: The residual function.
+            tolerance: How near to the optimum a solve is to end, in standard errors.
+        """
+        self._accurate = min(_ACCURATE, _TOLERANCES * tolerance)
         unknowns = residuals.unknowns
         self._residuals = residuals
         self._lower = np.array([unknown.min_value for unknown in unknowns])
@@ -128,8 +138,9 @@ class Differences:
     ) -> bool:
         """Look for columns that a difference of this step does not give; mend them.
 
-        All parameters move by their steps at once. For residuals that are smooth at this scale,
-        that changes them by the sum of the columns; what is left over is curvature and noise.
+        All parameters move at once by their steps to the other side, or by half of them at a
+        bound. For residuals that are smooth at this scale, that changes them by the sum of the
+        columns; what is left over is curvature and noise.
         Columns that this could have spoilt are differenced on both sides with longer and longer
         steps: the first for which the sides agree is taken, or else the central difference that
         changes least from one step to the next, where neither noise nor curvature rules.
@@ -147,10 +158,11 @@ class Differences:
         judged = ~self._residuals.exact & ~self.central & (changes > 0)
         if not judged.any():
             return False
-        move = np.where(judged, steps, 0.0)
+        inside = (x - steps >= self._lower) & (x - steps <= self._upper)
+        move = np.where(judged, np.where(inside, -steps, steps / 2), 0.0)
         moved = self._residuals((x + move)[None, :])[:, 0] - residual
         rest = float(np.linalg.norm(moved - jacobian @ move))
-        limit = _ACCURATE * changes * np.sqrt(judged.sum())
+        limit = self._accurate * changes * np.sqrt(judged.sum())
         suspicious = judged & ((rest > limit) | bool(self._residuals.unstable[0]))
         if not suspicious.any():
             return False
@@ -166,7 +178,7 @@ class Differences:
             middle = (self._lower + self._upper) / 2
         # Half of the bounds' distance is there for a step away from the nearer one.
         room = (self._upper - self._lower) / 2
-        unit = np.where(self._log, np.abs(x), self._scale)
+        unit = np.maximum(np.abs(x), np.where(self._log, 0.0, _LEAST_UNIT * self._scale))
         length = np.minimum((self.size if size is None else size) * unit, room)
         # Without two finite bounds there is no middle: away from the one there is.
         down = np.where(np.isfinite(middle), x > middle, np.isfinite(self._upper))
@@ -242,7 +254,7 @@ class Differences:
             drift = np.linalg.norm(np.diff(middle, axis=0), axis=1) / norms[1:]
             # Rungs at the end of the range of steps are the same step twice.
             drift[drift == 0] = np.inf
-            smooth = float(np.min(skew[:-1] + drift)) < _ACCURATE
+            smooth = float(np.min(skew[:-1] + drift)) < self._accurate
             # Of the two rungs that agree best, noise is less on the upper one.
             kept = int(np.argmin(skew[:-1] + drift)) if smooth else int(np.argmin(drift)) + 1
             self.central[column] = not smooth and bool(skew[kept] > 0)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -13,7 +13,7 @@ from sysid_ros.errors import FitError, nearest
 from sysid_ros.identification.backends import off_bounds, run_mujoco, run_scipy
 from sysid_ros.identification.descent import TOLERANCE, Descent, Point, Stopped
 from sysid_ros.identification.differences import Differences
-from sysid_ros.identification.losses import LOSSES, cost, rho
+from sysid_ros.identification.losses import LOSSES, REDESCENDING, cost, rho
 
 if TYPE_CHECKING:
     import threading
@@ -30,6 +30,9 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 #: A parameter without effect at the start is moved by this part of its bounds or, without bounds,
 #: of its scale, before it is said to have none.
 _PROBE = 0.01
+
+#: A convex loss gives way to a redescending one when its step is below this, in standard errors.
+_NEAR = 0.3
 
 _WORDS = {
     'step': 'Converged: the step is below the tolerance.',
@@ -139,6 +142,8 @@ def solve(
     """
     settings = settings or SolverSettings()
     before = residuals.evaluations
+    if settings.loss in REDESCENDING and known is None:
+        return _solve_gradually(residuals, start, settings, tolerance, cancel, observe)
     descent = Descent(
         residuals,
         loss=settings.loss,
@@ -179,6 +184,62 @@ def solve(
         iterations=len(descent.trace) - 1,
         evaluations=residuals.evaluations - before,
         differences=descent.differences,
+    )
+
+
+def _solve_gradually(
+    residuals: ResidualLike,
+    start: NDArray[np.float64],
+    settings: SolverSettings,
+    tolerance: float,
+    cancel: threading.Event | None,
+    observe: Callable[[Iteration], None] | None,
+) -> Solution:
+    """Solve with a convex loss first: redescending ones ignore what is far from being explained.
+
+    Graduated non-convexity (Blake and Zisserman, Visual Reconstruction, 1987), in two stages.
+    """
+    near = solve(
+        residuals,
+        start,
+        settings=replace(settings, loss='soft_l1'),
+        tolerance=max(tolerance, _NEAR),
+        cancel=cancel,
+        observe=observe,
+    )
+    if near.status == 'iterations':
+        weight = rho(near.residual, settings.loss)[1]
+        return replace(
+            near,
+            cost=cost(near.residual, settings.loss),
+            gradient=near.jacobian.T @ (weight * near.residual),
+        )
+
+    def shifted(iteration: Iteration) -> Iteration:
+        return iteration._replace(
+            number=iteration.number + near.iterations,
+            seconds=iteration.seconds + near.trace[-1].seconds,
+            limit=settings.max_iterations,
+        )
+
+    def tell(iteration: Iteration) -> None:
+        if observe is not None and iteration.number:
+            observe(shifted(iteration))
+
+    end = solve(
+        residuals,
+        near.x,
+        settings=replace(settings, max_iterations=settings.max_iterations - near.iterations),
+        tolerance=tolerance,
+        known=near,
+        cancel=cancel,
+        observe=tell,
+    )
+    return replace(
+        end,
+        trace=(*near.trace[:-1], *map(shifted, end.trace)),
+        iterations=near.iterations + end.iterations,
+        evaluations=near.evaluations + end.evaluations,
     )
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
 LOSSES: tuple[Loss, ...] = get_args(Loss)
+#: Losses whose pull fades with the residual: far from the optimum they have others beside it.
+REDESCENDING: frozenset[Loss] = frozenset({'cauchy', 'arctan'})
 
 #: The curvature of a loss is not below this fraction of the weight of reweighting.
 _SMALLEST_CURVATURE = 0.05
@@ -43,7 +45,7 @@ def rho(
         return np.where(s <= 1, s, 2 * root - 1), np.where(s <= 1, 1.0, 1 / root)
     if loss == 'soft_l1':
         root = np.sqrt(1 + s)
-        return 2 * (root - 1), 1 / root
+        return 2 * s / (root + 1), 1 / root  # 2 (root - 1), without cancellation
     if loss == 'arctan':
         return np.arctan(s), 1 / (1 + s**2)
     return np.log1p(s), 1 / (1 + s)
