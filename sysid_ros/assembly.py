@@ -15,7 +15,7 @@ import numpy as np
 
 from sysid_ros import __version__
 from sysid_ros.files import sha256
-from sysid_ros.identification.fit import predict
+from sysid_ros.identification.prediction import predict
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,

@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.descent import TOLERANCE
+from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
+from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.stamp_check import examine_stamps
+from sysid_ros.identification.starts import solve_from
+from sysid_ros.identification.starts import starts as spread
 from sysid_ros.identification.statistics import intervals
-from sysid_ros.identification.targets import Target
+from sysid_ros.identification.targets import Role, Target
 from sysid_ros.identification.unknown import Unknown, check_distinct
 
 if TYPE_CHECKING:
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
     from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.simulation import Prediction
+    from sysid_ros.identification.stamps import ShiftReport
+    from sysid_ros.identification.starts import Attempt
     from sysid_ros.identification.statistics import Interval
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
@@ -41,8 +46,8 @@ _WEIGHTINGS = 4
 _WEIGHT_TOLERANCE = 0.02
 #: Until then a fit ends when the next step would be shorter than this, in standard errors.
 _ROUGH_TOLERANCE = 0.1
-
-
+#: Of several starts so many are solved, those with the least cost.
+_SOLVED_STARTS = 3
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025
 
@@ -61,6 +66,13 @@ class Fit:
         rollouts: Number of simulations that were run.
         diverged: How many of them became unstable.
         seconds: Wall time.
+        sequences: Names of the sequences, in their order.
+        dead: Sensors that never move in any sequence; they were left out.
+        left_out: Sequence name to the number of its measured samples that were not compared,
+            because a delay that the bounds allow would place them outside of the simulation.
+        shift: Whether a shift of the measurements in time explains them better; None where the
+            sequences are too short to tell.
+        attempts: What became of each start, where there were several.
     """
 
     parameters: tuple[Unknown, ...]
@@ -71,14 +83,21 @@ class Fit:
     rollouts: int
     diverged: int
     seconds: float
+    sequences: tuple[str, ...]
+    dead: tuple[str, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    shift: ShiftReport | None = None
+    attempts: tuple[Attempt, ...] = ()
 
 
-def fit(
-    model: mujoco.MjModel,
+def fit(  # noqa: PLR0913 (what is fitted, and how)
+    model: mujoco.MjModel | mujoco.MjSpec,
     parameters: Many[Unknown],
     sequences: Many[Sequence],
     *,
     settings: SolverSettings | None = None,
+    starts: int = 1,
+    seed: int = 0,
     threads: int = 0,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
@@ -88,19 +107,24 @@ def fit(
     The first weights come from the roughness of the measurements. Then each sensor's noise is
     estimated from its own residuals and the fit repeated from where it was, until the weights
     stand still: iterated maximum likelihood for normal noise of unknown size per sensor (Aitken's
-    feasible generalised least squares).
+    feasible generalised least squares). With several starts, the best of them goes on so.
 
     Args:
-        model: The compiled nominal model; it is not changed.
+        model: The nominal model, which is not changed: a spec, or what it compiled to if no
+            parameter needs another compilation.
         parameters: The unknowns.
         sequences: The training data.
         settings: Solver, loss and the limit of iterations over all weightings together.
+        starts: Number of starts, spread over the bounds; the first is the nominal one. What
+            belongs to one sequence always starts where it was measured.
+        seed: Of the other starts.
         threads: Simulation threads; 0 means one per core.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
     Raises:
-        FitError: There is nothing to fit, or a parameter has no effect.
+        FitError: There is nothing to fit, a parameter has no effect, or it needs the spec.
+        ModelError: The model does not compile with a candidate's values.
         CancelledError: ``cancel`` was set.
     """
     settings = settings or SolverSettings()
@@ -108,62 +132,159 @@ def fit(
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
-    started = time.monotonic()
-    trace: list[Iteration] = []
-
-    def note(iteration: Iteration) -> None:
-        shown = iteration._replace(
-            number=len(trace),
-            seconds=time.monotonic() - started,
-            limit=settings.max_iterations,
-        )
-        trace.append(shown)
-        if observe is not None:
-            observe(shown)
-
+    log = _Log(settings.max_iterations * min(starts, _SOLVED_STARTS), observe)
     unknowns = (*parameters, *arrival_offsets(sequences))
-    with Simulator(model, unknowns, sequences, threads) as simulator:
+    with make_simulator(model, unknowns, sequences, threads) as simulator:
         residuals = Residuals(simulator, estimate_noise(simulator.runs))
-        floors = smallest_noise(simulator.runs)
-        moved = np.inf
-        solution = None
-        x = np.array([unknown.nominal for unknown in unknowns])
-        for weighting in range(_WEIGHTINGS + 1):
-            # Weights that are to change again are not worth the last digits.
-            settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
-            solution = solve(
+        known = None
+        attempts: tuple[Attempt, ...] = ()
+        if starts > 1:
+            best = solve_from(
                 residuals,
-                x,
-                settings=dataclasses.replace(
-                    settings, max_iterations=max(settings.max_iterations - len(trace), 1)
-                ),
-                tolerance=TOLERANCE if settled else _ROUGH_TOLERANCE,
-                known=solution,
+                _spread(unknowns, starts, seed),
+                settings=settings,
+                keep=_SOLVED_STARTS,
                 cancel=cancel,
-                observe=note,
+                observe=log,
             )
-            x = solution.x
-            if settled or len(trace) >= settings.max_iterations:
-                break
-            spread = residuals.spread(solution.residual, robust=settings.loss != 'linear')
-            moved = max(abs(value - 1.0) for value in spread.values())
-            noise = {s: max(residuals.noise[s] * spread[s], floors[s]) for s in spread}
-            solution = residuals.rescaled(solution, noise)
+            known, attempts = best.solution, best.attempts
+            log.replace(known.trace)
+        solution = _solve_weighted(residuals, known, settings, log, cancel)
+        x = solution.x
         found = intervals(
             solution, solution.jacobian, unknowns, residuals.samples, loss=settings.loss
         )
         count = len(parameters)
-        names = [sequence.name for sequence in sequences]
+        names = tuple(sequence.name for sequence in sequences)
+        shift = examine_stamps(residuals, solution)
         return Fit(
             parameters=tuple(parameters),
-            solution=dataclasses.replace(solution, x=x[:count], trace=tuple(trace)),
+            solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
             intervals=found[:count],
             offsets=dict(zip(names, x[count:].tolist(), strict=False)),
             noise=residuals.noise,
             rollouts=simulator.rollouts,
             diverged=residuals.diverged,
-            seconds=time.monotonic() - started,
+            seconds=log.seconds,
+            sequences=names,
+            dead=residuals.dead,
+            left_out=_left_out(residuals),
+            shift=shift,
+            attempts=attempts,
         )
+
+
+def _solve_weighted(
+    residuals: Residuals,
+    known: Solution | None,
+    settings: SolverSettings,
+    log: _Log,
+    cancel: threading.Event | None,
+) -> Solution:
+    """Solve and estimate the noise in turns, until the estimates stand still.
+
+    Args:
+        residuals: The residuals, whose noise is changed.
+        known: A solution with the first weights, if there is one.
+        settings: Solver, loss and the limit of iterations over all weightings together.
+        log: Is told of every iteration.
+        cancel: Ends the solve when it is set.
+    """
+    floors = smallest_noise(residuals.runs)
+
+    def descend(known: Solution | None, tolerance: float) -> Solution:
+        left = max(settings.max_iterations - len(log.trace), 1)
+        return solve(
+            residuals,
+            np.array([unknown.nominal for unknown in residuals.unknowns])
+            if known is None
+            else known.x,
+            settings=dataclasses.replace(settings, max_iterations=left),
+            tolerance=tolerance,
+            known=known,
+            cancel=cancel,
+            observe=log,
+        )
+
+    # Weights that are to change again are not worth the last digits.
+    solution = known or descend(None, _ROUGH_TOLERANCE)
+    for weighting in range(1, _WEIGHTINGS + 1):
+        if len(log.trace) >= settings.max_iterations:
+            break
+        ratio = residuals.spread(solution.residual, robust=settings.loss != 'linear')
+        moved = max(abs(value - 1.0) for value in ratio.values())
+        noise = {s: max(residuals.noise[s] * ratio[s], floors[s]) for s in ratio}
+        settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
+        solution = descend(
+            residuals.rescaled(solution, noise), TOLERANCE if settled else _ROUGH_TOLERANCE
+        )
+        if settled:
+            break
+    return solution
+
+
+class _Log:
+    """Counts and shows iterations, and keeps those that led to the result.
+
+    Attributes:
+        trace: What is kept, counted from 0.
+    """
+
+    def __init__(self, limit: int, observe: Callable[[Iteration], None] | None) -> None:
+        self._limit = limit
+        self._observe = observe
+        self._count = 0
+        self._started = time.monotonic()
+        self.trace: list[Iteration] = []
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far."""
+        return time.monotonic() - self._started
+
+    def __call__(self, iteration: Iteration) -> None:
+        shown = iteration._replace(number=self._count, seconds=self.seconds, limit=self._limit)
+        self._count += 1
+        self.trace.append(shown._replace(number=len(self.trace)))
+        if self._observe is not None:
+            self._observe(shown)
+
+    def replace(self, trace: Many[Iteration]) -> None:
+        """Keep these instead: those of the best of several starts."""
+        self.trace = [
+            iteration._replace(number=number, limit=self._limit)
+            for number, iteration in enumerate(trace)
+        ]
+
+
+def _spread(unknowns: Many[Unknown], count: int, seed: int) -> NDArray[np.float64]:
+    """Return (count, p) starts, the first at the nominal values."""
+    columns = [
+        column
+        for column, unknown in enumerate(unknowns)
+        if any(target.role is not Role.SEQUENCE for target in unknown.targets)
+    ]
+    candidates = np.tile([unknown.nominal for unknown in unknowns], (count, 1))
+    if columns:
+        candidates[:, columns] = spread([unknowns[column] for column in columns], count, seed=seed)
+    return candidates
+
+
+def _left_out(residuals: Residuals) -> dict[str, int]:
+    """Count the samples of sensors that move, but are not compared, by sequence."""
+    samples = residuals.samples
+    compared = np.bincount(samples.sequence[samples.sensor != PRIOR], minlength=len(residuals.runs))
+    found = {}
+    for run, count in zip(residuals.runs, compared, strict=True):
+        measured = sum(
+            int(np.isfinite(channels.measured[:, column]).sum())
+            for channels in run.channels
+            for column, sensor in enumerate(channels.sensors)
+            if sensor not in residuals.dead
+        )
+        if measured > count:
+            found[run.sequence.name] = measured - int(count)
+    return found
 
 
 def arrival_offsets(sequences: Many[Sequence]) -> tuple[Unknown, ...]:
@@ -188,27 +309,3 @@ def arrival_offsets(sequences: Many[Sequence]) -> tuple[Unknown, ...]:
         )
         for sequence in sequences
     )
-
-
-def predict(
-    model: mujoco.MjModel,
-    sequences: Many[Sequence],
-    parameters: Many[Unknown] = (),
-    values: NDArray[np.float64] | None = None,
-    threads: int = 0,
-) -> tuple[Prediction, ...]:
-    """Simulate sequences with a model as it is, or with parameters set to values.
-
-    Args:
-        model: The compiled model.
-        sequences: What is simulated.
-        parameters: What the values are.
-        values: (p,) parameter values.
-        threads: Simulation threads; 0 means one per core.
-
-    Returns:
-        One prediction per sequence, of a single candidate.
-    """
-    candidates = np.zeros((1, 0)) if values is None else values[None, :]
-    with Simulator(model, parameters, sequences, threads) as simulator:
-        return simulator.predict(candidates)

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import mujoco
 import numpy as np
 
-from sysid_ros.identification.models import writable_spec
+from sysid_ros.errors import ModelError
+from sysid_ros.identification.models import one_sentence, writable_spec
 from sysid_ros.identification.modifiers import apply_param_modifiers
 from sysid_ros.identification.targets import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.identification.parameter import ParameterDict
@@ -52,7 +53,12 @@ class Rebuild:
             params: The parameters that ``build`` gets, a copy of them, with their values set.
             columns: Columns that ``build`` reads.
         """
-        self._spec = writable_spec(spec, [target for u in unknowns for target in u.targets])
+        targets = [target for unknown in unknowns for target in unknown.targets]
+        self._spec = writable_spec(spec, targets)
+        for target in targets:
+            if target.role is Role.COMMAND and target.attribute == 'delay':
+                # It is applied to the commands, not by the model as well.
+                self._spec.actuator(target.name).delay = 0.0
         self._build = build
         self._params = None if params is None else _without_targets(params)
         self._written = [
@@ -81,9 +87,17 @@ class Rebuild:
         for target, column in self._written:
             target.write_spec(spec, float(values[column]))
         if self._build is None or self._params is None:
-            return spec.compile()
+            return self._compiled(spec, values)
         self._params.update_from_vector(values[: self._params.size])
         return self._build(self._params, spec)
+
+    def _compiled(self, spec: mujoco.MjSpec, values: NDArray[np.float64]) -> mujoco.MjModel:
+        try:
+            return spec.compile()
+        except (ValueError, mujoco.FatalError) as err:
+            given = ', '.join(f'{target.path} = {values[c]:.6g}' for target, c in self._written)
+            msg = f'Cannot compile the model with {given}: {one_sentence(err)}.'
+            raise ModelError(msg) from err
 
 
 def _without_targets(params: ParameterDict) -> ParameterDict:

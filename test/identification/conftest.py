@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sysid_ros.identification.fit import predict
+from sysid_ros.identification.prediction import predict
 from sysid_ros.identification.sequence import Sequence
 from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries

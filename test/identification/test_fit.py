@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError
-from sysid_ros.identification.fit import fit, predict
+from sysid_ros.identification.fit import fit
 from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import differing_fields
-from sysid_ros.identification.targets import KINDS, resolve
+from sysid_ros.identification.prediction import predict
 from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
@@ -115,11 +115,6 @@ def quick(model: mujoco.MjModel, parameters: Any, sequences: Any, **options: Any
 
 def values(found: Fit) -> dict[str, float]:
     return {p.name: float(x) for p, x in zip(found.parameters, found.solution.x, strict=True)}
-
-
-def test_every_kind_of_target_is_identified_in_the_test_below(model: mujoco.MjModel) -> None:
-    kinds = {(t.element, t.attribute) for path in TRUTHS for t in resolve(path, model)}
-    assert kinds == set(KINDS) - {('geom', 'friction')}  # which has a test of its own
 
 
 @pytest.mark.parametrize('path', TRUTHS)
