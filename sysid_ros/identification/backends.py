@@ -17,7 +17,8 @@ from sysid_ros.identification.losses import root
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.descent import Descent, Point
+    from sysid_ros.identification.descent import Descent
+    from sysid_ros.identification.quadratic import Point
 
 #: The solver of mujoco.minimize begins without a regulariser, raises it from the least to the
 #: largest by this factor while steps fail, …

@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.identification.differences import CENTRAL, FORWARD, Differences, scales
-from sysid_ros.identification.losses import cost, curvature, rho
+from sysid_ros.identification.losses import cost
 from sysid_ros.identification.problem import Iteration
+from sysid_ros.identification.quadratic import KEPT, Point, Quadratic, Secant, quadratic
 
 if TYPE_CHECKING:
     import threading
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.losses import Loss
     from sysid_ros.identification.problem import ResidualLike
 
-#: A Jacobian kept from the point before, less than a hundredth of a standard error away.
-KEPT = 'kept'
-
 #: Converged: the predicted step is below this in standard errors.
 TOLERANCE = 1e-5
 #: … or below this in units of the scales, where data without noise leave no standard error.
@@ -34,27 +31,18 @@ _STEP_TOLERANCE = 1e-10
 #: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
 #: that the optimum is known as well as the function's own noise permits.
 _LOOSE_TOLERANCE = 1e-3
-#: A step below this, in standard errors, should succeed.
-_SHORT = 1.0
-#: So many steps more may be taken there, each shortening the next to this part.
-_POLISHES, _POLISHED = 3, 0.5
 #: … and so does a cost below this fraction of the start's, a fit of data without noise.
 _EXACT_COST = 1e-20
-#: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
-_NO_INFORMATION = 1e-13
+#: So many steps more may be taken there, each shortening the next to this part.
+_POLISHES, _POLISHED = 3, 0.5
+#: A step below this, in standard errors, should succeed.
+_SHORT = 1.0
 #: A step is the last when it will bring the predicted one below the tolerance at the rate of the
 #: step before, no better than this, and is itself below this in standard errors.
 _LAST_RATE = 1e-3
 _LAST_STEP = 1e-2
 #: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
 _SUCCESS_RATIO = 0.5
-#: Newton's curvature of a loss serves below this predicted step in standard errors, …
-_NEWTON = 1.0
-#: … and so does that of the residuals, unless it leaves less than this part of the least
-#: eigenvalue.
-_SMALLEST_CURVATURE = 0.2
-#: Nearer to a bound than this fraction of the scale is at it, for solvers that only approach it.
-_AT_BOUND = 1e-7
 #: Residuals that are not finite become this many times the largest at the start, or at least …
 _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
@@ -66,46 +54,6 @@ class Stopped(Exception):  # noqa: N818 (a signal out of a library's loop, not a
     def __init__(self, status: str) -> None:
         super().__init__(status)
         self.status = status
-
-
-@dataclass
-class Point:
-    """What is known at one place.
-
-    Attributes:
-        z: (p,) scaled variables.
-        residual: (n,) residuals.
-        cost: Half the sum of the losses.
-        unstable: Whether the simulation became unstable.
-        jacobian: (n, p) derivative by the scaled variables, once known.
-        kind: How the Jacobian was found.
-    """
-
-    z: NDArray[np.float64]
-    residual: NDArray[np.float64]
-    cost: float
-    unstable: bool
-    jacobian: NDArray[np.float64] | None = None
-    kind: str = FORWARD
-
-
-@dataclass
-class Quadratic:
-    """The model of the cost around a point, in variables that make the columns unit vectors.
-
-    Attributes:
-        unit: (p,) these variables times it are the scaled variables.
-        gradient: (p,) of the cost.
-        hessian: (p, p) of the cost.
-        newton: (p,) step to the least value, zero for parameters held by a bound.
-        decrement: Length of that step in standard errors.
-    """
-
-    unit: NDArray[np.float64]
-    gradient: NDArray[np.float64]
-    hessian: NDArray[np.float64]
-    newton: NDArray[np.float64]
-    decrement: float
 
 
 class Descent:
@@ -148,8 +96,7 @@ class Descent:
         self.expects_success = False
         self._last = False
         self._penalty = np.inf
-        self._second = np.zeros((len(unknowns), len(unknowns)))
-        self._trusts_second = False
+        self._secant = Secant(len(unknowns), loss)
 
     def variables(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (p,) scaled variables of values."""
@@ -243,7 +190,7 @@ class Descent:
                 self._differentiate(point)
         self.expects_success = ratio > _SUCCESS_RATIO
         self._points = {point.z.tobytes(): point}
-        self._learn(before, point, predicted)
+        self._secant.learn(before, point, predicted)
         before.jacobian = None
         self._accept(point, float(np.linalg.norm(point.z - before.z)))
         return point
@@ -254,7 +201,7 @@ class Descent:
             return False
         self._points = {self.current.z.tobytes(): self.current}
         self.expects_success = False
-        self.model = self._quadratic(self.current)
+        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
         return True
 
     def verdict(self) -> str:
@@ -273,7 +220,7 @@ class Descent:
             if abs(point.cost - before.cost) > _LOOSE_TOLERANCE * before.cost:
                 return
             point.jacobian, point.kind = before.jacobian, KEPT
-            model = self._quadratic(point)
+            model = quadratic(point, self.lower, self.upper, self._secant)
             if model.decrement > _POLISHED * decrement:
                 return
             self.current, self.model = point, model
@@ -330,7 +277,7 @@ class Descent:
         point.jacobian /= slope
         changed = self.differences.check(x, point.residual, point.jacobian)
         if changed:  # what was learnt from differences that were wrong
-            self._second[:] = 0.0
+            self._secant.forget()
         self._set(point, point.jacobian)
         self.trace[-1] = self.trace[-1]._replace(
             rollouts=self.residuals.evaluations,
@@ -342,12 +289,12 @@ class Descent:
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
         self.current = point
-        self.model = self._quadratic(point)
+        self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
         status = 'gradient' if point.kind == KEPT else self._converged()
         last = self._is_last(before)
         if (status or last) and not self.checked and self._check(point):
-            self.model = self._quadratic(point)
+            self.model = quadratic(point, self.lower, self.upper, self._secant)
             status, last = self._converged(), False
         self._last = last
         if not status and len(self.trace) > self.limit:
@@ -379,39 +326,6 @@ class Descent:
         rate = max(now / before, _LAST_RATE)
         return now < _LAST_STEP and rate * now < self.tolerance
 
-    def _learn(self, before: Point, after: Point, predicted: float) -> None:
-        """Learn the part of the Hessian that comes from the residuals' curvature.
-
-        The Jacobians at both ends of a step give its action along the step for nothing: the
-        secant update of NL2SOL (Dennis, Gay and Welsch, ACM TOMS 7(3), 1981, eq. 3.3 and 3.5),
-        and as there it serves when it would have predicted the last reduction better.
-        """
-        if after.kind == KEPT:
-            return
-        assert before.jacobian is not None and after.jacobian is not None  # noqa: S101, PT018
-        step = after.z - before.z
-        first, second = (
-            rho(each.residual, self.loss)[1] * each.residual for each in (before, after)
-        )
-        gradient = after.jacobian.T @ second
-        wanted = gradient - before.jacobian.T @ second
-        change = gradient - before.jacobian.T @ first
-        along = float(step @ change)
-        if along <= 0:
-            return
-        # What the model would have predicted with this part, or without it where it had it.
-        part = 0.5 * float(step @ self._second @ step)
-        other = predicted + part if self._trusts_second else predicted - part
-        actual = before.cost - after.cost
-        if part != 0 and abs(actual - other) < abs(actual - predicted):
-            self._trusts_second = not self._trusts_second
-        sized = abs(float(step @ self._second @ step))
-        if sized > 0:
-            self._second *= min(abs(float(step @ wanted)) / sized, 1.0)
-        missed = wanted - self._second @ step
-        self._second += (np.outer(missed, change) + np.outer(change, missed)) / along
-        self._second -= float(missed @ step) / along**2 * np.outer(change, change)
-
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:
             return 'cost'
@@ -421,55 +335,3 @@ class Descent:
         if np.all(np.abs(self.model.newton * self.model.unit) <= _STEP_TOLERANCE * size):
             return 'step'
         return None
-
-    def _quadratic(self, point: Point) -> Quadratic:
-        """Model the cost around a point.
-
-        The length of the predicted step in standard errors is the relative offset of Bates and
-        Watts (Technometrics 23, 1981): it knows no units, and is large for exact data until the
-        residuals are rounding errors.
-        """
-        jacobian, residual = point.jacobian, point.residual
-        assert jacobian is not None  # noqa: S101
-        norms = np.linalg.norm(jacobian, axis=0)
-        unit = 1.0 / np.maximum(norms, np.finfo(np.float64).eps)
-        columns = jacobian * unit
-        weight = rho(residual, self.loss)[1]
-        influence = weight * residual
-        gradient = columns.T @ influence
-        hessian = columns.T @ (weight[:, None] * columns)
-        near = _AT_BOUND * np.maximum(np.abs(point.z), 1.0)
-        held = ((point.z <= self.lower + near) & (gradient > 0)) | (
-            (point.z >= self.upper - near) & (gradient < 0)
-        )
-        free = ~held & (norms > 0)
-        freedom = max(len(residual) - int(free.sum()), 1)
-        variance = float(influence @ influence) / freedom
-        newton, squared = _newton(gradient, hessian, free)
-        decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
-        if self.loss != 'linear' and decrement < _NEWTON:
-            hessian = columns.T @ (curvature(residual, self.loss)[:, None] * columns)
-            newton, squared = _newton(gradient, hessian, free)
-            decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
-        if free.any() and (self._trusts_second or decrement < _NEWTON):
-            full = hessian + unit[:, None] * self._second * unit
-            smallest = np.linalg.eigvalsh(full[np.ix_(free, free)])[0] if free.any() else 0.0
-            if smallest > _SMALLEST_CURVATURE * np.linalg.eigvalsh(hessian[np.ix_(free, free)])[0]:
-                hessian = full
-                newton, squared = _newton(gradient, hessian, free)
-                decrement = np.sqrt(squared / variance) if variance > 0 else 0.0
-        return Quadratic(unit, gradient, hessian, newton, float(decrement))
-
-
-def _newton(
-    gradient: NDArray[np.float64], hessian: NDArray[np.float64], free: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], float]:
-    """Return the (p,) step to the least value of a quadratic, and its squared length in H."""
-    newton = np.zeros(len(gradient))
-    if not free.any():
-        return newton, 0.0
-    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
-    along = vectors.T @ gradient[free]
-    known = values > _NO_INFORMATION * max(values[-1], 0.0)
-    newton[free] = -vectors[:, known] @ (along[known] / values[known])
-    return newton, float(np.sum(along[known] ** 2 / values[known]))

@@ -141,9 +141,9 @@ class Differences:
         All parameters move at once by their steps to the other side, or by half of them at a
         bound. For residuals that are smooth at this scale, that changes them by the sum of the
         columns; what is left over is curvature and noise.
-        Columns that this could have spoilt are differenced on both sides with longer and longer
-        steps: the first for which the sides agree is taken, or else the central difference that
-        changes least from one step to the next, where neither noise nor curvature rules.
+        Columns that this could have spoilt are differenced on both sides with shorter and longer
+        steps: the one whose sides agree best is taken, or, if none do, the central difference
+        that changes least from one step to the next, where neither noise nor curvature rules.
 
         Args:
             x: (p,) values.

@@ -11,9 +11,10 @@ import numpy as np
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.identification.backends import off_bounds, run_mujoco, run_scipy
-from sysid_ros.identification.descent import TOLERANCE, Descent, Point, Stopped
+from sysid_ros.identification.descent import TOLERANCE, Descent, Stopped
 from sysid_ros.identification.differences import Differences
 from sysid_ros.identification.losses import LOSSES, REDESCENDING, cost, rho
+from sysid_ros.identification.quadratic import Point
 
 if TYPE_CHECKING:
     import threading
