@@ -13,6 +13,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from sysid_ros.identification.controls import Controls
+from sysid_ros.identification.frames import APART, all_frames
 from sysid_ros.identification.runs import SENSORS, prepare
 from sysid_ros.identification.targets import Role, Writer
 
@@ -206,6 +207,9 @@ class Simulator:
         self._writer.write(model, values)
         if self._writer.fields and not self._writer.constant:
             mujoco.mj_setConst(model, mujoco.MjData(model))
+        frames = self._writer.frames if self._build is None else all_frames(model)
+        for field, rows in frames.items():
+            getattr(model, field)[rows] = APART
         return model
 
     def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
@@ -313,7 +317,7 @@ class Simulator:
             self._fields.clear()
             self._batch = Batch(self.model, max(count, 2 * self.threads), self.threads)
             if self._build is None:
-                for field in sorted(self._writer.fields):
+                for field in sorted(self._writer.fields.union(self._writer.frames)):
                     values = self._batch.expand(field)
                     self._fields[field] = values.reshape(self._batch.nsim, -1)
         return self._batch
@@ -327,6 +331,8 @@ class Simulator:
             self._fields[field][: len(which), index] = data[which]
         if not self._writer.constant:
             batch.set_const(np.arange(len(which)))
+        for field, rows in self._writer.frames.items():
+            self._fields[field][: len(which), rows] = APART
 
     def _start(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.identification.frames import moved_frames
 from sysid_ros.identification.inertia import body_from_theta, theta_from_body
 from sysid_ros.identification.target_kinds import Coupling, Role
 from sysid_ros.identification.target_slots import Assignment, read_field, subtree, write_field
@@ -92,6 +93,10 @@ class Writer:
 
     Numbers that follow one value each come first, then those of inertias that follow several; then
     quaternions are normalised, factors applied to masses, and rest lengths of tendons updated.
+
+    Attributes:
+        fields: The fields that are written.
+        frames: Field of marks to flat indices: frames that move, see ``frames.py``.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class Writer:
             field: read_field(model, field)[index] for field, index in self._index.items()
         }
         self.fields = frozenset(self._index)
+        self.frames = moved_frames(model, self._index)
 
     @property
     def constant(self) -> bool:
