@@ -344,6 +344,10 @@ def _called(
         place += parameter.size
         if parameter.target is None and (custom or parameter.modifier is not None):
             columns.extend(own)
+    if columns:
+        # What a callback moves may end that a body is "simple"; one batch needs one layout.
+        for body in spec.bodies:
+            body.simple = False
     return spec, columns
 
 
