@@ -106,6 +106,10 @@ class Differences:
             if central
         )
 
+    def take_steps(self, other: Differences) -> None:
+        """Take over the steps that were found for other residuals of the same unknowns."""
+        self.size, self.central = other.size.copy(), other.central.copy()
+
     def at(self, x: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> Linear:
         """Linearise at a point, all columns in one batch.
 
