@@ -141,7 +141,7 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     model = compile_spec(spec, path)
     latest = {target.path: (target, value) for target, value in values}
     found = [
-        (_found(target, model, spec), float(value))
+        (found_target(target, model, spec), float(value))
         for target, value in latest.values()
         if target.in_mjcf
     ]
@@ -154,12 +154,75 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     for target, value in seen_by_compiler:
         target.write_spec(written, value)
     _apply_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
+    model = _compile_with(written, found, spec, path)
+    if _simplify(written, spec, found, model, path):
+        model = _compile_with(written, found, spec, path)
+    _set_extent(written, model, found, path)
+    return model
+
+
+def _compile_with(
+    written: mujoco.MjSpec,
+    found: Sequence[tuple[Target, float]],
+    spec: mujoco.MjSpec,
+    path: Path,
+) -> mujoco.MjModel:
+    """Compile what was prepared for values, and write them."""
     model = compile_spec(written, path)
     writer = Writer(model, [(target, i) for i, (target, _) in enumerate(found)], spec=spec)
     writer.write(model, np.array([value for _, value in found]))
     _set_constants(spec, model)
-    _set_extent(written, model, found, path)
     return model
+
+
+def _simplify(
+    written: mujoco.MjSpec,
+    spec: mujoco.MjSpec,
+    values: Sequence[tuple[Target, float]],
+    model: mujoco.MjModel,
+    path: Path,
+) -> bool:
+    """Let the compiler call those bodies "simple" that are so with the values.
+
+    Others than these must not be, or the values could not be written. A file with the values in it
+    compiles to the same decision.
+
+    Args:
+        written: What is changed: the spec that was prepared for the values.
+        spec: The user's.
+        values: Targets and values.
+        model: The model with the values.
+        path: The user's file, for errors.
+
+    Returns:
+        Whether anything changed.
+    """
+    pairs = list(zip(spec.bodies, written.bodies, strict=True))
+    kept = [i for i, (own, prepared) in enumerate(pairs) if own.simple and not prepared.simple]
+    moved = set(model.jnt_bodyid[np.any(model.jnt_pos, axis=1)].tolist())
+    kept = [i for i in kept if pairs[i][1].id not in moved]
+    if not kept:
+        return False
+    trial = written.copy()
+    for i, body in enumerate(trial.bodies):
+        row = pairs[i][1].id
+        if i in kept:
+            body.simple = True
+        if row > 0:
+            body.explicitinertial, body.ialt.type = True, mujoco.mjtOrientation.mjORIENTATION_QUAT
+            body.fullinertia = np.full(6, np.nan)
+            body.mass, body.ipos = model.body_mass[row], model.body_ipos[row]
+            body.iquat, body.inertia = model.body_iquat[row], model.body_inertia[row]
+    trial.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
+    trial.compiler.settotalmass = -1.0
+    for target, value in values:
+        if target.role is Role.FIELD and target.element_and_attribute[1] == 'armature':
+            target.write_spec(trial, value)
+    simple = compile_spec(trial, path).body_simple
+    again = [i for i in kept if simple[pairs[i][1].id]]
+    for i in again:
+        written.bodies[i].simple = True
+    return bool(again)
 
 
 def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:
@@ -223,8 +286,12 @@ def _pulls(spec: mujoco.MjSpec, target: Target) -> bool:
     return bool(spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON)
 
 
-def _found(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
-    """Return the target with its row in this model."""
+def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
+    """Return the target with its row in this model.
+
+    Raises:
+        ParameterError: The model has no such element.
+    """
     if target.element == 'option':
         return target
     if target.element == 'default':

@@ -9,17 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import mujoco
+
 from sysid_ros.errors import ModelError
 from sysid_ros.results.mjcf_text import Document, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sysid_ros.results.mjcf_text import Draft
+
 #: The section that holds the elements of a kind, and their tags; any tag where that is None.
 _PLACES: dict[str, tuple[str, tuple[str, ...] | None]] = {
-    'joint': ('worldbody', ('joint',)),
+    'joint': ('worldbody', ('joint', 'freejoint')),
     'body': ('worldbody', ('body',)),
     'geom': ('worldbody', ('geom',)),
+    'site': ('worldbody', ('site',)),
+    'pair': ('contact', ('pair',)),
+    'tendon': ('tendon', None),
+    'equality': ('equality', None),
     'actuator': ('actuator', None),
 }
 #: Elements whose content is named by MuJoCo, not by the text.
@@ -58,12 +66,40 @@ class Node:
         """Remove an attribute."""
         self.document.remove(self.index, name)
 
+    def rename(self, old: str, new: str, value: str) -> None:
+        """Put another attribute into the place of one."""
+        self.document.rename(self.index, old, new, value)
+
+    def add(self, child: Draft) -> Draft:
+        """Put a child in front of the others, and return it."""
+        self.document.insert_child(self.index, child)
+        return child
+
     def ancestors(self) -> Iterator[Node]:
         """Yield the elements around it, from the nearest to the root."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """The text of a model, and what it means before and after.
+
+    Attributes:
+        source: The text.
+        spec: The model as parsed, and compiled.
+        nominal: The model as compiled before any change.
+        fitted: The identified model, which the new text must compile to.
+        notes: Filled with what a reader of the new files must know.
+    """
+
+    source: Source
+    spec: mujoco.MjSpec
+    nominal: mujoco.MjModel
+    fitted: mujoco.MjModel
+    notes: list[str]
 
 
 class Source:
@@ -130,19 +166,39 @@ class Source:
         )
         raise ModelError(msg)
 
-    def of_kind(self, element: str) -> list[Node]:
-        """Return the elements of a kind that the text spells out, in order."""
+    def of_kind(self, element: str, *, generated: bool = False) -> list[Node]:
+        """Return the elements of a kind that the text spells out, in order.
+
+        Args:
+            element: The kind.
+            generated: Whether also those that elements are generated from.
+        """
         section, tags = _PLACES[element]
         found = []
         for node in self.nodes:
             around = [ancestor.tag for ancestor in node.ancestors()]
-            if element == 'actuator':
+            if tags is None:
                 fits = around[:1] == [section]
             else:
-                fits = section in around and tags is not None and node.tag in tags
-            if fits and not any(tag in _GENERATORS for tag in around):
+                fits = section in around and node.tag in tags
+            if fits and (generated or not any(tag in _GENERATORS for tag in around)):
                 found.append(node)
         return found
+
+    def body(self, model: mujoco.MjModel, row: int, path: str) -> Node:
+        """Find a body by its row in the compiled model; ``path`` is the target, for the message.
+
+        Raises:
+            ModelError: It has no name, and others are generated, so that rows do not tell it.
+        """
+        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, row)
+        if name:
+            return self.find('body', name, path)
+        nodes = self.of_kind('body')
+        if len(nodes) == model.nbody - 1:
+            return nodes[row - 1]  # rows are in the order of the text, behind the world
+        msg = f'Cannot write {path!r} back: give body {row}, which has no name, a name.'
+        raise ModelError(msg)
 
     def inertial(self, body: Node) -> Node | None:
         """Return the ``<inertial>`` of a body; a ``<frame>`` may be around it."""

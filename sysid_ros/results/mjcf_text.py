@@ -148,6 +148,47 @@ def _attributes(text: str, offset: int) -> Iterable[Attribute]:
         )
 
 
+class Draft:
+    """An element that the text does not have yet.
+
+    Attributes:
+        tag: Its name.
+    """
+
+    def __init__(self, tag: str, **attributes: str) -> None:
+        self.tag = tag
+        self._attributes = dict(attributes)
+        self._children: list[Draft] = []
+
+    def get(self, name: str) -> str | None:
+        """Return an attribute's value; None where it is absent."""
+        return self._attributes.get(name)
+
+    def set(self, name: str, value: str) -> None:
+        """Change or add an attribute. The value must need no escaping."""
+        self._attributes[name] = value
+
+    def remove(self, name: str) -> None:
+        """Remove an attribute."""
+        self._attributes.pop(name, None)
+
+    def rename(self, old: str, new: str, value: str) -> None:
+        """Put another attribute into the place of one."""
+        self.remove(old)
+        self.set(new, value)
+
+    def add(self, child: Draft) -> Draft:
+        """Put a child behind the others, and return it."""
+        self._children.append(child)
+        return child
+
+    def __str__(self) -> str:
+        """Return the XML."""
+        head = self.tag + ''.join(f' {name}="{text}"' for name, text in self._attributes.items())
+        body = ''.join(str(child) for child in self._children)
+        return f'<{head}>{body}</{self.tag}>' if body else f'<{head}/>'
+
+
 class Document:
     """One XML text and the changes that are wanted in it."""
 
@@ -159,7 +200,7 @@ class Document:
             self._tree.setdefault(element.parent, []).append(index)
         self._values: dict[tuple[int, str], str | None] = {}
         self._renamed: dict[tuple[int, str], str] = {}
-        self._children: dict[int, list[str]] = {}
+        self._children: dict[int, list[str | Draft]] = {}
 
     @property
     def changed(self) -> bool:
@@ -193,15 +234,21 @@ class Document:
             self._renamed[element, old] = new
         self._values[element, new] = value
 
-    def insert_child(self, element: int, child: str) -> None:
-        """Put a child in front of the others, indented as the first of them."""
+    def insert_child(self, element: int, child: str | Draft) -> None:
+        """Put a child in front of the others, indented as the first of them.
+
+        A draft may still be filled: its text is taken when the document is rendered.
+        """
         self._children.setdefault(element, []).append(child)
 
     def render(self) -> str:
         """Return the text with all changes."""
         splices = [
             splice for index in self._touched() for splice in self._element_splices(index)
-        ] + [self._child_splice(index, children) for index, children in self._children.items()]
+        ] + [
+            self._child_splice(index, [str(child) for child in children])
+            for index, children in self._children.items()
+        ]
         text = self.text
         for splice in sorted(splices, reverse=True):
             text = text[: splice.start] + splice.text + text[splice.end :]

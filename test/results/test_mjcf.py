@@ -409,19 +409,6 @@ def test_an_inertial_inside_an_included_file_is_found(tmp_path: Path) -> None:
     assert 'mass="4"' in (written.path.parent / 'i.xml').read_text()
 
 
-@pytest.mark.filterwarnings('ignore:compiler attribute:UserWarning')
-@pytest.mark.parametrize(
-    ('compiler', 'complaint'),
-    [('inertiafromgeom="true"', 'overrides every <inertial>'), ('settotalmass="2"', 'scale it')],
-)
-def test_a_compiler_that_overrides_masses_is_an_error(
-    tmp_path: Path, compiler: str, complaint: str
-) -> None:
-    text = mjcf(f'<compiler {compiler}/>', worldbody())
-    with pytest.raises(ModelError, match=complaint):
-        rewrite(tmp_path, text, {'body/b/mass': 4.0})
-
-
 @pytest.mark.parametrize(
     ('options', 'expected'),
     [
