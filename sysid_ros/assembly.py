@@ -8,14 +8,14 @@ import datetime as dt
 import importlib.metadata
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import mujoco
 import numpy as np
 
 from sysid_ros import __version__
 from sysid_ros.files import sha256
 from sysid_ros.identification.prediction import predict
+from sysid_ros.identification.units import component_label, sensor_unit
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,
@@ -27,6 +27,7 @@ from sysid_ros.results.result import (
     SensorError,
     SignalPlot,
     SolverSummary,
+    StartEntry,
     TopicRate,
     TraceEntry,
 )
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.alignment import Alignment
@@ -46,12 +48,21 @@ _PLOT_POINTS = 100_000
 _CURVE_POINTS = 1500
 _FEWEST_POINTS = 100
 _DIGITS = 6
-_UNITS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: ('rad', 'm'),
-    mujoco.mjtSensor.mjSENS_JOINTVEL: ('rad/s', 'm/s'),
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: ('N·m', 'N'),
-}
 _LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
+#: What to do when the measurements fit better at other times.
+_SHIFTED = (
+    'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
+    'or that of the commands, target actuator/*/delay'
+)
+#: Ends of several starts whose costs differ by more than this part are different optima.
+_SAME_COST = 1e-3
+
+
+class Nominal(NamedTuple):
+    """The user's model, and what it compiles to."""
+
+    spec: mujoco.MjSpec
+    model: mujoco.MjModel
 
 
 @dataclass(frozen=True)
@@ -65,11 +76,15 @@ class Recording:
 
 @dataclass(frozen=True)
 class _Curve:
-    """One sensor in one sequence: (n,) times, measured, before and after."""
+    """One component of a sensor in one sequence: (n,) times, measured, before and after.
+
+    ``name`` is the sensor's, with the component's index where it has several.
+    """
 
     sequence: str
     role: Role
     sensor: str
+    name: str
     times: NDArray[np.float64]
     measured: NDArray[np.float64]
     before: NDArray[np.float64]
@@ -79,7 +94,7 @@ class _Curve:
 def assemble(
     config: CalibrationConfig,
     command: str,
-    model: mujoco.MjModel,
+    nominal: Nominal,
     recordings: list[Recording],
     fit: Fit,
 ) -> CalibrationResult:
@@ -88,12 +103,12 @@ def assemble(
     Args:
         config: What was asked for.
         command: How it was asked for.
-        model: The compiled nominal model.
+        nominal: The model as it is.
         recordings: All bags, aligned.
         fit: What was found.
     """
-    curves = list(_curves(model, recordings, fit, config.solver.threads))
-    units = {curve.sensor: _unit(model, curve.sensor) for curve in curves}
+    curves = list(_curves(nominal, recordings, fit, config.solver.threads))
+    units = {curve.sensor: sensor_unit(nominal.model, curve.sensor) for curve in curves}
     held_out = _whitened(curves, fit.noise, 'validate')
     training = _whitened(curves, fit.noise, 'train')
     accepted, acceptance = _judge(held_out, training)
@@ -117,10 +132,12 @@ def assemble(
         topics=tuple(TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics),
         health=(
             *_offsets(fit),
+            *_shifts(fit),
+            *_left_out(fit, recordings),
             *(HealthFinding(**vars(f)) for r in recordings for f in r.alignment.health),
         ),
         solver=_solver(config, fit),
-        warnings=tuple(_warnings(fit, recordings, held_out)),
+        warnings=tuple(_warnings(nominal.model, fit, recordings, held_out)),
         provenance=_provenance(config, command, recordings),
     )
 
@@ -137,36 +154,75 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
         )
 
 
+def _shifts(fit: Fit) -> Iterator[HealthFinding]:
+    """Say which sequences' measurements fit better at other times."""
+    if fit.shift is None:
+        return
+    for sequence, report in zip(fit.sequences, fit.shift.per_sequence, strict=False):
+        if report.significant:
+            yield HealthFinding(
+                bag=sequence,
+                subject='measurements',
+                kind='shift',
+                count=1,
+                detail=f'moved by {1e3 * report.shift:+.3g} ms, standard error '
+                f'{1e3 * report.error:.2g} ms, they are explained better; that removes '
+                f'{100 * report.gain:.3g} % of the remaining cost',
+            )
+
+
+def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
+    """Say what was measured and not compared."""
+    for recording in recordings:
+        series = [m for s in recording.alignment.sequences for m in s.measurements]
+        for sensor in fit.dead:
+            count = sum(len(entry) for entry in series if sensor in entry.names)
+            if recording.role == 'train' and count:
+                yield HealthFinding(
+                    bag=recording.alignment.bag,
+                    subject=sensor,
+                    kind='dead channel',
+                    count=count,
+                    detail='never changes in any training sequence; left out of the fit',
+                )
+    for sequence, count in fit.left_out.items():
+        yield HealthFinding(
+            bag=sequence,
+            subject='measurements',
+            kind='masked',
+            count=count,
+            detail='samples so near to the ends that a delay within the bounds would place them '
+            'outside of the sequence; left out of the fit',
+        )
+
+
 def _curves(
-    model: mujoco.MjModel, recordings: list[Recording], fit: Fit, threads: int
+    nominal: Nominal, recordings: list[Recording], fit: Fit, threads: int
 ) -> Iterator[_Curve]:
     sequences = [(s, r.role) for r in recordings for s in r.alignment.sequences]
     bare = [sequence for sequence, _ in sequences]
-    before = predict(model, bare, threads=threads)
-    after = predict(model, bare, fit.parameters, fit.solution.x, threads=threads)
+    before = predict(nominal.model, bare, threads=threads)
+    after = predict(nominal.spec, bare, fit.parameters, fit.solution.x, threads=threads)
     for (sequence, role), old, new in zip(sequences, before, after, strict=True):
         for series, old_values, new_values in zip(
             sequence.measurements, old.channels, new.channels, strict=True
         ):
-            for column, name in enumerate(series.names):
+            columns = [
+                (sensor, component_label(sensor, place, len(own)), int(column))
+                for sensor, (_, own) in series.signal_mapping.items()
+                for place, column in enumerate(own)
+            ]
+            for predicted, (sensor, name, column) in enumerate(columns):
                 yield _Curve(
                     sequence.name,
                     role,
+                    sensor,
                     name,
                     series.times,
-                    series.get(name)[:, 0],
-                    old_values[0, :, column],
-                    new_values[0, :, column],
+                    series.data[:, column],
+                    old_values[0, :, predicted],
+                    new_values[0, :, predicted],
                 )
-
-
-def _unit(model: mujoco.MjModel, sensor: str) -> str:
-    found = model.sensor(sensor)
-    hinge_slide = _UNITS.get(mujoco.mjtSensor(int(found.type[0])))
-    if hinge_slide is None:
-        return ''
-    joint = int(found.objid[0])
-    return hinge_slide[int(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE)]
 
 
 def _rms(values: NDArray[np.float64]) -> float:
@@ -215,15 +271,15 @@ def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
 def _errors(curves: list[_Curve], units: dict[str, str]) -> Iterator[SensorError]:
     roles: tuple[Role, ...] = ('train', 'validate')
     for role in roles:
-        for sensor, unit in units.items():
-            chosen = [c for c in curves if c.role == role and c.sensor == sensor]
+        for name, sensor in dict.fromkeys((curve.name, curve.sensor) for curve in curves):
+            chosen = [c for c in curves if c.role == role and c.name == name]
             if chosen:
                 measured = np.concatenate([c.measured for c in chosen])
                 before = np.concatenate([c.before for c in chosen])
                 after = np.concatenate([c.after for c in chosen])
                 yield SensorError(
-                    sensor=sensor,
-                    unit=unit,
+                    sensor=name,
+                    unit=units[sensor],
                     role=role,
                     before=_rms(before - measured),
                     after=_rms(after - measured),
@@ -239,7 +295,7 @@ def _plots(curves: list[_Curve], units: dict[str, str]) -> Iterator[SignalPlot]:
         yield SignalPlot(
             sequence=curve.sequence,
             role=curve.role,
-            sensor=curve.sensor,
+            sensor=curve.name,
             unit=units[curve.sensor],
             times=_rounded(curve.times[::stride]),
             measured=_rounded(curve.measured[::stride]),
@@ -273,17 +329,29 @@ def _solver(config: CalibrationConfig, fit: Fit) -> SolverSummary:
                 step=entry.step,
                 rollouts=entry.rollouts,
                 diverged=entry.diverged,
+                jacobian=entry.jacobian,
+                regulariser=entry.regulariser,
             )
             for entry in solution.trace
+        ),
+        central=solution.trace[-1].central if solution.trace else (),
+        starts=tuple(
+            StartEntry(
+                initial_cost=attempt.start_cost, final_cost=attempt.cost, status=attempt.status
+            )
+            for attempt in fit.attempts
         ),
     )
 
 
 def _warnings(
-    fit: Fit, recordings: list[Recording], held_out: tuple[float, float]
+    model: mujoco.MjModel, fit: Fit, recordings: list[Recording], held_out: tuple[float, float]
 ) -> Iterator[str]:
     if not fit.solution.success:
         yield fit.solution.message
+    if fit.shift is not None and fit.shift.alarming:
+        yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
+    yield from _other_optima(fit)
     if math.isnan(held_out[0]):
         yield 'Nothing is held out: record a bag for validation to see whether the fit generalises.'
     doubtful = [
@@ -298,6 +366,17 @@ def _warnings(
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
         for idle in idle_actuators(recording):
             yield f'Bag {idle}.'
+
+
+def _other_optima(fit: Fit) -> Iterator[str]:
+    """Say when starts ended in different optima."""
+    ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
+    worse = sum(end > (1 + _SAME_COST) * min(ends) for end in ends)
+    if worse:
+        yield (
+            f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
+            'there is more than one optimum, and more starts may find a better one.'
+        )
 
 
 def idle_actuators(recording: Recording) -> list[str]:

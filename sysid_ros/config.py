@@ -44,24 +44,46 @@ class BagSelection(Section):
     role: Literal['train', 'validate'] = Field(default='train', description='train or validate')
 
 
+class PriorConfig(Section):
+    """What is known of a parameter before the fit, in its unit."""
+
+    mean: float = Field(description='most likely value')
+    std: Annotated[float, Field(gt=0)] = Field(description='standard deviation')
+
+
 class ParameterConfig(Section):
-    """One entry of ``parameters``: a target or a pattern of targets."""
+    """One entry of ``parameters``: a target or a pattern of targets.
+
+    What it says holds for each component of a vector, and for each match of a pattern.
+    """
 
     target: str = Field(description='what is written, as joint/*/armature')
     name: str | None = Field(default=None, description='name in the result; default the target')
     initial: float | None = Field(default=None, description="start value; default the model's")
     bounds: tuple[float, float] | None = Field(default=None, description='lower and upper bound')
     shared: bool = Field(default=False, description='one value for all matches')
+    scale: Literal['linear', 'log'] = Field(
+        default='linear', description='log for positive values that may be wrong by a factor'
+    )
+    prior: PriorConfig | None = Field(default=None, description='what is known before the fit')
 
 
 class SolverConfig(Section):
     """How the least-squares problem is solved."""
 
-    backend: Literal['mujoco', 'scipy'] = Field(default='mujoco', description='which solver')
-    loss: Literal['linear', 'huber', 'soft_l1', 'cauchy'] = Field(
+    backend: Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm'] = Field(
+        default='mujoco', description='which solver; scipy is scipy-dogbox'
+    )
+    loss: Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan'] = Field(
         default='linear', description='loss on residuals in units of their noise'
     )
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
+    starts: Annotated[int, Field(ge=1, le=10000)] = Field(
+        default=1, description='number of starts, spread over the bounds'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description='of all starts but the first, which is the initial values'
+    )
     threads: Annotated[int, Field(ge=0, le=1024, description='0 means one per core')] = 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from sysid_ros.alignment import align, map_columns, write_csv, write_npz
-from sysid_ros.assembly import Recording, assemble, idle_actuators
+from sysid_ros.assembly import Nominal, Recording, assemble, idle_actuators
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import (
@@ -25,7 +25,8 @@ from sysid_ros.errors import (
 )
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.least_squares import SolverSettings
-from sysid_ros.identification.models import load_model
+from sysid_ros.identification.models import compile_spec, load_model, load_spec
+from sysid_ros.identification.targets import Role as Acting
 from sysid_ros.identification.unknown import check_distinct, make_unknowns
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, Stamps
     from sysid_ros.identification.problem import Iteration
+    from sysid_ros.identification.sequence import Sequence as Run
     from sysid_ros.identification.unknown import Unknown
     from sysid_ros.results.comparison import Comparison
 
@@ -51,8 +53,12 @@ REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
 
-#: A change of a parameter that the MJCF text has to take, as a part of the bounds' distance.
-_NUDGE = 1e-3
+#: A change of a parameter that the MJCF text has to take, as a part of the value or of 1, …
+_NUDGE = 1e-6
+#: … and at most of the bounds' distance.
+_NUDGE_OF_BOUNDS = 1e-3
+#: Targets whose elements are known only when the bags were read.
+_OF_SEQUENCES = 'sequence/'
 
 
 class Observer(Protocol):
@@ -188,13 +194,14 @@ def _fit(
     observer: Observer,
     cancel: threading.Event | None,
 ) -> tuple[CalibrationResult, tuple[Unknown, ...]]:
-    model = load_model(config.model)
-    parameters = _parameters(config, model)
+    spec = load_spec(config.model)
+    model = compile_spec(spec, config.model)
+    early = _parameters(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
     recordings = []
     for path, role in _bags(config):
         observer.stage(f'reading {path}')
-        alignment = _align(path, model, mapping, config.stamps, _longest_delay(parameters))
+        alignment = _align(path, model, mapping, config.stamps, _longest_delay(early))
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(Recording(path, role, alignment))
@@ -204,15 +211,18 @@ def _fit(
         if recording.role == 'train'
         for sequence in recording.alignment.sequences
     ]
+    parameters = _parameters(config, model, spec, training)
     observer.stage(f'fitting {_count(parameters, "parameter")} to {_count(training, "sequence")}')
     try:
         found = fit(
-            model,
+            spec,
             parameters,
             training,
             settings=SolverSettings(
                 config.solver.backend, config.solver.loss, config.solver.max_iterations
             ),
+            starts=config.solver.starts,
+            seed=config.solver.seed,
             threads=config.solver.threads,
             cancel=cancel,
             observe=observer.iteration,
@@ -226,7 +236,7 @@ def _fit(
             raise
         msg = f'{str(err).rstrip(".")}; bag {idle[0]}.'
         raise FitError(msg) from err
-    return assemble(config, command, model, recordings, found), parameters
+    return assemble(config, command, Nominal(spec, model), recordings, found), parameters
 
 
 def _align(
@@ -269,14 +279,34 @@ def _keep(series: TimeSeries, names: tuple[str, ...]) -> TimeSeries:
 
 def _longest_delay(parameters: tuple[Unknown, ...]) -> float:
     """Return the largest delay that any actuator may be found to have, s."""
-    return max(
-        (p.max_value for p in parameters if not all(t.in_model for t in p.targets)), default=0.0
+    delays = (
+        parameter.max_value
+        for parameter in parameters
+        for target in parameter.targets
+        if target.role is Acting.COMMAND and target.attribute == 'delay'
     )
+    return max(delays, default=0.0)
 
 
-def _parameters(config: CalibrationConfig, model: mujoco.MjModel) -> tuple[Unknown, ...]:
+def _parameters(
+    config: CalibrationConfig,
+    model: mujoco.MjModel,
+    spec: mujoco.MjSpec,
+    training: Sequence[Run] | None = None,
+) -> tuple[Unknown, ...]:
+    """Turn the entries of a configuration into unknowns.
+
+    Args:
+        config: The configuration.
+        model: The compiled nominal model.
+        spec: What it was compiled from.
+        training: The sequences whose starts may be unknown; None before the bags are read, when
+            entries for them are left out.
+    """
     found: list[Unknown] = []
     for entry in config.parameters:
+        if training is None and entry.target.startswith(_OF_SEQUENCES):
+            continue
         found.extend(
             make_unknowns(
                 entry.target,
@@ -285,9 +315,13 @@ def _parameters(config: CalibrationConfig, model: mujoco.MjModel) -> tuple[Unkno
                 initial=entry.initial,
                 bounds=entry.bounds,
                 shared=entry.shared,
+                scale=entry.scale,
+                prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
+                sequences=training or (),
+                spec=spec,
             )
         )
-    check_distinct(found)
+    check_distinct(found, model)
     return tuple(found)
 
 
@@ -324,9 +358,10 @@ def _check_written_back(config: CalibrationConfig) -> None:
     Raises:
         ModelError: It cannot: an element is generated, say.
     """
+    spec = load_spec(config.model)
     values = [
         (target, _nudged(parameter))
-        for parameter in _parameters(config, load_model(config.model))
+        for parameter in _parameters(config, compile_spec(spec, config.model), spec)
         for target in parameter.targets
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -335,7 +370,10 @@ def _check_written_back(config: CalibrationConfig) -> None:
 
 def _nudged(parameter: Unknown) -> float:
     """Return a value inside the bounds that is not the one in the text."""
-    step = _NUDGE * (parameter.max_value - parameter.min_value)
+    step = min(
+        _NUDGE * max(abs(parameter.nominal), 1.0),
+        _NUDGE_OF_BOUNDS * (parameter.max_value - parameter.min_value),
+    )
     inside = parameter.nominal + step <= parameter.max_value
     return parameter.nominal + step if inside else parameter.nominal - step
 

@@ -199,11 +199,11 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {'solver': {'loss': 'hubber'}},
-        r"Expected linear, huber, soft_l1 or cauchy for 'solver\.loss' in .*; nearest: huber\.$",
+        r"Expected linear, .* or arctan for 'solver\.loss' in .*; nearest: huber\.$",
     ),
     (
         {'solver': {'backend': 'scipi'}},
-        r"Expected mujoco or scipy for 'solver\.backend' in .*; nearest: scipy\.$",
+        r"Expected mujoco, .* or scipy-lm for 'solver\.backend' in .*; nearest: scipy, scipy-lm, ",
     ),
     (
         {'stamps': 'heder'},

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,9 @@ _LARGEST_CORRELATION = 0.98
 #: did not excite the parameter.
 _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
+#: Where more than half of the information is the prior's, the interval is wider than this multiple
+#: of its standard deviation.
+_PRIOR_SHARE = float(np.sqrt(0.5)) * NormalDist().inv_cdf((1 + LEVEL) / 2)
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
 #: A parameter takes part in a direction when its share of the unit vector exceeds this.
@@ -45,6 +49,7 @@ _TAKES_PART = 0.1
 IDENTIFIED = 'identified'
 AT_BOUND = 'at bound'
 NOT_EXCITED = 'not excited'
+PRIOR_DOMINATED = 'prior-dominated'
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ def intervals(
         if blind or verdict != IDENTIFIED:
             names = [parameters[order[i]].name for i in _partners(place, null, correlation)]
             verdict = f'confounded with {", ".join(names)}' if names else verdict
+        if parameter.prior is not None and half > _PRIOR_SHARE * parameter.prior[1]:
+            verdict = PRIOR_DOMINATED
         if blind:
             half = np.nan
         # np.maximum passes NaN on: no interval stays no interval.

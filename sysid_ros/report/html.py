@@ -65,6 +65,7 @@ def _environment() -> jinja2.Environment:
         role_names=view.ROLE_NAMES,
         rounded=numbers.rounded,
         significant=numbers.significant,
+        starts_text=view.starts_text,
         times=numbers.times,
     )
     return environment

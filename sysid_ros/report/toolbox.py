@@ -189,6 +189,7 @@ def _solver(opt_result: Mapping[str, Any], comparison: Comparison) -> SolverSumm
         final_cost=float(opt_result.get('cost', np.sum(comparison.after**2) / 2)),
         seconds=float(getattr(last, 'seconds', math.nan)),
         trace=trace,
+        central=tuple(getattr(last, 'central', ())),
     )
 
 
@@ -200,4 +201,6 @@ def _trace(opt_result: Mapping[str, Any]) -> Iterator[TraceEntry]:
             step=float(entry.step),
             rollouts=int(entry.rollouts),
             diverged=int(entry.diverged),
+            jacobian=str(getattr(entry, 'jacobian', '')),
+            regulariser=float(getattr(entry, 'regulariser', math.nan)),
         )

@@ -240,6 +240,16 @@ def noise_sources(result: CalibrationResult) -> tuple[tuple[str, tuple[NoiseScal
     )
 
 
+def starts_text(result: CalibrationResult) -> str:
+    """Say what became of the starts, in words; empty where there was one."""
+    starts = result.solver.starts
+    if not starts:
+        return ''
+    ends = sorted(start.final_cost for start in starts if math.isfinite(start.final_cost))
+    costs = ', '.join(significant(end) for end in ends)
+    return f'{len(starts)} over the bounds; {len(ends)} were solved, to the costs {costs}'
+
+
 def config_text(result: CalibrationResult) -> str:
     """Return the configuration as YAML."""
     plain = json.loads(json.dumps(result.provenance.config, default=str))

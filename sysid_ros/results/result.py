@@ -15,7 +15,7 @@ from sysid_ros.complaints import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Role = Literal['train', 'validate']
 
@@ -52,7 +52,8 @@ class ParameterResult(_Frozen):
     """One identified parameter.
 
     ``low`` and ``high`` bound the 95 % interval; both are NaN when the data do not determine it.
-    ``verdict`` is ``identified``, ``at bound``, ``not excited`` or ``confounded with NAME, …``.
+    ``verdict`` is ``identified``, ``at bound``, ``not excited``, ``prior-dominated`` or
+    ``confounded with NAME, …``.
     ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
     """
 
@@ -103,7 +104,7 @@ class HealthFinding(_Frozen):
     """Something about a recording that a reader of the result must know.
 
     ``subject`` is a topic, a channel or a sequence; ``kind`` a short fixed word such as ``gap``,
-    ``dead channel``, ``clock jump``, ``duplicate stamp``, ``masked``, ``unmapped``.
+    ``dead channel``, ``clock jump``, ``duplicate stamp``, ``masked``, ``unmapped``, ``shift``.
     """
 
     bag: str
@@ -124,17 +125,40 @@ class TopicRate(_Frozen):
 
 
 class TraceEntry(_Frozen):
-    """One iteration of the solver."""
+    """One iteration of the solver.
+
+    ``jacobian`` says how the derivative came about: ``forward`` differences, ``central`` ones where
+    a column is, or another word of the solver's. ``regulariser`` is the damping of the step
+    relative to the Hessian's diagonal; NaN for solvers that limit the step's length instead.
+    """
 
     iteration: int
     cost: MaybeFloat
     step: MaybeFloat
     rollouts: int
     diverged: int
+    jacobian: str = ''
+    regulariser: MaybeFloat = float('nan')
+
+
+class StartEntry(_Frozen):
+    """One of several starts: its cost there and at the end, with the first noise scales.
+
+    ``status`` is the solver's word, ``not solved`` for those that were too bad to go on with
+    (``final_cost`` is NaN then), or ``failed``.
+    """
+
+    initial_cost: MaybeFloat
+    final_cost: MaybeFloat
+    status: str
 
 
 class SolverSummary(_Frozen):
-    """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change."""
+    """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change.
+
+    ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
+    empty for one start, else in the order of the costs there.
+    """
 
     backend: str
     loss: str
@@ -148,6 +172,8 @@ class SolverSummary(_Frozen):
     final_cost: MaybeFloat
     seconds: float
     trace: tuple[TraceEntry, ...]
+    central: tuple[str, ...] = ()
+    starts: tuple[StartEntry, ...] = ()
 
 
 class NoiseScale(_Frozen):
