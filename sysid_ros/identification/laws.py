@@ -51,22 +51,45 @@ class Law:
         return delay.union(self.gains, self.biases, self.measured_gains, self.measured_biases)
 
 
-def laws_of(unknowns: Sequence[Unknown]) -> dict[str, Law]:
-    """Return the law of every sensor that a target names."""
-    found: dict[str, Law] = {}
+#: A sensor by its name, or one of its axes by that and its number.
+Signal = str | tuple[str, int]
+
+
+def laws_of(unknowns: Sequence[Unknown]) -> dict[Signal, Law]:
+    """Return the law of every sensor, or axis of one, that a target names."""
+    found: dict[Signal, Law] = {}
     for column, unknown in enumerate(unknowns):
         for target in unknown.targets:
             if target.role is not Role.SENSOR:
                 continue
-            law = found.get(target.name, Law())
+            signal = target.name if target.index is None else (target.name, target.index)
+            law = found.get(signal, Law())
             if target.attribute == 'gain':
                 law = replace(law, gains=(*law.gains, column))
             elif target.attribute == 'bias':
                 law = replace(law, biases=(*law.biases, column))
             else:
                 law = replace(law, delay=column)
-            found[target.name] = law
+            found[signal] = law
     return found
+
+
+def laws_along(laws: Mapping[Signal, Law], sensors: Sequence[str]) -> tuple[Law, ...]:
+    """Return the law of each of (k,) columns, those of one sensor in the order of its axes."""
+    made = []
+    for column, sensor in enumerate(sensors):
+        whole = laws.get(sensor, Law())
+        axis = laws.get((sensor, sensors[:column].count(sensor)), Law())
+        made.append(
+            Law(
+                whole.gains + axis.gains,
+                whole.biases + axis.biases,
+                whole.measured_gains + axis.measured_gains,
+                whole.measured_biases + axis.measured_biases,
+                whole.delay if axis.delay is None else axis.delay,
+            )
+        )
+    return tuple(made)
 
 
 class Reading(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.laws import Law, Readings
+from sysid_ros.identification.laws import Readings, laws_along
 from sysid_ros.identification.noise import measured
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.laws import Law, Signal
     from sysid_ros.identification.runs import Channels, Run
     from sysid_ros.identification.simulation import Simulator
     from sysid_ros.identification.unknown import Unknown
@@ -87,7 +88,7 @@ class Part:
 
 def lay_out(
     simulators: Sequence[Simulator],
-    laws: Mapping[str, Law],
+    laws: Mapping[Signal, Law],
     unknowns: Sequence[Unknown],
     counts: Sequence[Callable[[str], bool]],
 ) -> list[Part]:
@@ -95,7 +96,7 @@ def lay_out(
 
     Args:
         simulators: What predicts, one per model.
-        laws: Sensor name to the columns that act on its reading.
+        laws: Sensor, or axis of one, to the columns that act on its reading.
         unknowns: What the columns are.
         counts: Per simulator, whether a sensor counts.
     """
@@ -106,7 +107,7 @@ def lay_out(
         for number, run in enumerate(simulator.runs):
             part = Part(len(parts), index, number, [])
             for channels in run.channels:
-                own = tuple(laws.get(sensor, Law()) for sensor in channels.sensors)
+                own = laws_along(laws, channels.sensors)
                 live = [counts[index](s) and s not in dead for s in channels.sensors]
                 mask = np.isfinite(channels.measured) & np.array(live, dtype=bool)
                 mask &= _inside(channels, own, run, unknowns)

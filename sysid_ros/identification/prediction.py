@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.laws import Law, Readings, laws_of
+from sysid_ros.identification.laws import Readings, laws_along, laws_of
 from sysid_ros.identification.models import writable_model
 from sysid_ros.identification.rebuild import Rebuild
 from sysid_ros.identification.simulation import Prediction, Simulator
@@ -108,7 +108,7 @@ def predict(
             rows = {field: values[0] for field, values in block.rows.items()}
             channels = []
             for entry in simulator.runs[block.run].channels:
-                own = tuple(laws.get(sensor, Law()) for sensor in entry.sensors)
+                own = laws_along(laws, entry.sensors)
                 reading = Readings(entry, own).predicted(rows, x)
                 delays = [0.0 if law.delay is None else float(x[law.delay]) for law in own]
                 early = entry.times[:, None] - np.array(delays) < 0

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         CustomRolloutFn,
         ModifyResidualFn,
     )
+    from sysid_ros.identification.laws import Signal
     from sysid_ros.identification.parameter import ParameterDict
     from sysid_ros.identification.recorded import SensorStamps
     from sysid_ros.identification.trajectory import ModelSequences
@@ -378,7 +379,7 @@ def _enabled(options: Options, model: str) -> Callable[[str], bool]:
 
 def _laws(
     transform: SignalTransform, params: ParameterDict, simulators: list[Simulator]
-) -> dict[str, Law]:
+) -> dict[Signal, Law]:
     """Return what a transform does to each sensor, in terms of a candidate's columns."""
     places: dict[str, int] = {}
     for frozen in (False, True):

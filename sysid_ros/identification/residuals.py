@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.laws import Law
+    from sysid_ros.identification.laws import Law, Signal
     from sysid_ros.identification.layout import Part, Series
     from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.sequence import Sequence as Recorded
@@ -66,7 +66,7 @@ class Residuals:
         noise: Mapping[str, float],
         *,
         unknowns: Sequence[Unknown] | None = None,
-        laws: Mapping[str, Law] | None = None,
+        laws: Mapping[Signal, Law] | None = None,
         weights: Sequence[Mapping[str, float]] = (),
         enabled: Sequence[Callable[[str], bool]] = (),
     ) -> None:
@@ -77,8 +77,8 @@ class Residuals:
             noise: Sensor name to the standard deviation that its residuals are divided by.
             unknowns: What a candidate's values are; the default is all of the first simulator's,
                 else its first ones, and the others stay at their nominal values.
-            laws: Sensor name to the columns that act on its reading; from the unknowns' targets
-                unless given.
+            laws: Sensor, or axis of one, to the columns that act on its reading; from the
+                unknowns' targets unless given.
             weights: Per simulator, sensor name to a factor on its residuals; 1 unless given.
             enabled: Per simulator, whether a sensor counts; all do unless given.
 
