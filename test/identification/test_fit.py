@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.errors import CancelledError, FitError, ParameterError
+from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import differing_fields
@@ -109,7 +109,9 @@ def unknowns(model: mujoco.MjModel, *paths: str) -> list[Unknown]:
     return [parameter for path in paths for parameter in make_unknowns(path, model)]
 
 
-def quick(model: mujoco.MjModel, parameters: Any, sequences: Any, **options: Any) -> Fit:
+def quick(
+    model: mujoco.MjModel | mujoco.MjSpec, parameters: Any, sequences: Any, **options: Any
+) -> Fit:
     return fit(model, parameters, sequences, threads=1, **options)
 
 
@@ -471,3 +473,139 @@ def test_a_command_for_an_unknown_actuator_is_an_error(
     wrong = TimeSeries.from_columns([0.0], [1.0], ['pusj'], SignalType.MjCtrl)
     with pytest.raises(FitError, match="commands 'pusj'; nearest: push"):
         predict(model, [dataclasses.replace(run, commands=(wrong,))])
+
+
+def test_what_only_the_compiler_reads_is_found_from_a_spec(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    spec = mujoco.MjSpec.from_string(ARM)
+    before = spec.to_xml()
+    moved = spec.copy()
+    moved.joint('k').ref = np.rad2deg(0.3)
+    run = measure(moved.compile(), {'actuator/b/kp': 12.0}, commands=commands)
+    run = dataclasses.replace(run, initial_qpos=np.array([0.0, 0.3, 0.0]))
+    parameters = [
+        *make_unknowns('joint/k/ref', model, bounds=(-1, 1), spec=spec),
+        *make_unknowns('actuator/b/kp', model),
+    ]
+    with pytest.raises(FitError, match=r"'joint/k/ref' is read by the compiler: expected the spec"):
+        quick(model, parameters, [run])
+    found = quick(spec, parameters, [run])
+    assert values(found) == pytest.approx({'joint/k/ref': 0.3, 'actuator/b/kp': 12.0}, rel=1e-5)
+    assert spec.to_xml() == before
+    (after,) = predict(spec, [run], parameters, found.solution.x, threads=1)
+    np.testing.assert_allclose(after.channels[0][0], run.measurements[0].data, atol=1e-5)
+
+
+def test_a_delay_that_is_identified_replaces_the_models_own(
+    measure: Measure, commands: TimeSeries
+) -> None:
+    """Also where the model has to be compiled again for each candidate."""
+    late = ARM.replace('joint="j" gear="3"', 'joint="j" gear="3" delay=".02" nsample="8"')
+    spec = mujoco.MjSpec.from_string(late)
+    model = spec.copy().compile()
+    run = measure(model, {'actuator/a/delay': 0.0123}, commands=commands)
+    parameters = [
+        *make_unknowns('actuator/a/delay', model),
+        *make_unknowns('joint/k/ref', model, bounds=(-1, 1), spec=spec),
+    ]
+    found = quick(spec, parameters, [run])
+    assert found.solution.x[0] == pytest.approx(0.0123, rel=1e-5)
+    assert found.solution.x[1] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_values_that_do_not_compile_are_named(measure: Measure, commands: TimeSeries) -> None:
+    spec = mujoco.MjSpec.from_string(ARM.replace('<geom type', '<geom name="rod" type', 1))
+    model = spec.copy().compile()
+    run = measure(model, commands=commands)
+    size = make_unknowns('geom/rod/size[0]', model, bounds=(0.0, 1.0), initial=0.0, spec=spec)
+    with pytest.raises(ModelError, match=r'Cannot compile the model with geom/rod/size\[0\] = 0: '):
+        quick(spec, size, [run])
+
+
+@pytest.mark.parametrize('late', [0.0, 0.0035])
+def test_stamps_that_are_late_are_told(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, late: float
+) -> None:
+    runs = []
+    for seed in range(2):
+        run = measure(model, SEVERAL, name=str(seed), commands=commands, noise=NOISE, seed=seed)
+        (series,) = run.measurements
+        moved = TimeSeries(series.times + late, series.data, series.signal_mapping)
+        runs.append(dataclasses.replace(run, measurements=(moved,)))
+    found = quick(model, unknowns(model, *SEVERAL), runs)
+    assert found.shift is not None
+    assert found.shift.significant == bool(late)
+    if late:
+        assert found.shift.shift == pytest.approx(-late, abs=5e-4)
+    assert found.sequences == ('0', '1')
+
+
+def test_samples_that_a_delay_may_place_outside_are_counted(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, {'sensor/v/delay': 0.004}, commands=commands)
+    delay = make_unknowns('sensor/v/delay', model, bounds=(-0.05, 0.05))
+    found = quick(model, delay, [run])
+    # Those at 10 to 40 ms; there is none at 0, and to the end it is simulated.
+    assert found.left_out == {'run': 4}
+    assert found.solution.x[0] == pytest.approx(0.004, rel=1e-6)
+    (after,) = predict(model, [run], delay, found.solution.x, threads=1)
+    np.testing.assert_array_equal(np.argwhere(np.isnan(after.channels[0][0])), [[0, 1]])
+    np.testing.assert_allclose(after.channels[0][0, 1:], run.measurements[0].data[1:], atol=1e-6)
+
+
+def test_a_sensor_that_never_moves_is_named_and_left_out(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, SEVERAL, commands=commands)
+    (series,) = run.measurements
+    data = series.data.copy()
+    data[:, 5] = 0.25
+    stuck = TimeSeries(series.times, data, series.signal_mapping)
+    found = quick(
+        model, unknowns(model, *SEVERAL), [dataclasses.replace(run, measurements=(stuck,))]
+    )
+    assert found.dead == ('y',)
+    assert found.left_out == {}
+    assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
+
+
+def test_one_of_several_starts_finds_what_the_first_does_not(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    """Half a turn of the spring's rest away, the joint swings the other way."""
+    run = measure(
+        model, {'joint/j/springref': 2.0, 'joint/j/stiffness': 6.0}, commands=commands, noise=NOISE
+    )
+    parameters = [
+        *make_unknowns('joint/j/springref', model, bounds=(-6, 6), initial=-5.5),
+        *make_unknowns('joint/j/stiffness', model, bounds=(0.1, 50), initial=40.0, scale='log'),
+    ]
+    seen: list[Iteration] = []
+    found = quick(model, parameters, [run], starts=12, observe=seen.append)
+    assert found.solution.x == pytest.approx([2.0, 6.0], rel=1e-2)
+    assert len(found.attempts) == 12
+    assert sum(np.isfinite(attempt.cost) for attempt in found.attempts) == 3
+    starts = {tuple(attempt.start) for attempt in found.attempts}
+    assert (-5.5, 40.0) in starts
+    assert len(starts) == 12
+    assert [i.number for i in seen] == list(range(len(seen)))
+    assert [i.number for i in found.solution.trace] == list(range(len(found.solution.trace)))
+    assert len(found.solution.trace) < len(seen)
+    again = quick(model, parameters, [run], starts=12)
+    np.testing.assert_array_equal(again.solution.x, found.solution.x)
+
+
+def test_what_belongs_to_one_sequence_starts_where_it_was_measured(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, {'joint/j/damping': 0.55}, commands=commands, start=([0, 0, 0], [1, 0, 0]))
+    guessed = dataclasses.replace(run, initial_qvel=np.array([0.9, 0.0, 0.0]))
+    parameters = [
+        *make_unknowns('joint/j/damping', model, bounds=(0, 5)),
+        *make_unknowns('sequence/run/initial_qvel[0]', model, sequences=[guessed]),
+    ]
+    found = quick(model, parameters, [guessed], starts=4)
+    assert {attempt.start[1] for attempt in found.attempts} == {0.9}
+    assert found.solution.x == pytest.approx([0.55, 1.0], rel=1e-6)

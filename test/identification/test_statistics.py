@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+from sysid_ros.identification.layout import PRIOR, Samples
 from sysid_ros.identification.least_squares import Solution
-from sysid_ros.identification.residuals import Samples
 from sysid_ros.identification.statistics import intervals
 from sysid_ros.identification.unknown import Unknown
 
@@ -301,3 +301,30 @@ def test_sensors_at_the_same_instants_are_not_independent() -> None:
         ),
     )[0]
     assert width(twice) == pytest.approx(width(once), rel=0.05)
+
+
+@pytest.mark.parametrize(('deviation', 'verdict'), [(1e-3, 'prior-dominated'), (1.0, 'identified')])
+def test_a_value_that_the_prior_decides_is_told_from_one_that_data_do(
+    deviation: float, verdict: str
+) -> None:
+    jacobian = np.concatenate([motions(), [[1 / deviation, 0.0]]])
+    noise = white(np.random.default_rng(1), COUNT)
+    measured = np.append(motions() @ TRUTH + noise, TRUTH[0] / deviation)
+    x = np.linalg.lstsq(jacobian, measured, rcond=None)[0]
+    layout = samples()
+    known, free = intervals(
+        solution(x, jacobian @ x - measured),
+        jacobian,
+        [
+            dataclasses.replace(unknowns(1)[0], prior=(TRUTH[0], deviation)),
+            *unknowns(2)[1:],
+        ],
+        Samples(
+            np.append(layout.sequence, 0),
+            np.append(layout.time, 0.0),
+            np.append(layout.sensor, PRIOR),
+            layout.sensors,
+        ),
+    )
+    assert (known.verdict, free.verdict) == (verdict, 'identified')
+    assert known.low < TRUTH[0] < known.high
