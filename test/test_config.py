@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pydantic
 import pytest
@@ -16,15 +16,19 @@ from sysid_ros.config import (
     CalibrationConfig,
     ExciterConfig,
     MappingConfig,
+    PriorConfig,
     RecorderConfig,
     RefitConfig,
     SimulatedRobotConfig,
+    SolverConfig,
     load_calibration,
     load_mapping,
     read_yaml,
     validate,
 )
 from sysid_ros.errors import ConfigError
+from sysid_ros.identification.least_squares import BACKENDS
+from sysid_ros.identification.losses import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,10 +63,12 @@ def test_a_minimal_file_has_documented_defaults(load: Callable[..., CalibrationC
     assert config.sensors is None
     assert (config.solver.backend, config.solver.loss) == ('mujoco', 'linear')
     assert config.solver.threads == 0
+    assert (config.solver.starts, config.solver.seed) == (1, 0)
     assert config.check.tolerance == {}
     assert config.check.held_out_factor == 1.1
     entry = config.parameters[0]
     assert (entry.name, entry.initial, entry.bounds, entry.shared) == (None, None, None, False)
+    assert (entry.scale, entry.prior) == ('linear', None)
 
 
 def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConfig]) -> None:
@@ -77,10 +83,19 @@ def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConf
                     'initial': 1,
                     'bounds': [0, 2],
                     'shared': True,
+                    'scale': 'log',
+                    'prior': {'mean': 0.5, 'std': 0.1},
                 }
             ],
             'sensors': ['q'],
-            'solver': {'backend': 'scipy', 'loss': 'cauchy', 'max_iterations': 7, 'threads': 2},
+            'solver': {
+                'backend': 'scipy-lm',
+                'loss': 'cauchy',
+                'max_iterations': 7,
+                'starts': 8,
+                'seed': 3,
+                'threads': 2,
+            },
             'check': {'tolerance': {'d*': 0.5}, 'held_out_factor': 2},
             'mapping': {
                 'sensors': {
@@ -98,7 +113,10 @@ def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConf
     assert config.bags[1].role == 'validate'
     assert config.parameters[0].bounds == (0.0, 2.0)
     assert config.parameters[0].shared
+    assert config.parameters[0].scale == 'log'
+    assert config.parameters[0].prior == PriorConfig(mean=0.5, std=0.1)
     assert config.solver.max_iterations == 7
+    assert (config.solver.backend, config.solver.starts, config.solver.seed) == ('scipy-lm', 8, 3)
     assert config.check.tolerance == {'d*': 0.5}
     assert isinstance(config.mapping, MappingConfig)
     assert config.mapping.sensors['q'].scale == -1.0
@@ -200,6 +218,26 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     (
         {'solver': {'loss': 'hubber'}},
         r"Expected linear, .* or arctan for 'solver\.loss' in .*; nearest: huber\.$",
+    ),
+    (
+        {'parameters': [{'target': 'a', 'prior': {'mean': 1, 'std': 0}}]},
+        r"Bad value 0 for 'parameters\.0\.prior\.std' in .*: expected more than 0\.$",
+    ),
+    (
+        {'parameters': [{'target': 'a', 'prior': {'mean': 1}}]},
+        r"Missing key 'parameters\.0\.prior\.std' in .*\.$",
+    ),
+    (
+        {'parameters': [{'target': 'a', 'prior': {'mean': 1, 'std': 1, 'sd': 1}}]},
+        r"Unknown key 'parameters\.0\.prior\.sd' in .*; nearest: std\.$",
+    ),
+    (
+        {'parameters': [{'target': 'a', 'scale': 'lgo'}]},
+        r"Expected linear or log for 'parameters\.0\.scale' in .*; nearest: log\.$",
+    ),
+    (
+        {'solver': {'starts': 0}},
+        r"Bad value 0 for 'solver\.starts' in .*: expected at least 1\.$",
     ),
     (
         {'solver': {'backend': 'scipi'}},
@@ -342,3 +380,9 @@ def test_every_parameter_of_a_node_has_a_default_and_a_description(
     schema()
     for name, field in schema.model_fields.items():
         assert field.description, name
+
+
+def test_backends_and_losses_are_the_solvers() -> None:
+    fields = SolverConfig.model_fields
+    assert set(get_args(fields['backend'].annotation)) == set(BACKENDS)
+    assert set(get_args(fields['loss'].annotation)) == set(LOSSES)

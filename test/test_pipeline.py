@@ -19,6 +19,7 @@ from sysid_ros.config import (
     CheckConfig,
     MappingConfig,
     ParameterConfig,
+    PriorConfig,
     SolverConfig,
     load_calibration,
 )
@@ -29,6 +30,7 @@ from sysid_ros.errors import (
     ConfigError,
     FitError,
     ModelError,
+    ParameterError,
     ResultError,
 )
 from sysid_ros.pipeline import calibrate, check, convert
@@ -256,6 +258,103 @@ def test_the_solvers_find_the_same_values(config: CalibrationConfig):
     assert (result.solver.backend, reference.solver.backend) == ('scipy', 'mujoco')
     for found, expected in zip(result.parameters, reference.parameters, strict=True):
         assert abs(found.value - expected.value) < 0.2 * expected.half_width
+
+
+def test_several_starts_are_in_the_result(config: CalibrationConfig):
+    one = calibrate(config).result
+    solver = SolverConfig(starts=5, seed=3, max_iterations=30)
+    notes = Notes()
+    several = calibrate(_with(config, solver=solver), observer=notes).result
+    assert one.solver.starts == ()
+    assert len(several.solver.starts) == 5
+    costs = [start.initial_cost for start in several.solver.starts]
+    assert costs == sorted(costs)
+    assert sum(start.status == 'not solved' for start in several.solver.starts) == 2
+    assert len(notes.iterations) > len(several.solver.trace)
+    for found, expected in zip(several.parameters, one.parameters, strict=True):
+        assert abs(found.value - expected.value) < 0.2 * expected.half_width
+
+
+def test_the_trace_says_how_the_jacobian_was_found(config: CalibrationConfig):
+    trace = calibrate(config).result.solver.trace
+    assert {'forward', 'central'} & {entry.jacobian for entry in trace}
+    assert all(entry.jacobian for entry in trace)
+
+
+def test_the_start_of_a_sequence_can_be_identified(config: CalibrationConfig):
+    entries = (*FEW, ParameterConfig(target='sequence/*/initial_qvel', prior=_prior(0.0, 0.5)))
+    done = calibrate(_with(config, parameters=entries))
+    names = [parameter.name for parameter in done.result.parameters]
+    assert names[3:] == ['sequence/train/initial_qvel[0]', 'sequence/train/initial_qvel[1]']
+    for parameter in done.result.parameters[3:]:
+        assert parameter.unit == 'rad/s'
+        assert parameter.verdict == 'identified'
+        assert parameter.initial != 0.0  # the estimate from the samples around the start
+    assert done.mjcf_path is not None
+
+
+def test_a_sequence_that_is_not_training_data_is_an_error_with_the_nearest(
+    config: CalibrationConfig,
+):
+    entry = ParameterConfig(target='sequence/trian/initial_qvel')
+    notes = Notes()
+    with pytest.raises(ParameterError, match=r"No sequence matches 'trian' .*; nearest: train\.$"):
+        calibrate(_with(config, parameters=(entry,)), observer=notes)
+    assert not notes.iterations
+    assert not config.output.exists()
+
+
+def test_what_only_the_compiler_reads_is_identified_and_written(config: CalibrationConfig):
+    full = load_calibration(PENDULUM / 'calibration.yaml').parameters
+    entries = (*full, ParameterConfig(target='joint/elbow/ref', bounds=(-0.5, 0.5)))
+    done = calibrate(_with(config, parameters=entries))
+    ref = done.result.parameter('joint/elbow/ref')
+    assert ref.low < 0.0 < ref.high
+    assert ref.half_width < 0.01
+    assert ref.verdict == 'identified'
+    assert done.mjcf_path is not None
+    assert f'ref="{ref.value!r}"' in done.mjcf_path.read_text()
+
+
+def test_default_classes_are_targets(config: CalibrationConfig, tmp_path: Path):
+    text = (PENDULUM / 'arm.xml').read_text()
+    text = text.replace('<worldbody>', '<default><joint damping=".5"/></default><worldbody>', 1)
+    text = text.replace(' damping=".5"/>\n', '/>\n')
+    (tmp_path / 'classes.xml').write_text(text)
+    damping = (ParameterConfig(target='default/main/joint/damping', bounds=(0.0, 5.0)),)
+    done = calibrate(_with(config, model=tmp_path / 'classes.xml', parameters=damping))
+    assert [p.name for p in done.result.parameters] == ['default/main/joint/damping']
+    assert done.result.parameters[0].initial == 0.5
+
+
+def _prior(mean: float, std: float) -> PriorConfig:
+    return PriorConfig(mean=mean, std=std)
+
+
+def test_a_sharp_prior_decides_and_the_verdict_says_so(config: CalibrationConfig):
+    entries = (
+        FEW[0],
+        ParameterConfig(target='body/tip/mass', scale='log', prior=_prior(0.6, 1e-7)),
+    )
+    mass = calibrate(_with(config, parameters=entries)).result.parameter('body/tip/mass')
+    assert mass.value == pytest.approx(0.6, abs=1e-4)
+    assert mass.verdict == 'prior-dominated'
+
+
+def test_a_delay_of_a_sensor_leaves_out_the_ends_and_cuts_no_sequence(config: CalibrationConfig):
+    delay = ParameterConfig(target='sensor/elbow_velocity/delay', bounds=(-0.05, 0.05))
+    gain = ParameterConfig(target='sensor/shoulder_velocity/gain')
+    plain = calibrate(config).result
+    done = calibrate(_with(config, parameters=(*FEW, delay, gain)))
+    result = done.result
+    assert {e.sensor: e.samples for e in result.errors} == {
+        e.sensor: e.samples for e in plain.errors
+    }
+    (finding,) = (f for f in result.health if f.kind == 'masked')
+    assert finding.bag == 'train'
+    assert finding.count > 0
+    assert result.parameter('sensor/shoulder_velocity/gain').unit == '1'
+    assert done.mjcf_path is not None
 
 
 def test_a_tolerance_for_nothing_is_told_before_the_fit(config: CalibrationConfig):

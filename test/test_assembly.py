@@ -1,0 +1,173 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a result says of a fit whose data do not come from a bag."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.alignment import Alignment
+from sysid_ros.assembly import Nominal, Recording, assemble
+from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
+from sysid_ros.identification.fit import fit
+from sysid_ros.identification.sequence import Sequence
+from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.signals import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sysid_ros.results.result import CalibrationResult
+
+#: A pendulum on a ball joint with a motor about x, seen by an inertial unit and a camera.
+MODEL = """
+<mujoco>
+  <option timestep="0.002"/>
+  <worldbody>
+    <body name="bob"><joint name="ball" type="ball" damping=".05"/>
+      <geom type="capsule" fromto="0 0 0 .1 .05 -.3" size=".02" mass=".5"/>
+      <site name="unit" pos="0 0 -.3"/></body>
+  </worldbody>
+  <actuator><motor name="a" joint="ball" gear="1 0 0"/></actuator>
+  <sensor>
+    <gyro name="gyro" site="unit"/>
+    <framequat name="camera" objtype="body" objname="bob"/>
+    <framepos name="place" objtype="site" objname="unit"/>
+    <clock name="clock"/>
+  </sensor>
+</mujoco>
+"""
+SENSORS = {'gyro': 3, 'camera': 4, 'place': 3}
+NOISE = {'gyro': 0.02, 'camera': 1e-3, 'place': 1e-4}
+TRUTH = {'joint/ball/damping': 0.08}
+PARAMETERS = ('joint/ball/damping',)
+
+
+def _sequence(name: str, seed: int, late: float = 0.0) -> Sequence:
+    """Step a model with the true values; all sensors in one series at 100 Hz, stamped late."""
+    model = mujoco.MjModel.from_xml_string(MODEL)
+    model.dof_damping[:] = TRUTH['joint/ball/damping']
+    data = mujoco.MjData(model)
+    data.qvel[:] = [1.0, 2.0, 0.5]
+    start = data.qpos.copy(), data.qvel.copy()
+    rng = np.random.default_rng(seed)
+    times = np.arange(0.0, 2.0, 0.05)
+    commands = 0.3 * np.sin(3 * times + seed)
+    rows = []
+    for step in range(1000):
+        data.ctrl[0] = commands[step // 25]
+        mujoco.mj_step(model, data)  # sensors of the state before the step
+        if step % 5 == 0:
+            rows.append([data.sensor(sensor).data.copy() for sensor in SENSORS])
+    columns = [np.array([row[k] for row in rows]) for k in range(len(SENSORS))]
+    noisy = [
+        values + sigma * rng.standard_normal(values.shape)
+        for values, sigma in zip(columns, NOISE.values(), strict=True)
+    ]
+    stamps = 0.01 * np.arange(len(rows)) + late
+    ends = np.cumsum([0, *SENSORS.values()])
+    mapping = {
+        sensor: (SignalType.MjSensor, np.arange(first, last))
+        for sensor, first, last in zip(SENSORS, ends[:-1], ends[1:], strict=True)
+    }
+    return Sequence(
+        name,
+        0,
+        *start,
+        (TimeSeries.from_columns(times, commands[:, None], ['a'], SignalType.MjCtrl),),
+        (TimeSeries(stamps, np.concatenate(noisy, axis=1), mapping),),
+    )
+
+
+@pytest.fixture
+def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
+    """Return a function that fits sequences, the last of them held out, and builds the result."""
+    path = tmp_path / 'bob.xml'
+    path.write_text(MODEL)
+
+    def run(*sequences: Sequence) -> CalibrationResult:
+        spec = mujoco.MjSpec.from_file(str(path))
+        nominal = Nominal(spec, spec.compile())
+        recordings = [
+            Recording(
+                path,
+                'validate' if sequence is sequences[-1] else 'train',
+                Alignment(sequence.name, (sequence,), (), (), (), ()),
+            )
+            for sequence in sequences
+        ]
+        parameters = [u for p in PARAMETERS for u in make_unknowns(p, nominal.model, spec=spec)]
+        found = fit(spec, parameters, sequences[:-1], threads=1)
+        config = CalibrationConfig(
+            model=path,
+            bags=(BagSelection(path='b'),),
+            parameters=tuple(ParameterConfig(target=target) for target in PARAMETERS),
+        )
+        return assemble(config, '', nominal, recordings, found)
+
+    return run
+
+
+def test_sensors_with_several_values_are_shown_by_component(
+    result_of: Callable[..., CalibrationResult],
+) -> None:
+    result = result_of(_sequence('train', 1), _sequence('held', 2))
+    assert {p.name: pytest.approx(p.value, rel=0.02) for p in result.parameters} == TRUTH
+    labels = [f'{sensor}[{place}]' for sensor, width in SENSORS.items() for place in range(width)]
+    assert [error.sensor for error in result.errors] == labels * 2
+    assert [plot.sensor for plot in result.plots] == labels * 2
+    units = dict.fromkeys(labels[:3], 'rad/s') | dict.fromkeys(labels[3:7], '1')
+    units |= dict.fromkeys(labels[7:], 'm')
+    assert {error.sensor: error.unit for error in result.errors} == units
+    assert {plot.sensor: plot.unit for plot in result.plots} == units
+    assert {scale.sensor: scale.unit for scale in result.noise} == {
+        'gyro': 'rad/s',
+        'camera': '1',
+        'place': 'm',
+    }
+    assert {s.sensor: s.sigma for s in result.noise} == pytest.approx(NOISE, rel=0.1)
+    for error in result.errors:
+        assert error.after == pytest.approx(NOISE[error.sensor[:-3]], rel=0.2)
+    assert result.held_out_after == pytest.approx(1.0, rel=0.1)
+    measured = _sequence('held', 2).measurements[0].data
+    (plot,) = (p for p in result.plots if (p.sequence, p.sensor) == ('held', 'camera[2]'))
+    np.testing.assert_allclose(plot.measured, measured[:, 5], rtol=1e-5)
+    assert not any(finding.kind in {'shift', 'masked'} for finding in result.health)
+
+
+def test_measurements_that_are_late_are_a_warning_and_a_finding_per_sequence(
+    result_of: Callable[..., CalibrationResult],
+) -> None:
+    late = [_sequence(name, seed, late=0.006) for seed, name in enumerate(('one', 'two', 'held'))]
+    result = result_of(*late)
+    (warning,) = (w for w in result.warnings if 'explained significantly better' in w)
+    assert 'Measurements moved by -' in warning
+    assert 'sensor/*/delay' in warning
+    assert 'sensor_stamps' not in warning
+    found = {f.bag: f.detail for f in result.health if f.kind == 'shift'}
+    assert set(found) == {'one', 'two'}
+    assert all(detail.startswith('moved by -') for detail in found.values())
+
+
+def test_a_sensor_that_never_moves_is_a_finding(
+    result_of: Callable[..., CalibrationResult],
+) -> None:
+    sequences = []
+    for name in ('train', 'held'):
+        sequence = _sequence(name, 1)
+        (series,) = sequence.measurements
+        data = np.concatenate([series.data, np.full((len(series), 1), 3.0)], axis=1)
+        mapping = {**series.signal_mapping, 'clock': (SignalType.MjSensor, np.array([10]))}
+        stuck = TimeSeries(series.times, data, mapping)
+        sequences.append(dataclasses.replace(sequence, measurements=(stuck,)))
+    result = result_of(*sequences)
+    (finding,) = (f for f in result.health if f.kind == 'dead channel')
+    assert (finding.bag, finding.subject, finding.count) == ('train', 'clock', 200)
+    assert 'clock' not in {scale.sensor for scale in result.noise}
+    assert result.training_after == pytest.approx(1.0, rel=0.1)
