@@ -294,8 +294,23 @@ def test_the_table_of_calibration_yaml_equals_the_schema():
     rows = _table('CalibrationConfig')
 
     assert {row[0].strip('`') for row in rows} == set(CalibrationConfig.model_fields)
-    solver = next(row[2] for row in rows if row[0] == '`solver`')
-    assert all(f'`{name}`' in solver for name in config.SolverConfig.model_fields)
+    parameters = _text(ROOT / 'docs/calibration.md').partition('### Parameters')[2]
+    assert all(
+        re.search(rf'`{name}\b', parameters.partition('###')[0])
+        for name in config.ParameterConfig.model_fields
+    )
+
+
+def test_the_table_of_solvers_equals_the_schema():
+    rows = {name.strip('`'): (default, text) for name, default, text in _table('SolverConfig')}
+    fields = config.SolverConfig.model_fields
+
+    assert list(rows) == list(fields)
+    for name, field in fields.items():
+        default, text = rows[name]
+        assert yaml.safe_load(default.strip('`')) == field.default, name
+        for choice in getattr(field.annotation, '__args__', ()):
+            assert f'`{choice}`' in default + text, choice
 
 
 def _span(bounds: tuple[float, float]) -> str:

@@ -133,7 +133,9 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
     log = _Log(settings.max_iterations * min(starts, _SOLVED_STARTS), observe)
-    unknowns = (*parameters, *arrival_offsets(sequences))
+    told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
+    arriving = [sequence for sequence in sequences if sequence.name not in told]
+    unknowns = (*parameters, *arrival_offsets(arriving))
     with make_simulator(model, unknowns, sequences, threads) as simulator:
         residuals = Residuals(simulator, estimate_noise(simulator.runs))
         known = None
@@ -161,7 +163,9 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
             intervals=found[:count],
-            offsets=dict(zip(names, x[count:].tolist(), strict=False)),
+            offsets={
+                run.name: float(offset) for run, offset in zip(arriving, x[count:], strict=False)
+            },
             noise=residuals.noise,
             rollouts=simulator.rollouts,
             diverged=residuals.diverged,

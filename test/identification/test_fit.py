@@ -609,3 +609,22 @@ def test_what_belongs_to_one_sequence_starts_where_it_was_measured(
     found = quick(model, parameters, [guessed], starts=4)
     assert {attempt.start[1] for attempt in found.attempts} == {0.9}
     assert found.solution.x == pytest.approx([0.55, 1.0], rel=1e-6)
+
+
+def test_an_arrival_offset_that_the_user_names_has_no_second_one(
+    model: mujoco.MjModel, measure: Measure, sweep: Sweep
+) -> None:
+    even = sweep('a')
+    jitter = np.random.default_rng(2).normal(0.0, 3e-4, len(even))
+    stamped = TimeSeries(even.times + jitter, even.data, even.signal_mapping)
+    run = dataclasses.replace(
+        measure(model, {'joint/j/damping': 0.5}, commands=even, noise=NOISE), commands=(stamped,)
+    )
+    parameters = [
+        *unknowns(model, 'joint/j/damping'),
+        *make_unknowns('sequence/run/arrival_offset', model, sequences=['run']),
+    ]
+    found = quick(model, parameters, [run])
+    assert found.offsets == {}
+    assert values(found)['joint/j/damping'] == pytest.approx(0.5, rel=0.05)
+    assert abs(values(found)['sequence/run/arrival_offset']) < 1e-3

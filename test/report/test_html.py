@@ -18,7 +18,7 @@ import pytest
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report, view, write_report
 from sysid_ros.report.curves import curves_json, limits, script_json
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, StartEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -280,3 +280,34 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(
     with pytest.raises(ResultError, match='Cannot write'):
         write_report(bare_result, tmp_path / 'file' / 'report.html')
     assert (tmp_path / 'file').read_text() == 'old'
+
+
+def test_the_trace_says_how_derivatives_were_found(rich_result: CalibrationResult) -> None:
+    solver = rich_result.solver
+    trace = tuple(
+        entry.model_copy(update={'jacobian': kind, 'regulariser': mu})
+        for entry, kind, mu in zip(
+            solver.trace[:3], ('forward', 'central', ''), (0.0, 1e-4, math.nan), strict=True
+        )
+    )
+    told = solver.model_copy(update={'trace': trace, 'central': ('geom/foot/friction[0]',)})
+    page = _page(_few_plots(rich_result).model_copy(update={'solver': told}))
+    section = page.xpath('//section[@aria-labelledby="solver"]')[0]
+    rows = [[_text(cell) for cell in row] for row in section.xpath('.//table//tr')]
+    assert rows[0][3:5] == ['Jacobian', 'Regulariser']
+    assert [row[3] for row in rows[1:]] == ['forward', 'central', '\u2013']
+    assert [row[4] for row in rows[1:]] == ['0', '1×10⁻⁴', '\u2013']
+    assert 'Central differences geom/foot/friction[0]' in _text(section)
+    assert 'Starts' not in _text(section)
+
+
+def test_the_report_says_what_became_of_several_starts(rich_result: CalibrationResult) -> None:
+    starts = (
+        StartEntry(initial_cost=50.0, final_cost=12.5, status='step'),
+        StartEntry(initial_cost=60.0, final_cost=10.0, status='cost'),
+        StartEntry(initial_cost=1e9, final_cost=math.nan, status='not solved'),
+    )
+    solver = rich_result.solver.model_copy(update={'starts': starts})
+    page = _page(_few_plots(rich_result).model_copy(update={'solver': solver}))
+    section = page.xpath('//section[@aria-labelledby="solver"]')[0]
+    assert '3 over the bounds; 2 were solved, to the costs 10, 12.5' in _text(section)
