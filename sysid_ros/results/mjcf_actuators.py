@@ -11,7 +11,7 @@ import numpy as np
 
 from sysid_ros.errors import ModelError
 from sysid_ros.identification.models import native_delay
-from sysid_ros.results.mjcf_numbers import component, join, number, set_component, set_scalar
+from sysid_ros.results.mjcf_numbers import join, number, numbers_of, set_component, set_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,11 +186,11 @@ def write_gain(
             set_component(element, spelling.attribute, spelling.place, written, vector)
         elif spelling.attribute == 'kv' and element.get('dampratio') is not None:
             element.rename('dampratio', 'kv', number(written))
-        elif spelling.attribute == 'motorconst' and len((element.get('motorconst') or '').split()):
+        elif spelling.attribute == 'motorconst' and element.get('motorconst'):
             element.set('motorconst', number(written))  # one number is the constant itself
         else:
             set_scalar(element, spelling.attribute, written)
-    if element.tag == 'dcmotor' and component(element, 'inductance', 0):
+    if element.tag == 'dcmotor' and any(numbers_of(element, 'inductance')[:1]):
         # The electrical time constant, which the model has, would follow the resistance.
         constant = float(rewrite.fitted.actuator_dynprm[row, 0])
         element.set('inductance', join((0.0, constant)))
@@ -221,9 +221,9 @@ def write_delay(rewrite: Rewrite, node: Node, target: Target, value: float) -> N
 
 def own_range(rewrite: Rewrite, node: Editable, row: int) -> bool:
     """Write the range of an actuator that took it from its joint; return whether it did."""
-    if rewrite.spec.actuators[row].inheritrange <= 0:
-        return False
     name = 'actrange' if node.tag == 'intvelocity' else 'ctrlrange'
+    if rewrite.spec.actuators[row].inheritrange <= 0 or node.get(name) is not None:
+        return False
     vectors = {
         'actrange': rewrite.fitted.actuator_actrange[row],
         'ctrlrange': rewrite.fitted.actuator_ctrlrange[int(rewrite.fitted.actuator_ctrladr[row])],

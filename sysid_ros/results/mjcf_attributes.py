@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.results.mjcf_numbers import component, set_component, set_scalar
+from sysid_ros.results.mjcf_numbers import set_component, set_scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,20 +43,15 @@ class Place(NamedTuple):
     Attributes:
         name: The attribute.
         index: Its component; None where it is a single number.
-        vector: All components, for those that the text leaves to defaults; empty where it is one.
-        nominal: The number as it is, in the unit of the text.
+        vector: All components as they are, in the unit of the text, for those that it leaves to
+            defaults.
         unit: What one unit of the text is in SI units.
     """
 
     name: str
     index: int | None  # type: ignore[assignment]  # hides tuple.index
     vector: NDArray[np.float64]
-    nominal: float
     unit: float = 1.0
-
-    def read(self, element: Editable) -> float | None:
-        """Return the number in the unit of the text; None where the text does not say it."""
-        return component(element, self.name, self.index or 0)
 
     def write(self, element: Editable, value: float) -> None:
         """Write the number, given in SI units."""
@@ -92,8 +87,8 @@ def attribute_place(
     name = _MJCF_NAMES.get(spelled, spelled)
     unit = float(np.pi / 180) if degrees and attribute in _ANGLES else 1.0
     if isinstance(values, np.ndarray):
-        return Place(name, index, np.array(values, dtype=np.float64), float(values[index]), unit)
-    return Place(name, None, np.empty(0), float(values), unit)
+        return Place(name, index, np.array(values, dtype=np.float64), unit)
+    return Place(name, None, np.array([values], dtype=np.float64), unit)
 
 
 def turns(model: mujoco.MjModel, joint: int) -> bool:
@@ -102,9 +97,8 @@ def turns(model: mujoco.MjModel, joint: int) -> bool:
 
 
 def _equality(owner: mujoco.MjsEquality, index: int) -> Place:
-    value = float(owner.data[index])
     if owner.type in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_TENDON):
-        return Place('polycoef', index, np.array(owner.data[:_POLYNOMIAL]), value)
+        return Place('polycoef', index, np.array(owner.data[:_POLYNOMIAL]))
     if index == _TORQUESCALE:
-        return Place('torquescale', None, np.empty(0), value)
-    return Place('anchor', index, np.array(owner.data[:_ANCHOR]), value)
+        return Place('torquescale', None, np.array(owner.data[index : index + 1]))
+    return Place('anchor', index, np.array(owner.data[:_ANCHOR]))

@@ -4,22 +4,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import ModelError
 from sysid_ros.results.mjcf_actuators import TAGS as ACTUATORS
 from sysid_ros.results.mjcf_text import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sysid_ros.results.mjcf_numbers import Editable
     from sysid_ros.results.mjcf_source import Node, Source
 
-    #: Reads what an element of the text says itself; None where it says nothing.
-    Read = Callable[[Editable], float | None]
 
 _MAIN = 'main'
+
+
+class Said(NamedTuple):
+    """What an element of the text itself says about a number that a class gives.
+
+    Attributes:
+        given: Whether it gives the number.
+        same: Whether all that it gives of the attribute is what the class gives.
+    """
+
+    given: bool
+    same: bool
+
+    @classmethod
+    def of(cls, text: Sequence[float], values: Sequence[float], index: int) -> Said:
+        """Compare numbers of the text, which may be fewer, with those of the class."""
+        return cls(index < len(text), list(text) == list(values[: len(text)]))
 
 
 class Classes:
@@ -48,22 +63,20 @@ class Classes:
         name: str,
         element: str,
         path: str,
-        value: float,
-        says: Read,
+        says: Callable[[Editable], Said],
         can_say: Callable[[Editable], bool],
     ) -> list[Editable]:
         """Return all elements of the text that must change for a class to give another value.
 
         These are the element of the class, which is added where there is none, and everything
-        below that repeats the value of the class.
+        below that repeats the attribute of the class.
 
         Args:
             name: The class.
             element: Kind of the elements that take the value.
             path: The target, for the message.
-            value: What the class gives so far, its own or inherited.
-            says: Reads the value.
-            can_say: Whether an element has an attribute for the value.
+            says: Compares an element with what the class gives so far.
+            can_say: Whether an element has such an attribute.
 
         Raises:
             ModelError: The text has no such class: it comes with an attached model.
@@ -72,26 +85,25 @@ class Classes:
             msg = f'Cannot write {path!r} back: expected the class {name!r} in the MJCF text.'
             raise ModelError(msg)
         own = [node for node in self._of_class(name, element) if can_say(node)]
-        saying = [node for node in own if says(node) is not None]
+        saying = [node for node in own if says(node).given]
         first = (saying or own)[-1] if own else self._added(name, element)
-        names = list(self._followers(name, element, says, value))
+        names = list(self._followers(name, element, lambda node: says(node).same))
         below = [node for follower in names[1:] for node in self._of_class(follower, element)]
         every = self._source.of_kind(element, generated=True)
         below += [node for node in every if self._class_of(node) in names]
-        return [first, *(node for node in below if says(node) == value)]
+        return [first, *(node for node in below if says(node).given and says(node).same)]
 
     def _of_class(self, name: str, element: str) -> list[Node]:
         tags = ACTUATORS if element == 'actuator' else (element,)
         holders = self._nodes.get(name, [])
         return [n for n in self._source.nodes if n.parent in holders and n.tag in tags]
 
-    def _followers(self, name: str, element: str, says: Read, value: float) -> Iterator[str]:
+    def _followers(self, name: str, element: str, follows: Callable[[Node], bool]) -> Iterator[str]:
+        """Yield the class and those below that give the same."""
         yield name
         for below in self._below.get(name, []):
-            said = [says(node) for node in self._of_class(below, element)]
-            said = [entry for entry in said if entry is not None]
-            if not said or said[-1] == value:
-                yield from self._followers(below, element, says, value)
+            if all(follows(node) for node in self._of_class(below, element)):
+                yield from self._followers(below, element, follows)
 
     def _class_of(self, node: Node) -> str:
         own = node.get('class')

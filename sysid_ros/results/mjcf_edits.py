@@ -19,10 +19,10 @@ from sysid_ros.results.mjcf_actuators import (
     write_gain,
 )
 from sysid_ros.results.mjcf_attributes import attribute_place, turns
-from sysid_ros.results.mjcf_classes import Classes
+from sysid_ros.results.mjcf_classes import Classes, Said
 from sysid_ros.results.mjcf_inertials import ATTRIBUTES as INERTIAL
 from sysid_ros.results.mjcf_inertials import write_inertials
-from sysid_ros.results.mjcf_numbers import component, set_component, set_scalar
+from sysid_ros.results.mjcf_numbers import numbers_of, set_component, set_scalar
 from sysid_ros.results.mjcf_poses import frames_around, set_orientation
 from sysid_ros.results.mjcf_text import Draft
 
@@ -87,6 +87,12 @@ class Editor:
     def _named(self, target: Target, value: float) -> None:
         rewrite, key = self._rewrite, (target.element, target.attribute)
         node = rewrite.source.find(target.element, target.name, target.path)
+        if node.tag == 'freejoint':
+            msg = (
+                f'Cannot write {target.path!r} back: <freejoint> has no attributes; write it as '
+                '<joint type="free">.'
+            )
+            raise ModelError(msg)
         if target.element == 'actuator' and target.attribute == 'delay':
             write_delay(rewrite, node, target, value)
         elif target.element == 'actuator' and target.attribute in GAINS:
@@ -170,34 +176,38 @@ class Editor:
             self._class_gain(target, value, owner)
             return
         place = self._attribute_place(target, owner)
+        index = place.index or 0
+
+        def says(node: Editable) -> Said:
+            return Said.of(numbers_of(node, place.name), place.vector.tolist(), index)
+
         for holder in self._classes.holders(
-            target.name, element, target.path, place.nominal, place.read, lambda _: True
+            target.name, element, target.path, says, lambda _: True
         ):
             place.write(holder, value)
 
     def _class_gain(self, target: Target, value: float, owner: Any) -> None:
-        rewrite, row, element = self._rewrite, target.rows[0], 'actuator'
+        rewrite, row = self._rewrite, target.rows[0]
+        so_far = target.read(rewrite.nominal)
 
-        def says(node: Editable) -> float | None:
-            spellings = spells_gain(node.tag, rewrite, target, row)
-            if not spellings:
-                return None
-            first = spellings[0]
-            text = component(node, first.attribute, first.place or 0)
-            return None if text is None else text / first.factor
+        def parameters(name: str) -> NDArray[np.float64]:
+            return np.array(getattr(owner, name), dtype=np.float64)
 
         def can_say(node: Editable) -> bool:
             return bool(spells_gain(node.tag, rewrite, target, row))
 
-        value_so_far = target.read(rewrite.nominal)
-        for holder in self._classes.holders(
-            target.name, element, target.path, value_so_far, says, can_say
-        ):
-            write_gain(rewrite, holder, target, value, lambda name: _vector(owner, name))
+        def says(node: Editable) -> Said:
+            if not can_say(node):
+                return Said(given=False, same=True)
+            first = spells_gain(node.tag, rewrite, target, row)[0]
+            text = numbers_of(node, first.attribute)
+            if first.place is None:
+                return Said.of(text, [first.factor * so_far], 0)
+            values = [float(parameters(name)[place]) for name, place in first.vector]
+            return Said.of(text, values, first.place)
 
-
-def _vector(owner: Any, name: str) -> NDArray[np.float64]:
-    return np.array(getattr(owner, name), dtype=np.float64)
+        for holder in self._classes.holders(target.name, 'actuator', target.path, says, can_say):
+            write_gain(rewrite, holder, target, value, parameters)
 
 
 def _is_inertial(target: Target) -> bool:

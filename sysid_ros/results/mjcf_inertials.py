@@ -244,10 +244,10 @@ def _without_geoms(rewrite: Rewrite, changed: set[int]) -> set[int]:
             for f in _FIELDS
         )
     }
-    others = different - changed
-    also = f' and that of {len(others)} other bodies' if others else ''
+    others = len(different - changed)
+    also = f'; {others} more had to be rewritten with what geoms gave' if others else ''
     rewrite.notes.append(
         'The compiler takes inertias from geoms only where there is no <inertial> now '
-        f'(inertiafromgeom "auto"), so that the identified one{also} counts.'
+        f'(inertiafromgeom "auto"), so that the identified ones count{also}.'
     )
     return different

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.targets import Target
 
-_REASONS = {
-    Role.COMMAND: 'what happens to commands before they reach an actuator',
-    Role.SENSOR: 'what happens to the readings of a sensor, or to their stamps,',
-    Role.SEQUENCE: 'the state or time in which a recording starts',
+_OMITTED = {
+    Role.COMMAND: 'gains and biases of commands',
+    Role.SENSOR: 'gains, biases and delays of recorded readings',
+    Role.SEQUENCE: 'the start of a recording',
 }
 #: At most so many starts of recordings are named; gains, biases and delays are named in full.
 _NAMED_STARTS = 6
@@ -42,5 +42,5 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
         shown = entries[:_NAMED_STARTS] if role is Role.SEQUENCE else entries
         more = len(entries) - len(shown)
         listed = ', '.join(shown) + (f' and {more} more' if more else '')
-        notes.append(f'MJCF has no place for {_REASONS[role]}: left out {listed}.')
+        notes.append(f'The MJCF does not hold {_OMITTED[role]}: {listed}.')
     return notes

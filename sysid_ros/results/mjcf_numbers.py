@@ -43,13 +43,12 @@ def join(values: Iterable[float]) -> str:
     return ' '.join(number(value) for value in values)
 
 
-def component(element: Editable, name: str, index: int) -> float | None:
-    """Read one component of an attribute; None where the text does not say it."""
-    numbers = (element.get(name) or '').split()
+def numbers_of(element: Editable, name: str) -> list[float]:
+    """Read the numbers of an attribute; none where it is absent or says something else."""
     try:
-        return float(numbers[index]) if index < len(numbers) else None
+        return [float(entry) for entry in (element.get(name) or '').split()]
     except ValueError:
-        return None
+        return []
 
 
 def set_scalar(element: Editable, name: str, value: float) -> None:

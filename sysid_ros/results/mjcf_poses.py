@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: How MJCF spells an orientation.
 ORIENTATIONS = ('quat', 'axisangle', 'xyaxes', 'zaxis', 'euler')
 
+#: Coordinates below this share of the largest one are rounding errors of zeros.
+_ROUNDING = 1e-15
+
 
 class Pose(NamedTuple):
     """A place and an orientation.
@@ -35,8 +38,9 @@ class Pose(NamedTuple):
 
     def place_inside(self, pos: ArrayLike) -> NDArray[np.float64]:
         """Return a place, given where this pose is, relative to this pose."""
-        made = np.empty(3)
-        mujoco.mju_rotVecQuat(made, np.asarray(pos, float) - self.pos, self._back())
+        made, pos = np.empty(3), np.asarray(pos, float)
+        mujoco.mju_rotVecQuat(made, pos - self.pos, self._back())
+        made[np.abs(made) < _ROUNDING * max(np.abs(pos).max(), np.abs(self.pos).max())] = 0.0
         return made
 
     def orientation_inside(self, quat: ArrayLike) -> NDArray[np.float64]:
