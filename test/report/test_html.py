@@ -287,7 +287,7 @@ def test_the_trace_says_how_derivatives_were_found(rich_result: CalibrationResul
     trace = tuple(
         entry.model_copy(update={'jacobian': kind, 'regulariser': mu})
         for entry, kind, mu in zip(
-            solver.trace[:3], ('forward', 'central', ''), (0.0, 1e-4, math.nan), strict=True
+            solver.trace[:3], ('forward', 'central', ''), (0.0, 0.25, math.nan), strict=True
         )
     )
     told = solver.model_copy(update={'trace': trace, 'central': ('geom/foot/friction[0]',)})
@@ -296,7 +296,7 @@ def test_the_trace_says_how_derivatives_were_found(rich_result: CalibrationResul
     rows = [[_text(cell) for cell in row] for row in section.xpath('.//table//tr')]
     assert rows[0][3:5] == ['Jacobian', 'Regulariser']
     assert [row[3] for row in rows[1:]] == ['forward', 'central', '\u2013']
-    assert [row[4] for row in rows[1:]] == ['0', '1×10⁻⁴', '\u2013']
+    assert [row[4] for row in rows[1:]] == ['0', '0.25', '\u2013']
     assert 'Central differences geom/foot/friction[0]' in _text(section)
     assert 'Starts' not in _text(section)
 
