@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.errors import FitError
 from sysid_ros.identification.problem import Around
+from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.signal_modifier import apply_delayed_ts_window
 from sysid_ros.identification.trajectory import SystemTrajectory, sysid_rollout
 from sysid_ros.signals import SignalType, TimeSeries
@@ -57,7 +59,9 @@ class CustomResiduals:
     Attributes:
         unknowns: What a candidate's values are.
         evaluations: Number of simulations so far.
-        diverged: How many candidates had a residual that is not finite.
+        diverged: How many candidates had a residual that is not finite, or no model.
+        refused: Why no model could be built for some candidates of the last call, by their index.
+        refusals: Number of such candidates so far.
         unstable: (m,) the same for each candidate of the last call.
         exact: (p,) all False: every derivative is a difference.
     """
@@ -83,6 +87,9 @@ class CustomResiduals:
         self.unknowns = unknowns
         self.evaluations = 0
         self.diverged = 0
+        self.refused: dict[int, CandidateError] = {}
+        self.refusals = 0
+        self._built = False
         self.unstable = np.zeros(0, dtype=bool)
         self.exact = np.zeros(len(unknowns), dtype=bool)
         self._callbacks = callbacks
@@ -93,7 +100,7 @@ class CustomResiduals:
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, finite also where they diverge."""
-        residual = np.concatenate(self.compare(candidates)[0])
+        residual = np.concatenate(self._compare(candidates)[0])
         self.unstable = np.asarray(~np.isfinite(residual).all(axis=0))
         self.diverged += int(self.unstable.sum())
         if self._largest is None and not self.unstable.all():
@@ -127,20 +134,51 @@ class CustomResiduals:
     def compare(
         self, candidates: NDArray[np.float64]
     ) -> tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]:
-        """Return residuals (n, m), predicted and measured series for every trajectory."""
+        """Return residuals (n, m), predicted and measured series for every trajectory.
+
+        Raises:
+            CandidateError: No model can be built for a candidate.
+            FitError: A callback returns something else than it should.
+        """
+        found = self._compare(candidates)
+        for refused in self.refused.values():
+            raise refused
+        return found
+
+    def _compare(
+        self, candidates: NDArray[np.float64]
+    ) -> tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]:
         found, predicted, measured = [], [], []
+        self.refused = {}
         for entry in self._measured:
-            models = [entry.simulator.compiled(x) for x in candidates]
+            models = self._models(entry, candidates)
             rollouts = self._rollouts(entry, models, candidates)
             self.evaluations += len(candidates)
             parts = [
                 self._compared(entry, model, rollout, x)
                 for model, rollout, x in zip(models, rollouts, candidates, strict=True)
             ]
-            found.append(np.stack([np.ravel(part[0]) for part in parts], axis=1))
+            found.append(_columns([part[0] for part in parts], entry.recorded.sequence.name))
+            found[-1][:, list(self.refused)] = np.nan
             predicted.append([part[1] for part in parts])
             measured.append([part[2] for part in parts])
+        self.refusals += len(self.refused)
         return found, predicted, measured
+
+    def _models(self, entry: Measured, candidates: NDArray[np.float64]) -> list[mujoco.MjModel]:
+        """Return a model per candidate, any of them where there is none with the values."""
+        models: dict[int, mujoco.MjModel] = {}
+        for index, x in enumerate(candidates):
+            try:
+                models[index] = entry.simulator.compiled(x)
+            except CandidateError as err:
+                if not self._built:
+                    raise
+                self.refused[index] = err
+                continue
+            self._built = True
+        spare = next(iter(models.values()), entry.simulator.model)
+        return [models.get(index, spare) for index in range(len(candidates))]
 
     def _rollouts(
         self, entry: Measured, models: list[mujoco.MjModel], candidates: NDArray[np.float64]
@@ -164,10 +202,15 @@ class CustomResiduals:
         for x in candidates:
             self._params.update_from_vector(x)
             param_dicts.append(self._params.copy())
-        made: Sequence[SystemTrajectory] = self._callbacks.custom_rollout(
-            **common, param_dicts=param_dicts
-        )
-        return made
+        made = self._callbacks.custom_rollout(**common, param_dicts=param_dicts)
+        rollouts: list[SystemTrajectory] = [] if made is None else list(made)
+        if len(rollouts) != count:
+            msg = (
+                f'Expected custom_rollout to return {count} trajectories, one per model, '
+                f'found {len(rollouts)}.'
+            )
+            raise FitError(msg)
+        return rollouts
 
     def _compared(
         self,
@@ -178,17 +221,21 @@ class CustomResiduals:
     ) -> tuple[NDArray[np.float64], TimeSeries, TimeSeries]:
         if self._callbacks.modify_residual is not None:
             self._params.update_from_vector(x)
-            made: tuple[NDArray[np.float64], TimeSeries, TimeSeries] = (
-                self._callbacks.modify_residual(
-                    self._params.copy(),
-                    rollout.sensordata,
-                    entry.trajectory.sensordata,
-                    model,
-                    self._callbacks.return_pred_all,
-                    state=None if rollout.state is None else rollout.state.data,
-                )
+            made = self._callbacks.modify_residual(
+                self._params.copy(),
+                rollout.sensordata,
+                entry.trajectory.sensordata,
+                model,
+                self._callbacks.return_pred_all,
+                state=None if rollout.state is None else rollout.state.data,
             )
-            return made
+            if not isinstance(made, (tuple, list)) or len(made) != 3:  # noqa: PLR2004
+                msg = (
+                    'Expected modify_residual to return residuals, predicted and measured series, '
+                    f'found {type(made).__name__}.'
+                )
+                raise FitError(msg)
+            return made[0], made[1], made[2]
         measured = apply_delayed_ts_window(entry.recorded.measured, rollout.sensordata, 0.0, 0.0)
         if entry.signals is not None:
             measured = measured.slice_by_name(list(entry.signals))
@@ -198,6 +245,19 @@ class CustomResiduals:
             scale[columns] = entry.weights.get(name, 1.0) / self._noise.get(name, 1.0)
         residual = (measured.data - predicted.data) * scale
         return residual[np.isfinite(measured.data)], predicted, measured
+
+
+def _columns(residuals: Sequence[Any], sequence: str) -> NDArray[np.float64]:
+    """Return the (n, m) residuals of m candidates."""
+    columns = [np.ravel(np.asarray(residual, dtype=np.float64)) for residual in residuals]
+    counts = sorted({len(column) for column in columns})
+    if len(counts) > 1:
+        msg = (
+            'Expected modify_residual to return as many residuals for each candidate, found '
+            f'{counts[0]} to {counts[-1]} for sequence {sequence!r}.'
+        )
+        raise FitError(msg)
+    return np.stack(columns, axis=1)
 
 
 #: Residuals of an unstable candidate, in units of the largest of the first stable one.
@@ -215,13 +275,27 @@ def predicted_like(measured: TimeSeries, rollout: SystemTrajectory) -> TimeSerie
         A series of the same times and mapping.
     """
     data = np.empty_like(measured.data)
+    state = None if rollout.state is None else _with_start(rollout)
     for name, (kind, columns) in measured.signal_mapping.items():
-        if kind in (SignalType.MjSensor, SignalType.CustomObs) or rollout.state is None:
-            source = rollout.sensordata
-        else:
-            source = rollout.state
+        source = rollout.sensordata
+        if state is not None and kind not in (SignalType.MjSensor, SignalType.CustomObs):
+            source = state
         data[:, columns] = source.slice_by_name([name]).resample(measured.times).data
     return TimeSeries(measured.times, data, measured.signal_mapping)
+
+
+def _with_start(rollout: SystemTrajectory) -> TimeSeries:
+    """Return the states of a rollout, which are those after its steps, with the initial one."""
+    state = rollout.state
+    assert state is not None  # noqa: S101
+    start = rollout.sensordata.times[0]
+    if start >= state.times[0] or state.data.shape[1] != len(rollout.initial_state):
+        return state
+    return TimeSeries(
+        np.append(start, state.times),
+        np.vstack([rollout.initial_state, state.data]),
+        state.signal_mapping,
+    )
 
 
 def _held(entry: Measured) -> TimeSeries:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError
+from sysid_ros.errors import FitError, ModelError, SysidError
 from sysid_ros.identification.models import one_sentence, writable_spec
 from sysid_ros.identification.modifiers import apply_param_modifiers
 from sysid_ros.identification.targets import Role
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 #: So many compiled models are kept: a candidate and its neighbours, and some before them.
 _MOST_KEPT = 64
+
+
+class CandidateError(ModelError):
+    """No model can be built with the values of a candidate, though there may be with others."""
 
 
 class Rebuild:
@@ -69,14 +73,22 @@ class Rebuild:
         ]
         self.columns = sorted({*columns, *(column for _, column in self._written)})
         self._kept: dict[bytes, mujoco.MjModel] = {}
+        self._built = False
 
     def __call__(self, values: NDArray[np.float64]) -> mujoco.MjModel:
-        """Return a model of its own for the (p,) values of a candidate."""
+        """Return a model of its own for the (p,) values of a candidate.
+
+        Raises:
+            CandidateError: The compiler, a modifier or ``build`` refuses the values; the first
+                candidate's error is what they raised themselves.
+            FitError: ``build`` does not return a model.
+        """
         key = np.ascontiguousarray(values[self.columns]).tobytes()
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = self._compile(values)
+            self._built = True
         return self._kept[key].__copy__()
 
     def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
@@ -89,7 +101,21 @@ class Rebuild:
         if self._build is None or self._params is None:
             return self._compiled(spec, values)
         self._params.update_from_vector(values[: self._params.size])
-        return self._build(self._params, spec)
+        try:
+            model = self._build(self._params, spec)
+        except (ValueError, ArithmeticError, mujoco.FatalError) as err:
+            if not self._built or not _of_the_values(err):
+                raise
+            text = str(err) if isinstance(err, SysidError) else f'{one_sentence(err)}.'
+            names = self._params.get_non_frozen_parameter_names()
+            given = zip(names, self._params.as_vector(), strict=True)
+            where = ', '.join(f'{name} = {value:.6g}' for name, value in given)
+            msg = f'No model can be built with {where}: {text}'
+            raise CandidateError(msg) from err
+        if not isinstance(model, mujoco.MjModel):
+            msg = f'Expected build_model to return an MjModel, found {type(model).__name__}.'
+            raise FitError(msg)
+        return model
 
     def _compiled(self, spec: mujoco.MjSpec, values: NDArray[np.float64]) -> mujoco.MjModel:
         try:
@@ -97,7 +123,13 @@ class Rebuild:
         except (ValueError, mujoco.FatalError) as err:
             given = ', '.join(f'{target.path} = {values[c]:.6g}' for target, c in self._written)
             msg = f'Cannot compile the model with {given}: {one_sentence(err)}.'
-            raise ModelError(msg) from err
+            raise CandidateError(msg) from err
+
+
+def _of_the_values(error: Exception) -> bool:
+    """Whether an error refuses values, rather than being a mistake in the code of a callback."""
+    cause = error.__cause__ or error
+    return isinstance(cause, (ValueError, ArithmeticError, mujoco.FatalError))
 
 
 def _without_targets(params: ParameterDict) -> ParameterDict:

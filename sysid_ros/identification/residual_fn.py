@@ -200,7 +200,7 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
             p.size,
             p.frozen,
             p.target,
-            id(p.modifier),
+            p.modifier,  # itself, as an id may be given again to another function
             p.scale,
             p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
             tuple(bound.tobytes() for bound in p.get_bounds()),
@@ -318,7 +318,7 @@ def _lean(
         for parameter in params.values():
             if parameter.target is None:
                 parameter.apply_modifier(lean.copy())
-        compiled = lean.compile()
+        compiled = lean.copy().compile()  # a compiled spec ignores masses given without a centre
     except (SysidError, ValueError, mujoco.FatalError):
         return spec, model  # a modifier looks for what is only there to be seen
     same = unknowns_of(params, compiled, labels, frozen=True, spec=lean)
@@ -414,6 +414,7 @@ def _compare(
     measured: list[list[TimeSeries]] = []
     for index, entry in enumerate(recorded):
         found.append(values[residuals.rows(index)])
-        predicted.append([entry.predicted(residuals.runs[index].channels, own) for own in readings[index]])
+        channels = residuals.runs[index].channels
+        predicted.append([entry.predicted(channels, own) for own in readings[index]])
         measured.append([entry.measured] * len(candidates))
     return found, predicted, measured

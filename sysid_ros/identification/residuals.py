@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.identification.laws import laws_of
+from sysid_ros.identification.laws import Law, joined, laws_of
 from sysid_ros.identification.layout import PRIOR, dead_sensors, lay_out, samples_of
 from sysid_ros.identification.noise import MAD_OF_NORMAL, measured
 from sysid_ros.identification.problem import Around
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.laws import Law, Signal
+    from sysid_ros.identification.laws import Signal
     from sysid_ros.identification.layout import Part, Series
     from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.sequence import Sequence as Recorded
@@ -77,8 +77,8 @@ class Residuals:
             noise: Sensor name to the standard deviation that its residuals are divided by.
             unknowns: What a candidate's values are; the default is all of the first simulator's,
                 else its first ones, and the others stay at their nominal values.
-            laws: Sensor, or axis of one, to the columns that act on its reading; from the
-                unknowns' targets unless given.
+            laws: Sensor, or axis of one, to the columns that act on its reading, beside those
+                whose targets do.
             weights: Per simulator, sensor name to a factor on its residuals; 1 unless given.
             enabled: Per simulator, whether a sensor counts; all do unless given.
 
@@ -94,7 +94,9 @@ class Residuals:
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
         self._made: dict[str, Any] = {'laws': laws, 'weights': weights, 'enabled': enabled}
-        self._laws = dict(laws_of(self._all) if laws is None else laws)
+        self._laws = laws_of(self._all)
+        for signal, law in (laws or {}).items():
+            self._laws[signal] = joined(self._laws.get(signal, Law()), law)
         acts = np.concatenate([simulator.acts() for simulator in self.simulators], axis=1)
         self._acts = acts[:count]
         lawful = set().union(*(law.columns for law in self._laws.values()))
@@ -146,9 +148,17 @@ class Residuals:
     def compare(
         self, candidates: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], list[list[Readings]]]:
-        """Return the same, and what is predicted: per sequence and candidate, (n, k) per series."""
+        """Return the same, and what is predicted: per sequence and candidate, (n, k) per series.
+
+        Raises:
+            CandidateError: No model can be built for a candidate.
+        """
         found: list[list[Readings]] = [[() for _ in candidates] for _ in self.runs]
-        return self._evaluate(candidates, found), found
+        residual = self._evaluate(candidates, found)
+        for simulator in self.simulators:
+            for refused in simulator.refused.values():
+                raise refused
+        return residual, found
 
     def _evaluate(
         self, candidates: NDArray[np.float64], predicted: list[list[Readings]] | None

@@ -14,6 +14,7 @@ from mujoco.batch import Batch
 
 from sysid_ros.identification.controls import Controls
 from sysid_ros.identification.frames import APART, all_frames
+from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.runs import SENSORS, prepare
 from sysid_ros.identification.targets import Role, Writer
 
@@ -81,6 +82,8 @@ class Simulator:
         runs: The sequences, prepared.
         rollouts: Number of simulations so far.
         threads: Size of the pool.
+        refused: Why no model could be built for some candidates of the last call, by their index.
+        refusals: Number of such candidates so far.
     """
 
     def __init__(
@@ -111,6 +114,9 @@ class Simulator:
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
+        self.refused: dict[int, CandidateError] = {}
+        self.refusals = 0
+        self._built = False
         self._given = model
         self._lead = lead
         # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
@@ -229,7 +235,11 @@ class Simulator:
 
         Yields:
             One block per sequence, or several where their record would be large; those of a
-            sequence follow each other, in the order of its candidates.
+            sequence follow each other, in the order of its candidates. A candidate that no model
+            can be built for counts as diverged.
+
+        Raises:
+            CandidateError: There never was a candidate that a model can be built for.
         """
         models = self._compiled(candidates, wanted)
         for batch in self._batches:
@@ -244,12 +254,21 @@ class Simulator:
         self, candidates: NDArray[np.float64], wanted: Many[NDArray[np.int64]]
     ) -> list[mujoco.MjModel] | None:
         """Return a model per candidate where candidates have to be compiled."""
+        self.refused = {}
         if self._build is None:
             return None
         needed = {int(c) for some in wanted for c in some}
         models: dict[int, mujoco.MjModel] = {}
         for index in sorted(needed):
-            models[index] = self.compiled(candidates[index])
+            try:
+                models[index] = self.compiled(candidates[index])
+            except CandidateError as err:
+                if not self._built:
+                    raise
+                self.refused[index] = err
+                continue
+            self._built = True
+        self.refusals += len(self.refused)
         spare = next(iter(models.values()), self.model)
         return [models.get(index, spare) for index in range(len(candidates))]
 
@@ -300,6 +319,7 @@ class Simulator:
         # A simulation that diverged stops and repeats its last record: its clock stands still.
         reached = record[_CLOCK][:, last].reshape(len(which))
         diverged = reached < (last + 0.5) * self.model.opt.timestep
+        diverged |= [int(candidate) in self.refused for candidate in which]
         rows: dict[str, NDArray[np.float64]] = {}
         for source in self._sources:
             if source == SENSORS:
