@@ -74,22 +74,26 @@ def laws_of(unknowns: Sequence[Unknown]) -> dict[Signal, Law]:
     return found
 
 
+def joined(one: Law, other: Law) -> Law:
+    """Return the law that has the columns of two; of two delays, the second."""
+    return Law(
+        one.gains + other.gains,
+        one.biases + other.biases,
+        one.measured_gains + other.measured_gains,
+        one.measured_biases + other.measured_biases,
+        one.delay if other.delay is None else other.delay,
+    )
+
+
 def laws_along(laws: Mapping[Signal, Law], sensors: Sequence[str]) -> tuple[Law, ...]:
     """Return the law of each of (k,) columns, those of one sensor in the order of its axes."""
-    made = []
-    for column, sensor in enumerate(sensors):
-        whole = laws.get(sensor, Law())
-        axis = laws.get((sensor, sensors[:column].count(sensor)), Law())
-        made.append(
-            Law(
-                whole.gains + axis.gains,
-                whole.biases + axis.biases,
-                whole.measured_gains + axis.measured_gains,
-                whole.measured_biases + axis.measured_biases,
-                whole.delay if axis.delay is None else axis.delay,
-            )
+    return tuple(
+        joined(
+            laws.get(sensor, Law()),
+            laws.get((sensor, sensors[:column].count(sensor)), Law()),
         )
-    return tuple(made)
+        for column, sensor in enumerate(sensors)
+    )
 
 
 class Reading(NamedTuple):

@@ -794,3 +794,17 @@ def test_a_start_on_a_bound_is_left(optimizer: str, end: int) -> None:
     truth = [case.truth for case in CASES if case.path in params]
     assert result.success
     np.testing.assert_allclose(found.as_vector(), truth, rtol=0.02)
+
+
+def test_a_sensors_target_acts_beside_a_transform() -> None:
+    recording = run(mujoco.MjModel.from_xml_string(text('arm')))
+    rows = recording.sensors.copy()
+    rows[:, 0], rows[:, 2] = 1.3 * rows[:, 0], rows[:, 2] + 0.2
+    params = one('sensor/q/gain', 1.0, 0.1, 3.0)
+    params.add(sysid.Parameter('bias', 0.0, -1.0, 1.0))
+    transform = sysid.SignalTransform()
+    transform.bias('p', params['bias'], target='predicted')
+    groups = sequences(mujoco.MjSpec.from_string(text('arm')), recording._replace(sensors=rows))
+    fn = sysid.build_residual_fn(models_sequences=groups, modify_residual=transform.apply)
+    found, _ = sysid.optimize(params, fn, verbose=False)
+    np.testing.assert_allclose(found.as_vector(), [1.3, 0.2], rtol=PRECISION)
