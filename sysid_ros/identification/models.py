@@ -12,6 +12,12 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
+from sysid_ros.identification.compiler_choices import (
+    copy_trees,
+    move_empty_frames,
+    simplify,
+    spec_to_decide,
+)
 from sysid_ros.identification.targets import Role, Writer, element_names, object_id, resolve
 
 if TYPE_CHECKING:
@@ -38,8 +44,6 @@ _IGNORED_FIELDS = frozenset(
 _MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
 #: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
 _COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
-#: How boxes around geoms are arranged, for finding contacts.
-_TREES = ('bvh_aabb', 'bvh_child', 'bvh_depth', 'bvh_nodeid')
 #: Targets that move a body.
 _POSES = frozenset({('body', 'pos'), ('body', 'quat')})
 
@@ -157,12 +161,12 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
         target.write_spec(written, value)
     _apply_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
     nominal, model = model, _compile_with(written, found, spec, path)
-    decided = _as_compiled(written, spec, found, nominal, model, path)
-    if decided is not None:
-        if _simplify(written, spec, decided):
+    trial = spec_to_decide(written, spec, found, nominal, model)
+    if trial is not None:
+        decided = compile_spec(trial, path)
+        if simplify(written, spec, decided):
             model = _compile_with(written, found, spec, path)
-        for field in _TREES:
-            getattr(model, field)[:] = getattr(decided, field)
+        copy_trees(decided, model)
     _set_extent(written, model, found, path)
     return model
 
@@ -177,98 +181,9 @@ def _compile_with(
     model = compile_spec(written, path)
     writer = Writer(model, [(target, i) for i, (target, _) in enumerate(found)], spec=spec)
     writer.write(model, np.array([value for _, value in found]))
-    _move_empty_frames(spec, model, found)
+    move_empty_frames(spec, model, found)
     _set_constants(spec, model)
     return model
-
-
-def _move_empty_frames(
-    spec: mujoco.MjSpec, model: mujoco.MjModel, values: Sequence[tuple[Target, float]]
-) -> None:
-    """Move the inertial frames of bodies that have none of their own.
-
-    The compiler gives a body without mass and geoms an inertial frame that is, in numbers, the
-    body's own frame in its parent (MuJoCo 4.0). Nothing but a sensor of that frame sees it.
-    """
-    for target, _ in values:
-        if (target.element, target.attribute) in _POSES:
-            row = target.row
-            empty = model.body_mass[row] == 0 and model.body_geomnum[row] == 0
-            if empty and not spec.body(target.name).explicitinertial:
-                model.body_ipos[row] = model.body_pos[row]
-                model.body_iquat[row] = model.body_quat[row]
-
-
-def _as_compiled(
-    written: mujoco.MjSpec,
-    spec: mujoco.MjSpec,
-    values: Sequence[tuple[Target, float]],
-    nominal: mujoco.MjModel,
-    model: mujoco.MjModel,
-    path: Path,
-) -> mujoco.MjModel | None:
-    """Compile the inertias that were written, where that changes what the compiler decides.
-
-    It decides which bodies are "simple", and how it arranges the boxes around geoms, which are in
-    the inertial frame.
-
-    Args:
-        written: The spec that was prepared for the values, and compiled.
-        spec: The user's.
-        values: Targets and values.
-        nominal: The model as the user has it.
-        model: The model with the values.
-        path: The user's file, for errors.
-
-    Returns:
-        A model that has these decisions; None where there are none to make.
-    """
-    moved = np.any(nominal.body_ipos != model.body_ipos, axis=1)
-    moved |= np.any(nominal.body_iquat != model.body_iquat, axis=1)
-    prepared = [body.simple for body in written.bodies] != [body.simple for body in spec.bodies]
-    if not prepared and not np.any(moved & (nominal.body_geomnum > 0)):
-        return None
-    trial = written.copy()
-    for body, own, compiled in zip(trial.bodies, spec.bodies, written.bodies, strict=True):
-        row = compiled.id
-        # The trial has the joints where the user has them.
-        placed = np.any(model.jnt_pos[model.jnt_bodyid == row])
-        body.simple = own.simple and not placed
-        if row > 0 and model.body_mass[row] > 0:
-            body.explicitinertial, body.ialt.type = True, mujoco.mjtOrientation.mjORIENTATION_QUAT
-            body.fullinertia = np.full(6, np.nan)
-            body.mass, body.ipos = model.body_mass[row], model.body_ipos[row]
-            body.iquat, body.inertia = model.body_iquat[row], model.body_inertia[row]
-    trial.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
-    trial.compiler.settotalmass = -1.0
-    for target, value in values:
-        if target.role is Role.FIELD and target.element_and_attribute[1] == 'armature':
-            target.write_spec(trial, value)
-    return compile_spec(trial, path)
-
-
-def _simplify(written: mujoco.MjSpec, spec: mujoco.MjSpec, decided: mujoco.MjModel) -> bool:
-    """Let the compiler call those bodies "simple" that are so with the values.
-
-    Others than these must not be, or the values could not be written.
-
-    Args:
-        written: What is changed: the spec that was prepared for the values, and compiled.
-        spec: The user's.
-        decided: What the compiler makes of the values.
-
-    Returns:
-        Whether anything changed.
-    """
-    bodies = list(zip(spec.bodies, written.bodies, strict=True))
-    again = [
-        prepared
-        for own, prepared in bodies
-        if own.simple and not prepared.simple and decided.body_simple[prepared.id]
-    ]
-    for body in again:
-        body.simple = True
-    return bool(again)
 
 
 def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:

@@ -13,7 +13,8 @@ text is the business of ``sysid_ros.results.mjcf``.
 from sysid_ros.identification.target import Target, kind_of
 from sysid_ros.identification.target_kinds import Kind, Role
 from sysid_ros.identification.target_paths import element_names, object_id, resolve
-from sysid_ros.identification.target_slots import Assignment, Slot
+from sysid_ros.identification.target_slots import Assignment, Slot, subtree
+from sysid_ros.identification.target_spec import read_spec
 from sysid_ros.identification.target_table import KINDS
 from sysid_ros.identification.target_writer import Writer
 
@@ -28,5 +29,7 @@ __all__ = [
     'element_names',
     'kind_of',
     'object_id',
+    'read_spec',
     'resolve',
+    'subtree',
 ]

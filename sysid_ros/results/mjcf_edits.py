@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.identification.target_spec import read_spec
-from sysid_ros.identification.targets import Role
+from sysid_ros.identification.targets import Role, read_spec
 from sysid_ros.results.mjcf_actuators import (
     GAINS,
     own_range,

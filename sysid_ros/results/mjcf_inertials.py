@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.identification.inertia import full_inertia, principal_axes
-from sysid_ros.identification.target_slots import subtree
+from sysid_ros.identification.targets import subtree
 from sysid_ros.results.mjcf_numbers import join, number, set_component, set_scalar, set_vector
 from sysid_ros.results.mjcf_poses import ORIENTATIONS, frames_around, set_orientation
 from sysid_ros.results.mjcf_text import Draft

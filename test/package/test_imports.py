@@ -67,7 +67,9 @@ ALLOWED_MODULES = {
     # For annotations.
     'report': frozenset({'identification.comparison'}),
     'alignment': frozenset({'identification.sequence'}),
-    'results': frozenset({'identification.targets', 'identification.models'}),
+    'results': frozenset(
+        {'identification.targets', 'identification.models', 'identification.inertia'}
+    ),
     # Starts a node's main by name; the import of ROS happens there, when it is asked for.
     'cli': frozenset({'nodes'}),
 }
