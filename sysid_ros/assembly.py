@@ -14,12 +14,12 @@ import numpy as np
 
 from sysid_ros import __version__
 from sysid_ros.files import sha256
+from sysid_ros.findings import findings, warnings
 from sysid_ros.identification.prediction import predict
 from sysid_ros.identification.units import component_label, sensor_unit
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,
-    HealthFinding,
     NoiseScale,
     ParameterResult,
     Provenance,
@@ -34,13 +34,12 @@ from sysid_ros.results.result import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.findings import Recording
     from sysid_ros.identification.fit import Fit
 
 #: Points that a report can show in all, and per curve.
@@ -49,13 +48,6 @@ _CURVE_POINTS = 1500
 _FEWEST_POINTS = 100
 _DIGITS = 6
 _LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
-#: What to do when the measurements fit better at other times.
-_SHIFTED = (
-    'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
-    'or that of the commands, target actuator/*/delay'
-)
-#: Ends of several starts whose costs differ by more than this part are different optima.
-_SAME_COST = 1e-3
 
 
 class Nominal(NamedTuple):
@@ -63,15 +55,6 @@ class Nominal(NamedTuple):
 
     spec: mujoco.MjSpec
     model: mujoco.MjModel
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One bag, what it is for, and its sequences."""
-
-    path: Path
-    role: Role
-    alignment: Alignment
 
 
 @dataclass(frozen=True)
@@ -130,70 +113,11 @@ def assemble(
         ),
         plots=tuple(_plots(curves, units)),
         topics=tuple(TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics),
-        health=(
-            *_offsets(fit),
-            *_shifts(fit),
-            *_left_out(fit, recordings),
-            *(HealthFinding(**vars(f)) for r in recordings for f in r.alignment.health),
-        ),
+        health=tuple(findings(fit, recordings)),
         solver=_solver(config, fit),
-        warnings=tuple(_warnings(nominal.model, fit, recordings, held_out)),
+        warnings=tuple(warnings(nominal.model, fit, recordings, held_out)),
         provenance=_provenance(config, command, recordings),
     )
-
-
-def _offsets(fit: Fit) -> Iterator[HealthFinding]:
-    """Say by how much the commands of each sequence were shifted against their stamps."""
-    for sequence, offset in fit.offsets.items():
-        yield HealthFinding(
-            bag=sequence,
-            subject='commands',
-            kind='arrival offset',
-            count=1,
-            detail=f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay',
-        )
-
-
-def _shifts(fit: Fit) -> Iterator[HealthFinding]:
-    """Say which sequences' measurements fit better at other times."""
-    if fit.shift is None:
-        return
-    for sequence, report in zip(fit.sequences, fit.shift.per_sequence, strict=False):
-        if report.significant:
-            yield HealthFinding(
-                bag=sequence,
-                subject='measurements',
-                kind='shift',
-                count=1,
-                detail=f'moved by {1e3 * report.shift:+.3g} ms, standard error '
-                f'{1e3 * report.error:.2g} ms, they are explained better; that removes '
-                f'{100 * report.gain:.3g} % of the remaining cost',
-            )
-
-
-def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
-    """Say what was measured and not compared."""
-    for recording in recordings:
-        series = [m for s in recording.alignment.sequences for m in s.measurements]
-        for sensor in fit.dead:
-            count = sum(len(entry) for entry in series if sensor in entry.names)
-            if recording.role == 'train' and count:
-                yield HealthFinding(
-                    bag=recording.alignment.bag,
-                    subject=sensor,
-                    kind='dead channel',
-                    count=count,
-                    detail='never changes in any training sequence; left out of the fit',
-                )
-    for sequence, count in fit.left_out.items():
-        yield HealthFinding(
-            bag=sequence,
-            subject='measurements',
-            kind='masked',
-            count=count,
-            detail='samples so near to the ends that a delay within the bounds would place them '
-            'outside of the sequence; left out of the fit',
-        )
 
 
 def _curves(
@@ -342,49 +266,6 @@ def _solver(config: CalibrationConfig, fit: Fit) -> SolverSummary:
             for attempt in fit.attempts
         ),
     )
-
-
-def _warnings(
-    model: mujoco.MjModel, fit: Fit, recordings: list[Recording], held_out: tuple[float, float]
-) -> Iterator[str]:
-    if not fit.solution.success:
-        yield fit.solution.message
-    if fit.shift is not None and fit.shift.alarming:
-        yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
-    yield from _other_optima(fit)
-    if math.isnan(held_out[0]):
-        yield 'Nothing is held out: record a bag for validation to see whether the fit generalises.'
-    doubtful = [
-        parameter.name
-        for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)
-        if interval.verdict != 'identified'
-    ]
-    if doubtful:
-        yield f'Not identified: {", ".join(doubtful)}.'
-    for recording in recordings:
-        if not recording.alignment.sequences:
-            yield f'Bag {recording.path.name!r} holds no usable sequence.'
-        for idle in idle_actuators(recording):
-            yield f'Bag {idle}.'
-
-
-def _other_optima(fit: Fit) -> Iterator[str]:
-    """Say when starts ended in different optima."""
-    ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
-    worse = sum(end > (1 + _SAME_COST) * min(ends) for end in ends)
-    if worse:
-        yield (
-            f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
-            'there is more than one optimum, and more starts may find a better one.'
-        )
-
-
-def idle_actuators(recording: Recording) -> list[str]:
-    """Say of which actuators a bag holds no commands, in one clause or none."""
-    names = [item.subject for item in recording.alignment.health if item.kind == 'unmapped']
-    if not names:
-        return []
-    return [f'{recording.path.name!r} holds no commands for {", ".join(names)}; they stay 0']
 
 
 def _provenance(config: CalibrationConfig, command: str, recordings: list[Recording]) -> Provenance:

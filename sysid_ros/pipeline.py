@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from sysid_ros.alignment import align, map_columns, write_csv, write_npz
-from sysid_ros.assembly import Nominal, Recording, assemble, idle_actuators
+from sysid_ros.assembly import Nominal, assemble
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import (
@@ -23,6 +23,7 @@ from sysid_ros.errors import (
     ResultError,
     nearest,
 )
+from sysid_ros.findings import Recording, idle_actuators
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import compile_spec, load_model, load_spec

@@ -31,6 +31,7 @@ EVERYTHING_BELOW_NODES = ENGINE | {
     'simulation',
     'results',
     'report',
+    'findings',
     'assembly',
     'pipeline',
 }
@@ -51,6 +52,7 @@ ALLOWED = {
     'alignment': BASE | {'signals', 'bags'},
     'results': BASE | {'signals'},
     'report': BASE | {'results'},
+    'findings': EVERYTHING_BELOW_NODES - {'findings', 'assembly', 'pipeline'},
     'assembly': EVERYTHING_BELOW_NODES - {'assembly', 'pipeline'},
     'pipeline': EVERYTHING_BELOW_NODES,
     'nodes': EVERYTHING_BELOW_NODES,
