@@ -14,6 +14,11 @@ from sysid_ros.identification.callbacks import (
     ModifyResidualFn,
 )
 from sysid_ros.identification.confidence import calculate_intervals
+from sysid_ros.identification.evaluation import (
+    construct_ts_from_defaults,
+    model_residual,
+    residual,
+)
 from sysid_ros.identification.inertia_parameter import apply_body_inertia, body_inertia_param
 from sysid_ros.identification.modifiers import (
     apply_dgain,
@@ -26,7 +31,7 @@ from sysid_ros.identification.modifiers import (
 from sysid_ros.identification.optimization import StampWarning, optimize
 from sysid_ros.identification.parameter import InertiaType, Parameter, ParameterDict
 from sysid_ros.identification.rendering import render_rollout
-from sysid_ros.identification.residual_fn import build_residual_fn, residual
+from sysid_ros.identification.residual_fn import build_residual_fn
 from sysid_ros.identification.save import save_results
 from sysid_ros.identification.signal_modifier import (
     apply_bias,
@@ -75,10 +80,12 @@ __all__ = [
     'body_inertia_param',
     'build_residual_fn',
     'calculate_intervals',
+    'construct_ts_from_defaults',
     'create_initial_state',
     'default_report',
     'get_sensor_indices',
     'model_modifier',
+    'model_residual',
     'normalize_residual',
     'optimize',
     'parameter',

@@ -111,6 +111,15 @@ class CustomResiduals:
             residual[:, self.unstable] = self._largest[:, None]
         return residual
 
+    def check(self, x: NDArray[np.float64]) -> None:
+        """Check that a candidate has a model.
+
+        Raises:
+            CandidateError: No model can be built with its values.
+        """
+        for entry in self._measured:
+            entry.simulator.check(x)
+
     def around(
         self,
         x: NDArray[np.float64],
@@ -236,9 +245,13 @@ class CustomResiduals:
                 )
                 raise FitError(msg)
             return made[0], made[1], made[2]
-        measured = apply_delayed_ts_window(entry.recorded.measured, rollout.sensordata, 0.0, 0.0)
+        series = entry.trajectory.sensordata
+        if not series.signal_mapping:
+            mapping = TimeSeries.compute_all_sensor_mapping(model)
+            series = TimeSeries(series.times, series.data, mapping)
         if entry.signals is not None:
-            measured = measured.slice_by_name(list(entry.signals))
+            series = series.slice_by_name(list(entry.signals))
+        measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)
         predicted = predicted_like(measured, rollout)
         scale = np.ones(measured.data.shape[1])
         for name, (_, columns) in measured.signal_mapping.items():

@@ -78,6 +78,27 @@ class ModelSequences:
             _several(sensordata),
         )
 
+    @classmethod
+    def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
+        """Pair the model of trajectories, of which there is no spec, with them.
+
+        Args:
+            name: Of the model.
+            trajectories: At least one, all of the same model; sensors may be missing.
+
+        Raises:
+            FitError: A trajectory does not belong to the model.
+        """
+        found = object.__new__(cls)
+        found._set(
+            (name, mujoco.MjSpec(), trajectories[0].model, True),
+            [f'trajectory {index}' for index in range(len(trajectories))],
+            [trajectory.initial_state for trajectory in trajectories],
+            [trajectory.control for trajectory in trajectories],
+            [trajectory.sensordata for trajectory in trajectories],
+        )
+        return found
+
     def __getitem__(self, key: int | slice) -> ModelSequences:
         """Return the same model with one sequence, or those of a slice."""
         chosen = range(len(self))[key]

@@ -10,6 +10,14 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
+from sysid_ros.identification.inertia import (
+    full_inertia as inertia_to_fullinertia,
+)
+from sysid_ros.identification.inertia import (
+    pi_from_theta,
+    pseudoinertia_from_pi,
+    theta_from_pseudoinertia,
+)
 from sysid_ros.identification.inertia_parameter import (
     apply_body_inertia,
     apply_body_mass_ipos,
@@ -38,10 +46,14 @@ __all__ = [
     'apply_pgain',
     'body_inertia_param',
     'get_actuator_pd_gains',
+    'inertia_to_fullinertia',
     'is_position_actuator',
     'pi_from_body',
+    'pi_from_theta',
+    'pseudoinertia_from_pi',
     'remove_visuals',
     'scale_body_inertia',
+    'theta_from_pseudoinertia',
     'theta_inertia_from_body',
 ]
 

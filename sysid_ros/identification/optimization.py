@@ -12,9 +12,11 @@ import numpy as np
 import scipy.optimize
 
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.identification.custom import CustomResiduals
 from sysid_ros.identification.descent import TOLERANCE
 from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.problem import FunctionResiduals
+from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.residual_fn import ResidualFunction
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.stamp_check import examine_stamps
@@ -44,12 +46,22 @@ _BACKENDS: dict[str, Backend] = {
     'scipy-dogbox': 'scipy-dogbox',
     'scipy-lm': 'scipy-lm',
 }
+#: Values of scipy's setting ``method`` to names of backends.
+_METHODS: dict[str, Backend] = {
+    'trf': 'scipy-trf',
+    'dogbox': 'scipy-dogbox',
+    'lm': 'scipy-lm',
+}
 #: A condition number of JᵀJ above this is warned of.
 _ILL_CONDITIONED = 1e12
 
 
 class StampWarning(UserWarning):
     """A shift of the measurements in time would explain them significantly better."""
+
+
+class CandidateWarning(UserWarning):
+    """The solver tried values that no model can be built with."""
 
 
 class ConditionWarning(UserWarning):
@@ -77,7 +89,8 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     Args:
         initial_params: Start values and bounds; not changed.
         residual_fn: From `build_residual_fn`, or any ``fn(x, params) -> (residuals, …)`` with
-            ``x`` of shape (p,) or (p, m) and one array per sequence.
+            ``x`` of shape (p,) or (p, m) and one array of shape (n,) or (n, m) per sequence;
+            ``'scipy'`` only asks for the former.
         optimizer: ``'mujoco'`` (``mujoco.minimize``), ``'scipy'`` (its trust region),
             ``'scipy-dogbox'``, ``'scipy-lm'``; ``'scipy_parallel_fd'`` is ``'scipy'``, all
             differences being made in one batch anyway.
@@ -91,34 +104,43 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
         tolerance: Length of the step that is predicted at the end, in standard errors.
-        **backend: Settings of the toolbox's backends, which are accepted and not used: scales,
-            steps, regularisation and convergence follow the residuals.
+        **backend: ``method`` of the scipy backends; other settings of the toolbox's backends are
+            accepted and not used: scales, steps, regularisation and convergence follow the
+            residuals, which are in units of the noise.
 
     Returns:
         The fitted parameters, and a result with ``x``, ``cost``, ``fun``, ``jac``, ``grad``,
         ``optimality``, ``status`` (above 0 when converged), ``reason``, ``message``, ``success``,
         ``nfev``, ``nit``, ``trace``, ``extras`` (``objective`` and ``candidate`` per iteration),
-        ``attempts`` of several starts, ``diverged``, ``excluded`` samples and ``dead`` sensors, and
-        ``shift``: whether a shift of the stamps explains the measurements significantly better,
-        which is also warned of.
+        ``attempts`` of several starts, ``diverged``, ``refused`` (candidates that no model could be
+        built for; they count as diverged, and are warned of), ``excluded`` samples and ``dead``
+        sensors, and ``shift``: whether a shift of the stamps explains the measurements
+        significantly better, which is also warned of.
 
     Raises:
-        FitError: A name is unknown, or the fit cannot begin.
+        FitError: A name is unknown, a function returns the wrong shape, or the fit cannot begin.
+        ModelError: No model can be built with the initial values.
         CancelledError: ``cancel`` was set.
     """
     if optimizer not in _BACKENDS:
         msg = f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.'
         raise FitError(msg)
     _check(backend)
+    method = _BACKENDS[optimizer]
+    if optimizer.startswith('scipy') and 'method' in backend:
+        method = _method(backend['method'])
     params = initial_params.copy()
     if params.size == 0:
         warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
         return params, _nothing()
     x0 = params.as_vector()
-    residuals = _residuals(residual_fn, params)
+    residuals, before = _residuals(residual_fn, params, single=optimizer == 'scipy'), 0
+    if isinstance(residuals, (Residuals, CustomResiduals)):
+        residuals.check(x0)
+        before = residuals.refusals
     if check_conditioning:
         _check_conditioning(residuals, x0)
-    settings = SolverSettings(_BACKENDS[optimizer], loss, max_iters)
+    settings = SolverSettings(method, loss, max_iters)
     tell = _Teller(observe) if verbose else observe
     attempts: tuple[Attempt, ...] = ()
     if starts > 1:
@@ -130,7 +152,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
             residuals, x0, settings=settings, tolerance=tolerance, cancel=cancel, observe=tell
         )
     params.update_from_vector(solution.x)
-    result = _result(residual_fn, residuals, solution)
+    result = _result(residual_fn, residuals, solution, before)
     result.attempts = attempts
     if verbose:
         _say(
@@ -163,14 +185,19 @@ class _Teller:
 
 #: Settings of the toolbox's backends that are accepted and not used.
 _UNUSED = (
+    'check_derivatives',
     'diff_step',
     'eps',
+    'f_scale',
     'ftol',
     'gtol',
     'jac',
+    'method',
     'mu_factor',
     'mu_max',
     'mu_min',
+    'tr_options',
+    'tr_solver',
     'x_scale',
     'xtol',
 )
@@ -178,21 +205,100 @@ _UNUSED = (
 
 def _check(backend: dict[str, Any]) -> None:
     for name in backend:
+        if name in ('callback', 'iter_callback'):
+            msg = f'Expected observe=, which is called with each Iteration, found {name!r}.'
+            raise FitError(msg)
         if name not in _UNUSED:
             known = ('max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
             msg = f'Unknown setting {name!r} of optimize; {nearest(name, known)}.'
             raise FitError(msg)
 
 
-def _residuals(residual_fn: Callable[..., Any], params: ParameterDict) -> ResidualLike:
+def _method(name: str) -> Backend:
+    if name not in _METHODS:
+        msg = f'Unknown method {name!r}; {nearest(name, _METHODS)}.'
+        raise FitError(msg)
+    return _METHODS[name]
+
+
+def _residuals(
+    residual_fn: Callable[..., Any], params: ParameterDict, *, single: bool
+) -> ResidualLike:
+    """Return what the solver evaluates.
+
+    Args:
+        residual_fn: The user's function.
+        params: What it gets.
+        single: Call a function that is not ours with one candidate at a time, ``x`` being (p,).
+    """
     if isinstance(residual_fn, ResidualFunction):
         return residual_fn.prepared(params).residuals
-
-    def plain(candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = residual_fn(candidates.T.copy(), params)[0]
-        return np.concatenate([np.reshape(part, (-1, len(candidates))) for part in found])
-
+    plain = _Plain(residual_fn, params, single=single)
     return FunctionResiduals(plain, unknowns_of(params))
+
+
+class _Plain:
+    """A function of the user's own as one of (m, p) candidates; NaN where no model can be built."""
+
+    def __init__(
+        self, function: Callable[..., Any], params: ParameterDict, *, single: bool
+    ) -> None:
+        self._function = function
+        self._params = params
+        self._single = single
+        self._size: int | None = None
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self._single:
+            try:
+                return self._batch(candidates)
+            except CandidateError:
+                if self._size is None and len(candidates) == 1:
+                    raise
+        return np.stack([self._one(x) for x in candidates], axis=1)
+
+    def _batch(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        count = len(candidates)
+        parts = [
+            np.asarray(part, dtype=np.float64)
+            for part in self._function(candidates.T.copy(), self._params)[0]
+        ]
+        for part in parts:
+            if part.shape[1:] != (count,) and not (count == 1 and part.ndim == 1):
+                msg = (
+                    f'Expected residuals of shape (n, {count}) for x of shape '
+                    f"{candidates.T.shape}, found {part.shape}; optimizer='scipy' asks for one "
+                    'candidate at a time.'
+                )
+                raise FitError(msg)
+        found = np.concatenate([part.reshape(-1, count) for part in parts])
+        self._size = len(found)
+        return found
+
+    def _one(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        try:
+            parts = self._function(x.copy(), self._params)[0]
+        except CandidateError:
+            if self._size is None:
+                raise
+            return np.full(self._size, np.nan)
+        found = np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
+        self._size = len(found)
+        return found
+
+
+def _refused(residuals: ResidualLike, before: int) -> int:
+    """Return for how many candidates no model could be built since then, and warn of them."""
+    if not isinstance(residuals, (Residuals, CustomResiduals)):
+        return 0
+    count = residuals.refusals - before
+    if count:
+        msg = (
+            f'No model could be built for {count} of the candidates that the solver tried, which '
+            'it stepped back from; narrower bounds may spare them.'
+        )
+        warnings.warn(msg, CandidateWarning, stacklevel=4)
+    return count
 
 
 def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> None:
@@ -226,15 +332,21 @@ def _nothing() -> scipy.optimize.OptimizeResult:
         nfev=0,
         nit=0,
         trace=(),
-        extras={},
+        extras={'objective': [], 'candidate': []},
+        attempts=(),
+        diverged=0,
+        refused=0,
+        excluded=0,
+        dead=(),
         shift=None,
     )
 
 
 def _result(
-    residual_fn: Callable[..., Any], residuals: ResidualLike, solution: Solution
+    residual_fn: Callable[..., Any], residuals: ResidualLike, solution: Solution, before: int
 ) -> scipy.optimize.OptimizeResult:
-    shift, excluded, dead = None, 0, ()
+    shift, excluded = None, 0
+    dead: tuple[str, ...] = ()
     if isinstance(residuals, Residuals) and isinstance(residual_fn, ResidualFunction):
         excluded, dead = residual_fn.excluded, residuals.dead
         shift = check_stamps(residuals, solution)
@@ -257,6 +369,7 @@ def _result(
             'candidate': [np.array(entry.x) for entry in solution.trace],
         },
         diverged=residuals.diverged,
+        refused=_refused(residuals, before),
         excluded=excluded,
         dead=dead,
         shift=shift,

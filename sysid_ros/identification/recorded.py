@@ -144,6 +144,27 @@ def record(
     )
 
 
+def described(series: TimeSeries, shift: float) -> TimeSeries:
+    """Move sensors' samples in time, so that a stamp is the time that they describe.
+
+    Args:
+        series: Measured sensors, and parts of the state, which stay.
+        shift: Seconds; 0 moves nothing.
+    """
+    of_state = {
+        name: entry for name, entry in series.signal_mapping.items() if entry[0] in _STATE_TYPES
+    }
+    if not shift:
+        return series
+    if not of_state:
+        return TimeSeries(series.times + shift, series.data, series.signal_mapping)
+    data = series.interpolate(series.times - shift)
+    data[series.times - shift > series.times[-1]] = np.nan
+    for _, columns in of_state.values():
+        data[:, columns] = series.data[:, columns]
+    return TimeSeries(series.times, data, series.signal_mapping)
+
+
 def _tolerance(origin: float) -> float:
     return max(_SAME_INSTANT, _ROUNDINGS * float(np.spacing(abs(origin))))
 

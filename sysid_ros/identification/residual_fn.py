@@ -16,8 +16,9 @@ from sysid_ros.identification.models import writable_model
 from sysid_ros.identification.modifiers import apply_param_modifiers
 from sysid_ros.identification.noise import estimate_noise
 from sysid_ros.identification.rebuild import Rebuild
-from sysid_ros.identification.recorded import Recorded, record
+from sysid_ros.identification.recorded import Recorded, described, record
 from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.selection import check_selection, observed, weights_of
 from sysid_ros.identification.signal_transform import SignalTransform
 from sysid_ros.identification.simulation import Simulator
 from sysid_ros.identification.unknowns_of import check_targets, unknowns_of
@@ -37,10 +38,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.parameter import ParameterDict
     from sysid_ros.identification.recorded import SensorStamps
     from sysid_ros.identification.trajectory import ModelSequences
-    from sysid_ros.signals import SignalType, TimeSeries
-
-    #: Names of signals, or ``(name, type)`` pairs; for several models also by the model's name.
-    Observations = Sequence[str | tuple[str, SignalType]]
+    from sysid_ros.signals import TimeSeries
 
     Outcome = tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]
 
@@ -101,6 +99,9 @@ class ResidualFunction:
             options = _checked({**self.options._asdict(), **overrides})
             return ResidualFunction(options)(x, params)
         x = np.asarray(x, dtype=np.float64)
+        if x.ndim not in (1, 2):
+            msg = f'Expected x of shape (p,) or (p, m), got {x.shape}.'
+            raise FitError(msg)
         candidates = x[None] if x.ndim == 1 else x.T
         if candidates.shape[1] != params.size:
             msg = (
@@ -161,18 +162,6 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
     return ResidualFunction(_checked(options))
 
 
-def residual(
-    x: NDArray[np.float64],
-    params: ParameterDict,
-    models_sequences: Sequence[ModelSequences],
-    *options: Any,
-    **named: Any,
-) -> Outcome:
-    """Evaluate candidates once; see `build_residual_fn` for the options, in the same order."""
-    given = dict(zip(Options._fields[1:], options, strict=False))
-    return build_residual_fn(models_sequences=models_sequences, **given, **named)(x, params)
-
-
 def _checked(options: dict[str, Any]) -> Options:
     for name in options:
         if name not in Options._fields:
@@ -211,6 +200,7 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
 
 def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
     groups = list(options.models_sequences)
+    check_selection(groups, options.enabled_observations, options.sensor_weights)
     check_targets(
         params, [(group.gt_model, _labels(groups, group), group.spec) for group in groups]
     )
@@ -237,13 +227,18 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
             enabled=[_enabled(options, group.name) for group in groups],
         )
     else:
+        shift = -1.0 if options.sensor_stamps == 'rollout' else 0.0
         measured = [
             Measured(
                 simulator,
-                trajectory,
+                trajectory.replace(
+                    sensordata=described(
+                        trajectory.sensordata, shift * float(group.gt_model.opt.timestep)
+                    )
+                ),
                 entry,
                 _weights(options, group.name),
-                _per_model(options.enabled_observations, group.name),
+                observed(options.enabled_observations, group.name),
             )
             for group, (simulator, own) in zip(groups, made, strict=True)
             for trajectory, entry in zip(group.measured_rollout, own, strict=True)
@@ -273,7 +268,7 @@ def _group(
     labels = _labels(groups, group)
     signals = None
     if not options.return_pred_all and options.modify_residual is None:
-        signals = _per_model(options.enabled_observations, group.name)
+        signals = observed(options.enabled_observations, group.name)
     recorded = [
         record(
             group.gt_model,
@@ -352,25 +347,15 @@ def _called(
     return spec, columns
 
 
-def _per_model(value: Any, model: str) -> list[str] | None:
-    """Return the names of the signals that count for a model; None for all."""
-    if hasattr(value, 'keys'):
-        value = value.get(model, ())
-    names = [entry if isinstance(entry, str) else entry[0] for entry in value]
-    return names or None
-
-
 def _weights(options: Options, model: str) -> dict[str, float]:
-    given: dict[str, Any] = dict(options.sensor_weights or {})
-    if not given and options.signal_transform is not None:
-        given = dict(options.signal_transform.weights or {})
-    if any(hasattr(value, 'keys') for value in given.values()):
-        return dict(given.get(model, {}))
-    return given
+    transform = options.signal_transform
+    if not options.sensor_weights and transform is not None:
+        return dict(transform.weights or {})
+    return weights_of(options.sensor_weights, model)
 
 
 def _enabled(options: Options, model: str) -> Callable[[str], bool]:
-    signals = _per_model(options.enabled_observations, model)
+    signals = observed(options.enabled_observations, model)
     if options.signal_transform is not None and options.signal_transform.enabled is not None:
         chosen = set(options.signal_transform.enabled)
         signals = [s for s in chosen if signals is None or s in signals]

@@ -127,6 +127,20 @@ class Residuals:
         """Number of simulations so far."""
         return sum(simulator.rollouts for simulator in self.simulators)
 
+    @property
+    def refusals(self) -> int:
+        """Number of candidates so far that no model could be built for, for each simulator."""
+        return sum(simulator.refusals for simulator in self.simulators)
+
+    def check(self, x: NDArray[np.float64]) -> None:
+        """Check that a candidate has a model.
+
+        Raises:
+            CandidateError: No model can be built with its values.
+        """
+        for simulator in self.simulators:
+            simulator.check(x)
+
     def set_noise(self, noise: Mapping[str, float]) -> None:
         """Change the scales, sensor name to standard deviation in the sensor's unit."""
         self.noise = {sensor: float(noise[sensor]) for sensor in self.samples.sensors}

@@ -218,6 +218,18 @@ class Simulator:
             getattr(model, field)[rows] = APART
         return model
 
+    def check(self, x: NDArray[np.float64]) -> None:
+        """Check that a model can be built with a candidate's values, where it has to be.
+
+        Args:
+            x: (p,) parameter values, or the first of them, the others being nominal.
+
+        Raises:
+            CandidateError: The compiler or a callback refuses them.
+        """
+        if self._build is not None:
+            self.compiled(x)
+
     def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence at the nominal values."""
         nominal = np.array([[parameter.nominal for parameter in self.parameters]])
