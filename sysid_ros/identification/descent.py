@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.problem import ResidualLike
 
 #: Converged: the predicted step is below this in standard errors.
-TOLERANCE = 1e-5
+TOLERANCE = 2e-5
 #: … or below this in units of the scales, where data without noise leave no standard error.
 _STEP_TOLERANCE = 1e-10
 #: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
@@ -40,7 +40,8 @@ _SHORT = 1.0
 #: A step is the last when it will bring the predicted one below the tolerance at the rate of the
 #: step before, no better than this, and is itself below this in standard errors.
 _LAST_RATE = 1e-3
-_LAST_STEP = 1e-2
+_LAST_TOLERANCES = 4.0
+_LAST_STEP = 0.1
 #: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
 _SUCCESS_RATIO = 0.5
 #: Residuals that are not finite become this many times the largest at the start, or at least …
@@ -324,7 +325,7 @@ class Descent:
         """Return whether the next step will end the solve, from the predicted step before."""
         now = self.model.decrement
         rate = max(now / before, _LAST_RATE)
-        return now < _LAST_STEP and rate * now < self.tolerance
+        return now < _LAST_STEP and rate * now < _LAST_TOLERANCES * self.tolerance
 
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:

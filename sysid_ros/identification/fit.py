@@ -18,6 +18,7 @@ from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.staging import solve_in_stages
 from sysid_ros.identification.stamp_check import examine_stamps
 from sysid_ros.identification.starts import solve_from
 from sysid_ros.identification.starts import starts as spread
@@ -167,7 +168,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 run.name: float(offset) for run, offset in zip(arriving, x[count:], strict=False)
             },
             noise=residuals.noise,
-            rollouts=simulator.rollouts,
+            rollouts=residuals.evaluations,
             diverged=residuals.diverged,
             seconds=log.seconds,
             sequences=names,
@@ -196,13 +197,11 @@ def _solve_weighted(
     """
     floors = smallest_noise(residuals.runs)
 
-    def descend(known: Solution | None, tolerance: float) -> Solution:
+    def descend(known: Solution, tolerance: float) -> Solution:
         left = max(settings.max_iterations - len(log.trace), 1)
         return solve(
             residuals,
-            np.array([unknown.nominal for unknown in residuals.unknowns])
-            if known is None
-            else known.x,
+            known.x,
             settings=dataclasses.replace(settings, max_iterations=left),
             tolerance=tolerance,
             known=known,
@@ -211,7 +210,14 @@ def _solve_weighted(
         )
 
     # Weights that are to change again are not worth the last digits.
-    solution = known or descend(None, _ROUGH_TOLERANCE)
+    solution = known or solve_in_stages(
+        residuals,
+        np.array([unknown.nominal for unknown in residuals.unknowns]),
+        settings=settings,
+        tolerance=_ROUGH_TOLERANCE,
+        cancel=cancel,
+        observe=log,
+    )
     for weighting in range(1, _WEIGHTINGS + 1):
         if len(log.trace) >= settings.max_iterations:
             break

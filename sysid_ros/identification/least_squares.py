@@ -110,7 +110,7 @@ class Solution:
     differences: Differences | None = None
 
 
-def solve(
+def solve(  # noqa: PLR0913 (each says another thing about where it starts and ends)
     residuals: ResidualLike,
     start: NDArray[np.float64],
     *,

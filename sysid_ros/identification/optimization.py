@@ -19,6 +19,7 @@ from sysid_ros.identification.problem import FunctionResiduals
 from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.residual_fn import ResidualFunction
 from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.staging import solve_in_stages
 from sysid_ros.identification.stamp_check import examine_stamps
 from sysid_ros.identification.starts import solve_from
 from sysid_ros.identification.starts import starts as spread
@@ -148,9 +149,16 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         found = solve_from(residuals, candidates, settings=settings, cancel=cancel, observe=tell)
         solution, attempts = found.solution, found.attempts
     else:
-        solution = solve(
-            residuals, x0, settings=settings, tolerance=tolerance, cancel=cancel, observe=tell
-        )
+        common: dict[str, Any] = {
+            'settings': settings,
+            'tolerance': tolerance,
+            'cancel': cancel,
+            'observe': tell,
+        }
+        if isinstance(residuals, Residuals):
+            solution = solve_in_stages(residuals, x0, **common)
+        else:
+            solution = solve(residuals, x0, **common)
     params.update_from_vector(solution.x)
     result = _result(residual_fn, residuals, solution, before)
     result.attempts = attempts

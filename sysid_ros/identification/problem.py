@@ -40,13 +40,15 @@ class ResidualLike(Protocol):
 
     Attributes:
         unknowns: What the values are.
-        diverged: Simulations that became unstable so far.
         unstable: (m,) whether each candidate of the last call became unstable.
     """
 
     unknowns: tuple[Unknown, ...]
-    diverged: int
     unstable: NDArray[np.bool_]
+
+    @property
+    def diverged(self) -> int:
+        """Return the number of simulations that became unstable so far."""
 
     @property
     def evaluations(self) -> int:

@@ -56,7 +56,6 @@ class Residuals:
         samples: What each residual is.
         dead: Sensors that are left out because they never move.
         exact: (p,) unknowns whose derivative needs no difference.
-        diverged: How many simulations became unstable so far.
         unstable: (m,) whether each candidate of the last call became unstable on some sequence.
     """
 
@@ -90,7 +89,8 @@ class Residuals:
         self.unknowns = tuple(self._all if unknowns is None else unknowns)
         count = len(self.unknowns)
         self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
-        self.diverged = 0
+        self._diverged = 0
+        self._parts_of_data: list[Residuals] = []
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
         self._made: dict[str, Any] = {'laws': laws, 'weights': weights, 'enabled': enabled}
@@ -123,14 +123,21 @@ class Residuals:
         self.set_noise(noise)
 
     @property
+    def diverged(self) -> int:
+        """Number of simulations that became unstable so far."""
+        return self._diverged + sum(part.diverged for part in self._parts_of_data)
+
+    @property
     def evaluations(self) -> int:
         """Number of simulations so far."""
-        return sum(simulator.rollouts for simulator in self.simulators)
+        own = sum(simulator.rollouts for simulator in self.simulators)
+        return own + sum(part.evaluations for part in self._parts_of_data)
 
     @property
     def refusals(self) -> int:
         """Number of candidates so far that no model could be built for, for each simulator."""
-        return sum(simulator.refusals for simulator in self.simulators)
+        own = sum(simulator.refusals for simulator in self.simulators)
+        return own + sum(part.refusals for part in self._parts_of_data)
 
     def check(self, x: NDArray[np.float64]) -> None:
         """Check that a candidate has a model.
@@ -259,6 +266,10 @@ class Residuals:
             **self._made,
         )
 
+    def also(self, part: Residuals) -> None:
+        """Count the simulations of other residuals, which serve the same solve, as one's own."""
+        self._parts_of_data.append(part)
+
     def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
         """Change the scales, and return a solution in the new ones.
 
@@ -381,7 +392,7 @@ class Residuals:
                     yield from self._shared(first + run, run, followers[run][0], known[first + run])
                 wanted.append(np.array(leading, dtype=np.int64))
             for block in simulator.simulate(candidates, wanted):
-                self.diverged += int(block.diverged.sum())
+                self._diverged += int(block.diverged.sum())
                 if self.exact.any() and block.candidates[0] == 0 and not block.diverged[0]:
                     keep[first + block.run] = {k: v[:1].copy() for k, v in block.rows.items()}
                 yield self._parts[first + block.run], block

@@ -128,7 +128,7 @@ class MovedResiduals:
             return True
         around = self._limit * np.array([-1.0, -0.5, 0.5, 1.0])
         costs = [self.sums(np.full(self.sequences, shift)).cost() for shift in around]
-        return min(costs) < cost - _HINT * variance
+        return bool(min(costs) < cost - _HINT * variance)
 
     def part(self, sequence: int) -> slice:
         """Return where a sequence's residuals are."""

@@ -488,8 +488,9 @@ def test_random_starts_all_end_at_the_truth(arm_recording: Recording, seed: int)
 
 
 @pytest.mark.filterwarnings('ignore::sysid_ros.identification.optimization.StampWarning')
-def test_several_starts_find_the_valley_that_one_start_misses() -> None:
-    """An oscillation of another frequency fits best where it is out of phase the least."""
+@pytest.mark.parametrize('starts', [1, 16])
+def test_a_far_start_does_not_end_in_a_false_valley(starts: int) -> None:
+    """A long oscillation of another frequency fits best where it is out of phase the least."""
 
     def write(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
         spec.joint('slide').stiffness[0] = parameter.value[0]
@@ -502,8 +503,6 @@ def test_several_starts_find_the_valley_that_one_start_misses() -> None:
     params.add(sysid.Parameter('stiffness', 400.0, 5.0, 500.0, modifier=write))
     recording = record(spec, duration=2.0, command=kick)
     fn = sysid.build_residual_fn(models_sequences=recording.sequences())
-    found, result = sysid.optimize(params, fn, verbose=False)
-    assert abs(found['stiffness'].value[0] - 100.0) > 50.0
-    found, result = sysid.optimize(params, fn, verbose=False, starts=16)
+    found, result = sysid.optimize(params, fn, verbose=False, starts=starts)
     assert found['stiffness'].value[0] == pytest.approx(100.0, rel=1e-6)
-    assert len(result.attempts) == 16
+    assert len(result.attempts) == (starts if starts > 1 else 0)
