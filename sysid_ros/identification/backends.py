@@ -33,6 +33,8 @@ _FAR = 1e12
 _ON_BOUND = 1e-8
 #: … by this part of the bounds' distance, or of the scale if that is less.
 _OFF_BOUND, _OFF_BOUND_SCALES = 0.01, 0.1
+#: Steps of a trust region are the full ones only very near to the optimum, in standard errors.
+_LAST_STEP = 1e-2
 #: scipy stops by itself at the limits of rounding; before that, the descent stops it.
 _SCIPY_TOLERANCE = 1e-14
 #: Evaluations that scipy may use per iteration, on average.
@@ -199,6 +201,7 @@ def _raised(mu: float) -> float:
 
 def run_scipy(descent: Descent, method: str) -> str:
     """Solve with ``scipy.optimize.least_squares``; return the status."""
+    descent.last_step, descent.last_tolerances = _LAST_STEP, 1.0
     run = _levenberg if method == 'lm' else _trust_region
     while True:
         if not run(descent, method):

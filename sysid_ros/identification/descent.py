@@ -42,6 +42,10 @@ _SHORT = 1.0
 _LAST_RATE = 1e-3
 _LAST_TOLERANCES = 4.0
 _LAST_STEP = 0.1
+#: Where a standard error more or less does not matter, a step from so many tolerances away may be
+#: the last, and the first step is taken to converge at this rate.
+_REACH = 10.0
+_USUAL_RATE = 0.2
 #: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
 _SUCCESS_RATIO = 0.5
 #: Residuals that are not finite become this many times the largest at the start, or at least …
@@ -95,6 +99,8 @@ class Descent:
         self.current: Point
         self.model: Quadratic
         self.expects_success = False
+        self.last_step = _LAST_STEP
+        self.last_tolerances = _LAST_TOLERANCES
         self._last = False
         self._penalty = np.inf
         self._secant = Secant(len(unknowns), loss)
@@ -324,8 +330,12 @@ class Descent:
     def _is_last(self, before: float) -> bool:
         """Return whether the next step will end the solve, from the predicted step before."""
         now = self.model.decrement
-        rate = max(now / before, _LAST_RATE)
-        return now < _LAST_STEP and rate * now < _LAST_TOLERANCES * self.tolerance
+        if np.isfinite(before):
+            rate = max(now / before, _LAST_RATE)
+        else:
+            rate = _USUAL_RATE if self.tolerance >= 1 else np.inf
+        near = now < max(self.last_step, _REACH * self.tolerance)
+        return near and rate * now < self.last_tolerances * self.tolerance
 
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:

@@ -36,7 +36,9 @@ _SCALE_OF_BOUNDS = 0.02
 _ACCURATE = 3e-5
 #: … or with less than so many times the tolerance of the solve, where that is stricter.
 _TOLERANCES = 3.0
-#: Where it is not, steps longer and shorter by these factors are compared.
+#: Where it is not, central differences over steps so many times longer are tried, …
+_WIDER = 100.0
+#: … and where these are not, either, steps longer and shorter by these factors are compared.
 _LADDER = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 
 FORWARD = 'forward'
@@ -171,7 +173,44 @@ class Differences:
         if not suspicious.any():
             return False
         self.repairs += int(suspicious.sum())
-        self._choose(x, residual, jacobian, suspicious)
+        if not self._widen(x, residual, jacobian, suspicious):
+            self._choose(x, residual, jacobian, suspicious)
+        return True
+
+    def _widen(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        columns: NDArray[np.bool_],
+    ) -> bool:
+        """Replace columns by central differences over longer steps; return whether that mends them.
+
+        It does where the noise of a solver inside the simulation spoils short steps. All parameters
+        moved at once, to either side, show what such columns leave over.
+        """
+        size = np.clip(self.size * _WIDER, _SMALLEST_STEP, _LONGEST_STEP)
+        steps = np.where(columns, self._steps(x, size), 0.0)
+        if np.any((x - steps < self._lower) | (x - steps > self._upper)):
+            return False
+        moves = np.where(columns, steps, 1.0)
+        ahead = self._residuals.around(x, moves, columns, residual)
+        back = self._residuals.around(x, -moves, columns, residual)
+        if np.any(ahead.wild | back.wild):
+            return False
+        middle = (ahead.changes - back.changes)[:, columns] / (2 * steps[columns])
+        both = self._residuals(np.stack([x + steps, x - steps]))
+        rest = (both[:, 0] - both[:, 1]) / 2 - middle @ steps[columns]
+        changes = np.linalg.norm(middle, axis=0) * np.abs(steps[columns])
+        limit = self._accurate * changes * np.sqrt(columns.sum())
+        if self._residuals.unstable.any() or np.any(np.linalg.norm(rest) > limit):
+            return False
+        norms = np.linalg.norm(middle, axis=0)
+        spoilt = np.linalg.norm(jacobian[:, columns] - middle, axis=0) > self._accurate * norms
+        jacobian[:, columns] = middle
+        mended = np.flatnonzero(columns)[spoilt]
+        self.size[mended] = size[mended]
+        self.central[mended] = True
         return True
 
     def _steps(

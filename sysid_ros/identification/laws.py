@@ -120,8 +120,10 @@ class Readings:
     channels: Channels
     laws: tuple[Law, ...]
     delayed: tuple[int, ...] = field(init=False)
+    lawful: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, 'lawful', bool(self.columns))
         delayed = tuple(k for k, law in enumerate(self.laws) if law.delay is not None)
         object.__setattr__(self, 'delayed', delayed)
 
@@ -160,6 +162,9 @@ class Readings:
             derivatives: Whether to differentiate, too.
             shift: Seconds by which the measurements are moved to later stamps.
         """
+        if not self.lawful:
+            state, _ = self._state(rows, x, shift=shift)
+            return Reading(scale * (self.channels.measured - state), {})
         state, slope = self._state(rows, x, slopes=derivatives, shift=shift)
         gain, measured_gain = self._product(x, 'gains'), self._product(x, 'measured_gains')
         measured = self.channels.measured

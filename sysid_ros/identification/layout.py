@@ -67,7 +67,7 @@ class Series:
     @property
     def lawful(self) -> bool:
         """Whether readings differ from what the model's sensors say."""
-        return bool(self.readings.columns)
+        return self.readings.lawful
 
     def picked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (…, counted) samples of (…, n, k) values."""

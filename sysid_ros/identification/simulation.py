@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
-from mujoco.batch import Batch
 
 from sysid_ros.identification.controls import Controls
 from sysid_ros.identification.frames import APART, all_frames
+from sysid_ros.identification.pool import Pool
 from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.runs import SENSORS, prepare
 from sysid_ros.identification.targets import Role, Writer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from collections.abc import Sequence as Many
 
+    from mujoco.batch import Batch
     from numpy.typing import NDArray
     from typing_extensions import Self
 
@@ -117,7 +119,6 @@ class Simulator:
         self.refused: dict[int, CandidateError] = {}
         self.refusals = 0
         self._built = False
-        self._given = model
         self._lead = lead
         # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
         # again may delay its actuators by itself.
@@ -125,33 +126,37 @@ class Simulator:
         self._build = build
         self._rebuilt = list(rebuilt)
         self.threads = threads or os.cpu_count() or 1
-        written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
-        self._writer = Writer(model, written)
-        self._controls = Controls(model, written, native=build is not None)
+        self._written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
+        self._writer = Writer(model, self._written)
+        self._controls = Controls(model, self._written, native=build is not None)
+        self._pool = Pool(
+            self.model,
+            self._writer if build is None else None,
+            self.threads,
+            1 + len(self.parameters),
+        )
+        self._prepare(sequences)
+
+    def _prepare(self, sequences: Many[Sequence]) -> None:
         self.runs: tuple[Run, ...] = tuple(
-            prepare(self.model, sequence, lead) for sequence in sequences
+            prepare(self.model, sequence, self._lead) for sequence in sequences
         )
         names = [sequence.name for sequence in sequences]
-        self._starts, self._offsets = _per_sequence(written, names)
+        self._starts, self._offsets = _per_sequence(self._written, names)
         sources = {channels.source for run in self.runs for channels in run.channels}
         self._sources = tuple(sorted(sources | {SENSORS}))
-        self._record = (_CLOCK, *(s for s in self._sources if s != SENSORS or model.nsensordata))
+        recorded = (s for s in self._sources if s != SENSORS or self.model.nsensordata)
+        self._record = (_CLOCK, *recorded)
         self._batches = _batches([run.steps for run in self.runs])
-        self._batch: Batch | None = None
-        self._fields: dict[str, NDArray[np.float64]] = {}
         self._buffers: dict[tuple[int, int], dict[Any, NDArray[np.float64]]] = {}
 
     def of(self, sequences: Many[Sequence]) -> Simulator:
         """Return a simulator of other sequences with the same model and candidates."""
-        return Simulator(
-            self._given,
-            self.parameters,
-            sequences,
-            self.threads,
-            build=self._build,
-            rebuilt=self._rebuilt,
-            lead=self._lead,
-        )
+        other = copy.copy(self)  # model, batch and threads are shared
+        other.rollouts = other.refusals = 0
+        other.refused = {}
+        other._prepare(sequences)  # noqa: SLF001 (one of us)
+        return other
 
     def acts(self) -> NDArray[np.bool_]:
         """Return (p, number of sequences) whether an unknown changes a sequence's simulation."""
@@ -168,8 +173,7 @@ class Simulator:
 
     def close(self) -> None:
         """Let go of the threads and buffers."""
-        self._batch = None
-        self._fields.clear()
+        self._pool.clear()
         self._buffers.clear()
 
     def __enter__(self) -> Self:
@@ -294,13 +298,13 @@ class Simulator:
         count = len(jobs)
         runs = np.array([run for run, _ in jobs])
         which = np.array([candidate for _, candidate in jobs])
-        batch, ids = self._sized(count), np.arange(count)
+        batch, ids = self._pool.batch(count), np.arange(count)
         if models is not None:
             chosen = [models[index] for index in which]
             batch.set_models(chosen + [chosen[0]] * (batch.nsim - count))
         batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         if models is None:
-            self._write(batch, candidates, which)
+            self._pool.write(candidates, which)
         self._start(batch, candidates, runs, which)
         control = np.concatenate(
             [
@@ -343,28 +347,6 @@ class Simulator:
                 start = self._initial(run, source, candidates[which])
                 rows[source] = np.concatenate([start[:, None], record[source][:, :-1]], axis=1)
         return Block(run, which, rows, diverged)
-
-    def _sized(self, count: int) -> Batch:
-        if self._batch is None or self._batch.nsim < count:
-            self._fields.clear()
-            self._batch = Batch(self.model, max(count, 2 * self.threads), self.threads)
-            if self._build is None:
-                for field in sorted(self._writer.fields.union(self._writer.frames)):
-                    values = self._batch.expand(field)
-                    self._fields[field] = values.reshape(self._batch.nsim, -1)
-        return self._batch
-
-    def _write(
-        self, batch: Batch, candidates: NDArray[np.float64], which: NDArray[np.int64]
-    ) -> None:
-        if not self._writer.fields:
-            return
-        for field, index, data in self._writer.assignments(candidates):
-            self._fields[field][: len(which), index] = data[which]
-        if not self._writer.constant:
-            batch.set_const(np.arange(len(which)))
-        for field, rows in self._writer.frames.items():
-            self._fields[field][: len(which), rows] = APART
 
     def _start(
         self,

@@ -33,7 +33,7 @@ _FEW = 4
 _STRIDE = 5
 #: The stages before the last take the beginnings of sequences, these shares of their lengths: the
 #: cost of short motions has fewer false minima, and their simulations cost less.
-_SHARES = (0.12, 0.35)
+_SHARES = (0.1, 0.2, 0.4)
 #: A stage has so many residuals for each unknown at least, or it is left out.
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
