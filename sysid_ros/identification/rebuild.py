@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SysidError
+from sysid_ros.identification.frames import APART, all_frames
 from sysid_ros.identification.models import one_sentence, writable_spec
 from sysid_ros.identification.modifiers import apply_param_modifiers
 from sysid_ros.identification.targets import Role
@@ -76,7 +77,11 @@ class Rebuild:
         self._built = False
 
     def __call__(self, values: NDArray[np.float64]) -> mujoco.MjModel:
-        """Return a model of its own for the (p,) values of a candidate.
+        """Return a model of its own for the (p,) values of a candidate; see `shared`."""
+        return self.shared(values).__copy__()
+
+    def shared(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return the model for the (p,) values of a candidate, which must not be changed.
 
         Raises:
             CandidateError: The compiler, a modifier or ``build`` refuses the values; the first
@@ -87,9 +92,12 @@ class Rebuild:
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[key] = self._compile(values)
+            model = self._compile(values)
+            for field, rows in all_frames(model).items():
+                getattr(model, field)[rows] = APART
+            self._kept[key] = model
             self._built = True
-        return self._kept[key].__copy__()
+        return self._kept[key]
 
     def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
         if self._build is apply_param_modifiers and not self._written:

@@ -20,13 +20,14 @@ from sysid_ros.identification.runs import SENSORS, prepare
 from sysid_ros.identification.targets import Role, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from collections.abc import Sequence as Many
 
     from mujoco.batch import Batch
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from sysid_ros.identification.rebuild import Rebuild
     from sysid_ros.identification.runs import Run
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.targets import Target
@@ -95,7 +96,7 @@ class Simulator:
         sequences: Many[Sequence],
         threads: int = 0,
         *,
-        build: Callable[[NDArray[np.float64]], mujoco.MjModel] | None = None,
+        build: Rebuild | None = None,
         rebuilt: Many[int] = (),
         lead: float = 0.0,
     ) -> None:
@@ -107,7 +108,7 @@ class Simulator:
             sequences: What is simulated.
             threads: Size of the pool; 0 means one per core.
             build: Compiles a model for the (p,) values of a candidate, where some of them cannot
-                be written into a compiled model; it returns a model that may be changed.
+                be written into a compiled model.
             rebuilt: Columns of the values that ``build`` reads.
             lead: Seconds by which predictions may be looked up after the last sample's stamp.
 
@@ -277,7 +278,7 @@ class Simulator:
         models: dict[int, mujoco.MjModel] = {}
         for index in sorted(needed):
             try:
-                models[index] = self.compiled(candidates[index])
+                models[index] = self._candidate(candidates[index])
             except CandidateError as err:
                 if not self._built:
                     raise
@@ -287,6 +288,12 @@ class Simulator:
         self.refusals += len(self.refused)
         spare = next(iter(models.values()), self.model)
         return [models.get(index, spare) for index in range(len(candidates))]
+
+    def _candidate(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model with a candidate's values, which others may share."""
+        if self._build is not None and not self._writer.fields:
+            return self._build.shared(values)
+        return self.compiled(values)
 
     def _roll(
         self,
