@@ -63,7 +63,8 @@ def torques(joints: int, seconds: float, *, phase: float = 0.0) -> NDArray[np.fl
     """Return the tutorial's (n, joints) torques at 500 Hz, N·m, in another phase if told so."""
     times = np.arange(round(seconds / TIMESTEP) + 1)[:, None] * TIMESTEP
     waves = 2 * np.pi * np.array(_FREQUENCIES[:joints]) * times + np.array(_PHASES[:joints])
-    return np.array(_TORQUES[:joints]) * np.sin(waves + phase)
+    made: NDArray[np.float64] = np.array(_TORQUES[:joints]) * np.sin(waves + phase)
+    return made
 
 
 def armatures(joints: int = JOINTS) -> tuple[Free, ...]:

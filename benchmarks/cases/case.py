@@ -176,6 +176,7 @@ def simulate(
 
     MuJoCo records a sensor before it integrates the step: row k is the state at k timesteps.
     """
+    found: NDArray[np.float64]
     with Rollout(nthread=2) as pool:
         _, found = pool.rollout(
             list(models),
