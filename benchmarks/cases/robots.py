@@ -75,7 +75,7 @@ def arm_case() -> Case:
             _ARM_JOINTS, _ARM_FRICTION, 0.3 * _ARM_FRICTION, (0.0, 5.0), attribute='frictionloss'
         ),
     )
-    times: NDArray[np.float64] = np.arange(round(ARM_SECONDS / TIMESTEP) + 1) * TIMESTEP
+    times = np.arange(round(ARM_SECONDS / TIMESTEP) + 1, dtype=np.float64) * TIMESTEP
     commands = _ARM_HOME + _waves(times, 7, amplitude=0.5, slowest=0.25, fastest=1.3)
     model = _true_model(_arm_spec(), free)
     recording = record(model, initial_state(model, _ARM_HOME), commands)
@@ -130,7 +130,7 @@ def trunk_case() -> Case:
             modify,
         ),
     )
-    times: NDArray[np.float64] = np.arange(round(TRUNK_SECONDS / TIMESTEP) + 1) * TIMESTEP
+    times = np.arange(round(TRUNK_SECONDS / TIMESTEP) + 1, dtype=np.float64) * TIMESTEP
     swing = _waves(times, len(_LEGS), amplitude=0.3, slowest=0.5, fastest=3.0)
     model = _true_model(spec, free)
     qpos = np.array([0.0, 0.0, _HEIGHT, 1.0, 0.0, 0.0, 0.0, *_POSTURE])
