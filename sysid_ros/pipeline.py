@@ -25,8 +25,8 @@ from sysid_ros.errors import (
 )
 from sysid_ros.findings import Recording, idle_actuators
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import compile_spec, load_model, load_spec
+from sysid_ros.identification.solver.least_squares import SolverSettings
 from sysid_ros.identification.targets import Role as Acting
 from sysid_ros.identification.unknown import check_distinct, make_unknowns
 from sysid_ros.report import write_figures, write_report
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, Stamps
-    from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence as Run
+    from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.unknown import Unknown
     from sysid_ros.results.comparison import Comparison
 

@@ -39,7 +39,7 @@ from sysid_ros.results.result import CalibrationResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sysid_ros.identification.problem import Iteration
+    from sysid_ros.identification.solver.problem import Iteration
 
 PENDULUM = Path(__file__).parent / 'data' / 'pendulum'
 COMMANDS = '/forward_position_controller/commands'

@@ -6,21 +6,24 @@
 is wrong, the docstrings here say what is done instead.
 """
 
-from sysid_ros.identification import modifiers as model_modifier
-from sysid_ros.identification import parameter, signal_modifier
-from sysid_ros.identification.callbacks import (
+from sysid_ros.identification.toolbox import modifiers as model_modifier
+from sysid_ros.identification.toolbox import parameter, signal_modifier
+from sysid_ros.identification.toolbox.callbacks import (
     BuildModelFn,
     CustomRolloutFn,
     ModifyResidualFn,
 )
-from sysid_ros.identification.confidence import calculate_intervals
-from sysid_ros.identification.evaluation import (
+from sysid_ros.identification.toolbox.confidence import calculate_intervals
+from sysid_ros.identification.toolbox.evaluation import (
     construct_ts_from_defaults,
     model_residual,
     residual,
 )
-from sysid_ros.identification.inertia_parameter import apply_body_inertia, body_inertia_param
-from sysid_ros.identification.modifiers import (
+from sysid_ros.identification.toolbox.inertia_parameter import (
+    apply_body_inertia,
+    body_inertia_param,
+)
+from sysid_ros.identification.toolbox.modifiers import (
     apply_dgain,
     apply_param_modifiers,
     apply_param_modifiers_spec,
@@ -28,12 +31,13 @@ from sysid_ros.identification.modifiers import (
     apply_pgain,
     remove_visuals,
 )
-from sysid_ros.identification.optimization import StampWarning, optimize
-from sysid_ros.identification.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.identification.rendering import render_rollout
-from sysid_ros.identification.residual_fn import build_residual_fn
-from sysid_ros.identification.save import save_results
-from sysid_ros.identification.signal_modifier import (
+from sysid_ros.identification.toolbox.optimization import StampWarning, optimize
+from sysid_ros.identification.toolbox.parameter import InertiaType, Parameter, ParameterDict
+from sysid_ros.identification.toolbox.rendering import render_rollout
+from sysid_ros.identification.toolbox.report import default_report
+from sysid_ros.identification.toolbox.residual_fn import build_residual_fn
+from sysid_ros.identification.toolbox.save import save_results
+from sysid_ros.identification.toolbox.signal_modifier import (
     apply_bias,
     apply_delay,
     apply_delayed_ts_window,
@@ -43,9 +47,8 @@ from sysid_ros.identification.signal_modifier import (
     normalize_residual,
     weighted_diff,
 )
-from sysid_ros.identification.signal_transform import SignalTransform
-from sysid_ros.identification.toolbox_report import default_report
-from sysid_ros.identification.trajectory import (
+from sysid_ros.identification.toolbox.signal_transform import SignalTransform
+from sysid_ros.identification.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,
     create_initial_state,

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.descent import TOLERANCE
 from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.least_squares import SolverSettings, solve
 from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.staging import solve_in_stages
+from sysid_ros.identification.solver.descent import TOLERANCE
+from sysid_ros.identification.solver.least_squares import SolverSettings, solve
+from sysid_ros.identification.solver.staging import solve_in_stages
+from sysid_ros.identification.solver.starts import solve_from
+from sysid_ros.identification.solver.starts import starts as spread
 from sysid_ros.identification.stamp_check import examine_stamps
-from sysid_ros.identification.starts import solve_from
-from sysid_ros.identification.starts import starts as spread
 from sysid_ros.identification.statistics import intervals
 from sysid_ros.identification.targets import Role, Target
 from sysid_ros.identification.unknown import Unknown, check_distinct
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.least_squares import Solution
-    from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.identification.solver.least_squares import Solution
+    from sysid_ros.identification.solver.problem import Iteration
+    from sysid_ros.identification.solver.starts import Attempt
     from sysid_ros.identification.stamps import ShiftReport
-    from sysid_ros.identification.starts import Attempt
     from sysid_ros.identification.statistics import Interval
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mujoco.batch import Batch
 
-from sysid_ros.identification.frames import APART
+from sysid_ros.identification.targets.frames import APART
 
 if TYPE_CHECKING:
     import mujoco

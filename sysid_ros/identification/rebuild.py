@@ -10,17 +10,17 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SysidError
-from sysid_ros.identification.frames import APART, all_frames
 from sysid_ros.identification.models import one_sentence, writable_spec
-from sysid_ros.identification.modifiers import apply_param_modifiers
 from sysid_ros.identification.targets import Role
+from sysid_ros.identification.targets.frames import APART, all_frames
+from sysid_ros.identification.toolbox.modifiers import apply_param_modifiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.parameter import ParameterDict
+    from sysid_ros.identification.toolbox.parameter import ParameterDict
     from sysid_ros.identification.unknown import Unknown
 
 #: So many compiled models are kept: a candidate and its neighbours, and some before them.

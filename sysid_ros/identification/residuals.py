@@ -12,8 +12,8 @@ import numpy as np
 from sysid_ros.identification.laws import Law, joined, laws_of
 from sysid_ros.identification.layout import PRIOR, dead_sensors, lay_out, samples_of
 from sysid_ros.identification.noise import MAD_OF_NORMAL, measured
-from sysid_ros.identification.problem import Around
 from sysid_ros.identification.simulation import Block, Simulator
+from sysid_ros.identification.solver.problem import Around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.laws import Signal
     from sysid_ros.identification.layout import Part, Series
-    from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.sequence import Sequence as Recorded
+    from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.unknown import Unknown
 
     #: What is predicted for a sequence: (n, k) for each of its series.

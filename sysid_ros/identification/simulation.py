@@ -13,11 +13,11 @@ import mujoco
 import numpy as np
 
 from sysid_ros.identification.controls import Controls
-from sysid_ros.identification.frames import APART, all_frames
 from sysid_ros.identification.pool import Pool
 from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.runs import SENSORS, prepare
 from sysid_ros.identification.targets import Role, Writer
+from sysid_ros.identification.targets.frames import APART, all_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

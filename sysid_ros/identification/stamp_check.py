@@ -11,8 +11,8 @@ import numpy as np
 from sysid_ros.identification.stamps import LIMIT, find_shift
 
 if TYPE_CHECKING:
-    from sysid_ros.identification.least_squares import Solution
     from sysid_ros.identification.residuals import Residuals
+    from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.stamps import ShiftReport
 
 #: Shifts are searched up to this part of the shortest sequence, where that is less than the limit.

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.losses import rho
+from sysid_ros.identification.solver.losses import rho
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.layout import Samples
-    from sysid_ros.identification.least_squares import Solution
-    from sysid_ros.identification.losses import Loss
+    from sysid_ros.identification.solver.least_squares import Solution
+    from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.identification.unknown import Unknown
 
 #: Level of all intervals.

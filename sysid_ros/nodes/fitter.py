@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.problem import Iteration
+    from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.nodes.runtime import Stop
     from sysid_ros.pipeline import Calibration
     from sysid_ros.results.result import CalibrationResult, ParameterResult

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.comparison import Comparison, Curve
+    from sysid_ros.identification.toolbox.comparison import Comparison, Curve
 
 #: Points that a report can show in all, and per curve at least.
 _PLOT_POINTS = 200_000

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from sysid_ros.cli.console import Progress, print_comparison, print_result
-from sysid_ros.identification.problem import Iteration
+from sysid_ros.identification.solver.problem import Iteration
 from sysid_ros.results.comparison import Comparison
 from sysid_ros.results.result import CalibrationResult
 

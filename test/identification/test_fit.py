@@ -14,9 +14,9 @@ import pytest
 
 from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.least_squares import SolverSettings
 from sysid_ros.identification.models import differing_fields
 from sysid_ros.identification.prediction import predict
+from sysid_ros.identification.solver.least_squares import SolverSettings
 from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.problem import Iteration
     from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.unknown import Unknown
 
     Measure = Callable[..., Sequence]

@@ -13,7 +13,7 @@ import pytest
 from scipy.signal import lfilter
 
 from sysid_ros.identification.layout import PRIOR, Samples
-from sysid_ros.identification.least_squares import Solution
+from sysid_ros.identification.solver.least_squares import Solution
 from sysid_ros.identification.statistics import intervals
 from sysid_ros.identification.unknown import Unknown
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.losses import Loss
+    from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.identification.statistics import Interval
 
     Noise = Callable[[np.random.Generator, int], NDArray[np.float64]]

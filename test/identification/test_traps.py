@@ -487,7 +487,7 @@ def test_random_starts_all_end_at_the_truth(arm_recording: Recording, seed: int)
     assert found == pytest.approx(ARMATURES, rel=1e-6)
 
 
-@pytest.mark.filterwarnings('ignore::sysid_ros.identification.optimization.StampWarning')
+@pytest.mark.filterwarnings('ignore::sysid_ros.identification.toolbox.optimization.StampWarning')
 @pytest.mark.parametrize('starts', [1, 16])
 def test_a_far_start_does_not_end_in_a_false_valley(starts: int) -> None:
     """A long oscillation of another frequency fits best where it is out of phase the least."""

@@ -63,11 +63,11 @@ ALLOWED = {
 
 #: Single modules of other areas that an area may import beside those.
 ALLOWED_MODULES = {
-    # Only identification.toolbox_report, inside its functions: the toolbox has its report beside
+    # Only identification.toolbox.report, inside its functions: the toolbox has its report beside
     # the fit, and this one is made of a result like any other.
     'identification': frozenset({'report', 'results.result'}),
     # For annotations.
-    'report': frozenset({'identification.comparison'}),
+    'report': frozenset({'identification.toolbox.comparison'}),
     'alignment': frozenset({'identification.sequence'}),
     'results': frozenset(
         {'identification.targets', 'identification.models', 'identification.inertia'}
@@ -213,7 +213,7 @@ def test_identification_reports_from_one_file_and_only_when_it_is_asked_to():
     code = 'import sys, sysid_ros.identification; print("sysid_ros.report" in sys.modules)'
     shown = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
 
-    assert files <= {str(Path('sysid_ros', 'identification', 'toolbox_report.py'))}
+    assert files <= {str(Path('sysid_ros', 'identification', 'toolbox', 'report.py'))}
     assert shown.stdout == 'False\n'
 
 

@@ -17,10 +17,10 @@ import scipy.optimize
 from PIL import Image
 
 from sysid_ros.errors import FitError, ModelError
-from sysid_ros.identification.overlay import FRAMERATE, HEIGHT, WIDTH
-from sysid_ros.identification.parameter import Parameter, ParameterDict
-from sysid_ros.identification.toolbox_report import ToolboxReport, default_report
-from sysid_ros.identification.trajectory import (
+from sysid_ros.identification.toolbox.overlay import FRAMERATE, HEIGHT, WIDTH
+from sysid_ros.identification.toolbox.parameter import Parameter, ParameterDict
+from sysid_ros.identification.toolbox.report import ToolboxReport, default_report
+from sysid_ros.identification.toolbox.trajectory import (
     ModelSequences,
     create_initial_state,
     sysid_rollout,
@@ -219,7 +219,7 @@ def test_without_opengl_the_report_says_so(fit: Fit, monkeypatch: pytest.MonkeyP
         msg = 'Rendering needs OpenGL.'
         raise ModelError(msg)
 
-    monkeypatch.setattr('sysid_ros.identification.overlay.render_rollout', fail)
+    monkeypatch.setattr('sysid_ros.identification.toolbox.overlay.render_rollout', fail)
 
     report = fit.report()
 

@@ -1,0 +1,171 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes that the compiler has to see again: read from a spec, and written to a copy of it."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ParameterError
+from sysid_ros.identification.targets.kinds import INFINITY, Kind, Role
+
+if TYPE_CHECKING:
+    from sysid_ros.identification.targets import Target
+
+#: Names in MJCF and of the same attribute of an ``mjSpec``, where they differ.
+_SPELLINGS = {
+    'actuatorfrcrange': 'actfrcrange',
+    'solreflimit': 'solref_limit',
+    'solimplimit': 'solimp_limit',
+    'solreffriction': 'solref_friction',
+    'solimpfriction': 'solimp_friction',
+}
+#: A pair writes this one as MJCF does.
+_SPELLINGS_OF_PAIRS = {'solreffriction': 'solreffriction'}
+#: What kp, kv and ki are in a spec: array and component.
+_GAINS = {'kp': ('gainprm', 0), 'kv': ('biasprm', 2), 'ki': ('gainprm', 0)}
+#: Numbers that move nothing: appearance, conveniences of the compiler, sizes of buffers, and what
+#: decides how a solver works instead of what it solves.
+_EXCLUDED = {
+    'joint': {'springdamper'},
+    'body': {'fullinertia', 'inertia', 'iquat'},
+    'geom': {'fitscale', 'fromto', 'rgba', 'fluid_ellipsoid'},
+    'site': {'fromto', 'rgba'},
+    'tendon': {'rgba', 'width'},
+    'actuator': {'inheritrange', 'delay'},
+    'sensor': {'cutoff', 'delay', 'interval', 'noise'},
+    'option': {
+        'ccd_tolerance',
+        'ls_tolerance',
+        'noslip_tolerance',
+        'sleep_tolerance',
+        'timestep',
+        'tolerance',
+    },
+}
+#: Attributes that MJCF gives in degrees where ``compiler/angle`` says so, of joints that turn.
+_ANGLES = frozenset({'range', 'ref', 'springref'})
+_TURNING = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_BALL)
+#: The lists of a spec that hold all elements of a kind.
+LISTS = {
+    'joint': 'joints',
+    'body': 'bodies',
+    'geom': 'geoms',
+    'site': 'sites',
+    'pair': 'pairs',
+    'tendon': 'tendons',
+    'equality': 'equalities',
+    'actuator': 'actuators',
+    'sensor': 'sensors',
+}
+
+
+@functools.cache
+def spec_attributes(element: str) -> dict[str, int]:
+    """Return the numeric attributes of a kind of element, as a spec names them, with their sizes.
+
+    Attributes that move nothing are left out, and so are integers, which choose among algorithms.
+    """
+    spec = mujoco.MjSpec()
+    body = spec.worldbody.add_body()
+    makers: dict[str, Any] = {
+        'joint': body.add_joint,
+        'body': lambda: body,
+        'geom': body.add_geom,
+        'site': body.add_site,
+        'pair': spec.add_pair,
+        'tendon': spec.add_tendon,
+        'equality': spec.add_equality,
+        'actuator': spec.add_actuator,
+        'sensor': spec.add_sensor,
+        'option': lambda: spec.option,
+    }
+    if element not in makers:
+        return {}
+    made = makers[element]()
+    found: dict[str, int] = {}
+    for name in dir(made):
+        value = None if name.startswith('_') else getattr(made, name)
+        if name in _EXCLUDED.get(element, ()):
+            continue
+        if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == 'f'):
+            found[name] = int(np.size(value))
+    return found
+
+
+@functools.cache
+def spec_kind(element: str, attribute: str) -> Kind | None:
+    """Return the kind of an attribute that only a spec has; None where it has none such."""
+    size = spec_attributes(element).get(_spelling(element, attribute))
+    if size is None:
+        return None
+    return Kind('', (-INFINITY, INFINITY), role=Role.SPEC, size=size)
+
+
+def spec_component(element: str, attribute: str, index: int) -> tuple[str, int]:
+    """Return the array of a spec that holds a component of an attribute, and where."""
+    if element == 'actuator' and attribute in _GAINS:
+        return _GAINS[attribute]
+    return _spelling(element, attribute), index
+
+
+def read_spec(spec: mujoco.MjSpec, target: Target) -> float | None:
+    """Return the value of a target in a spec, in its unit; None where the spec leaves it open."""
+    element, attribute = target.element_and_attribute
+    name, index = spec_component(element, attribute, target.index or 0)
+    owner = _elements(spec, target)[0]
+    value = float(np.ravel(getattr(owner, name))[index])
+    return value * _unit(spec, owner, name) if np.isfinite(value) else None
+
+
+def write_spec(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    """Set the value of a target in a spec, which has to be compiled again.
+
+    Args:
+        spec: What is changed: a copy of the user's.
+        target: Anything but gains, biases and delays that no spec has.
+        value: In the target's unit.
+
+    Raises:
+        ParameterError: The spec has no such element.
+    """
+    element, attribute = target.element_and_attribute
+    name, index = spec_component(element, attribute, target.index or 0)
+    for owner in _elements(spec, target):
+        written = value / _unit(spec, owner, name)
+        if isinstance(getattr(owner, name), np.ndarray):
+            getattr(owner, name)[index] = written
+        else:
+            setattr(owner, name, written)
+
+
+def _elements(spec: mujoco.MjSpec, target: Target) -> list[Any]:
+    element, _ = target.element_and_attribute
+    if element == 'option':
+        return [spec.option]
+    if target.element == 'default':
+        every = getattr(spec, LISTS[element])
+        return [every[position] for position in target.rows]
+    found = getattr(spec, element)(target.name)
+    if found is None:
+        msg = (
+            f'Expected {element} {target.name!r} of target {target.path!r} in the spec, found none.'
+        )
+        raise ParameterError(msg)
+    return [found]
+
+
+def _unit(spec: mujoco.MjSpec, owner: Any, name: str) -> float:
+    """Return what one unit in the spec is in SI units."""
+    turns = isinstance(owner, mujoco.MjsJoint) and owner.type in _TURNING and name in _ANGLES
+    return float(np.pi / 180) if turns and spec.compiler.degree else 1.0
+
+
+def _spelling(element: str, attribute: str) -> str:
+    if element == 'pair' and attribute in _SPELLINGS_OF_PAIRS:
+        return _SPELLINGS_OF_PAIRS[attribute]
+    return _SPELLINGS.get(attribute, attribute)
