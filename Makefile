@@ -45,7 +45,13 @@ $(STAMP): setup.py package.xml
 demo: venv ## Simulate, record, calibrate and report, on this machine (SEED=…)
 	$(BIN)/python -m sysid_ros.demo --seed $(or $(SEED),1)
 
-test: lint ## Lint, check types and run the tests
+# MJCF of real robots: the files inside two wheels, without what the packages themselves need.
+ROBOTS := $(VENV)/.robots
+$(ROBOTS): $(STAMP)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
+	touch $@
+
+test: lint $(ROBOTS) ## Lint, check types and run the tests
 	$(BIN)/python -m pytest
 
 lint: venv ## Lint, check the format and the types
@@ -53,10 +59,8 @@ lint: venv ## Lint, check the format and the types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: venv ## Run every benchmark, beside its peer where there is one
+bench: venv $(ROBOTS) ## Run every benchmark, beside its peer where there is one
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	@# MJCF of real robots; what the packages are for is not needed. 0.6 GB.
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	@for benchmark in benchmarks/*.py; do
 	  echo "== $$benchmark"
 	  $(BIN)/python "$$benchmark"

@@ -38,6 +38,8 @@ _ACCURATE = 3e-5
 _TOLERANCES = 3.0
 #: Where it is not, central differences over steps so many times longer are tried, …
 _WIDER = 30.0
+#: … and must be this much better than needed, being judged all together, …
+_MARGIN = 0.5
 #: … and where these are not, either, steps longer and shorter by these factors are compared.
 _LADDER = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 
@@ -202,7 +204,7 @@ class Differences:
         both = self._residuals(np.stack([x + steps, x - steps]))
         rest = (both[:, 0] - both[:, 1]) / 2 - middle @ steps[columns]
         changes = np.linalg.norm(middle, axis=0) * np.abs(steps[columns])
-        limit = self._accurate * changes
+        limit = _MARGIN * self._accurate * changes
         if self._residuals.unstable.any() or np.any(np.linalg.norm(rest) > limit):
             return False
         norms = np.linalg.norm(middle, axis=0)
