@@ -37,9 +37,9 @@ _ACCURATE = 3e-5
 #: … or with less than so many times the tolerance of the solve, where that is stricter.
 _TOLERANCES = 3.0
 #: Where it is not, central differences over steps so many times longer are tried, …
-_WIDER = 30.0
-#: … and must be this much better than needed, being judged all together, …
-_MARGIN = 0.5
+_WIDER = 100.0
+#: … and judged by a move of all parameters by this part of those steps, …
+_OTHER = 0.7
 #: … and where these are not, either, steps longer and shorter by these factors are compared.
 _LADDER = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 
@@ -201,10 +201,11 @@ class Differences:
         if np.any(ahead.wild | back.wild):
             return False
         middle = (ahead.changes - back.changes)[:, columns] / (2 * steps[columns])
-        both = self._residuals(np.stack([x + steps, x - steps]))
-        rest = (both[:, 0] - both[:, 1]) / 2 - middle @ steps[columns]
+        other = _OTHER * steps  # the noise at the same places would be the same
+        both = self._residuals(np.stack([x + other, x - other]))
+        rest = (both[:, 0] - both[:, 1]) / 2 - middle @ other[columns]
         changes = np.linalg.norm(middle, axis=0) * np.abs(steps[columns])
-        limit = _MARGIN * self._accurate * changes
+        limit = self._accurate * changes
         if self._residuals.unstable.any() or np.any(np.linalg.norm(rest) > limit):
             return False
         norms = np.linalg.norm(middle, axis=0)
