@@ -34,6 +34,11 @@ _STRIDE = 5
 #: The stages before the last take the beginnings of sequences, these shares of their lengths: the
 #: cost of short motions has fewer false minima, and their simulations cost less.
 _SHARES = (0.1, 0.2, 0.4)
+#: A fit whose end is doubtful is made again in more and finer stages, which take longer: it
+#: stalled, or its residuals are so many times larger in the mean square than the noise.
+_PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
+_PATIENT_ROUGH = 1.0
+_DOUBTFUL = 1.15
 #: A stage has so many residuals for each unknown at least, or it is left out.
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
@@ -50,19 +55,22 @@ def solve_in_stages(
     *,
     settings: SolverSettings | None = None,
     tolerance: float = TOLERANCE,
+    noise_known: bool = False,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Solution:
     """Find the least cost, first on parts of the data, from there on all of them.
 
     The parts only find a start: should all data then end above the cost of the start given, they
-    are fitted from that one, too, and the better solution counts.
+    are fitted from that one, too, and the better solution counts. An end that is doubtful is
+    compared with that of more stages.
 
     Args:
         residuals: The residual function.
         start: (p,) start values.
         settings: Which solver, loss and limit, of all stages together.
         tolerance: Largest predicted step at the end, in standard errors.
+        noise_known: Whether residuals that are larger than the noise cast doubt on the end.
         cancel: Ends the solve when it is set.
         observe: Called after every iteration on all data.
 
@@ -106,10 +114,6 @@ def solve_in_stages(
             x=tuple(start.tolist()),
         )
     )
-    found: Solution | None = None
-    for part in parts:
-        rough = _attempt(part, start if found is None else found.x, settings, found, cancel)
-        found = rough or found
 
     def solve_all(x: NDArray[np.float64], begun: Solution | None) -> Solution:
         left = max(settings.max_iterations - len(log.trace), 1)
@@ -123,7 +127,20 @@ def solve_in_stages(
             observe=log,
         )
 
-    best = solve_all(start if found is None else found.x, found)
+    def solve_parts(parts: list[Residuals], rough: float) -> Solution:
+        found: Solution | None = None
+        for part in parts:
+            x = start if found is None else found.x
+            found = _attempt(part, x, settings, found, rough, cancel) or found
+        return solve_all(start if found is None else found.x, found)
+
+    best = solve_parts(parts, _ROUGH)
+    mean_square = 2 * best.cost / max(len(best.residual), 1)
+    if best.status == 'stalled' or (noise_known and mean_square > _DOUBTFUL):
+        more = parts_of(residuals, _PATIENT_SHARES)
+        for part in more:
+            residuals.also(part)
+        best = min((best, solve_parts(more, _PATIENT_ROUGH)), key=lambda each: each.cost)
     if best.cost > log.trace[0].cost:
         best = min((best, solve_all(start, None)), key=lambda each: each.cost)
     return dataclasses.replace(
@@ -161,12 +178,13 @@ def _attempt(
     x: NDArray[np.float64],
     settings: SolverSettings,
     begun: Solution | None,
+    tolerance: float,
     cancel: threading.Event | None,
 ) -> Solution | None:
     """Solve roughly on part of the data; return nothing where that cannot even begin."""
     try:
         return solve(
-            part, x, settings=settings, tolerance=_ROUGH, begun=begun, rough=True, cancel=cancel
+            part, x, settings=settings, tolerance=tolerance, begun=begun, rough=True, cancel=cancel
         )
     except CancelledError:
         raise
@@ -174,7 +192,7 @@ def _attempt(
         return None
 
 
-def parts_of(residuals: Residuals) -> list[Residuals]:
+def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:
     """Return the residuals of growing parts of the data, none where all together are few."""
     if residuals.exact.all():
         return []
@@ -185,7 +203,7 @@ def parts_of(residuals: Residuals) -> list[Residuals]:
     ]
     needed = _RESIDUALS_PER_UNKNOWN * len(residuals.unknowns)
     parts = []
-    for share in _SHARES:
+    for share in shares:
         begun = [[_begun(sequence, share) for sequence in own] for own in chosen]
         count = sum(
             np.isfinite(series.data).sum()

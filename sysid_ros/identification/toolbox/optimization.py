@@ -156,7 +156,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
             'observe': tell,
         }
         if isinstance(residuals, Residuals):
-            solution = solve_in_stages(residuals, x0, **common)
+            solution = solve_in_stages(residuals, x0, noise_known=True, **common)
         else:
             solution = solve(residuals, x0, **common)
     params.update_from_vector(solution.x)
