@@ -183,14 +183,22 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
     failures: queue.SimpleQueue[BaseException],
 ):
     steady = Heard()
-    listener.subscribe(string, '/steady', steady, 1000)
+    # On a busy machine the listener may wait long for its turn; its queue must not run over.
+    room = threading.Semaphore(500)
+
+    def hear(stamp: int, message: Any) -> None:
+        steady(stamp, message)
+        room.release()
+
+    listener.subscribe(string, '/steady', hear, 1000)
     words = talker('/steady')
     words.wait_for_listener()
     stop = threading.Event()
-    said = []
+    said: list[str] = []
 
     def talk() -> None:
         while not stop.is_set():
+            assert room.acquire(timeout=TIMEOUT)
             said.append(str(len(said)))
             words.say(said[-1])
 
