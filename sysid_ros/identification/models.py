@@ -198,23 +198,34 @@ def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSp
         targets: What is going to be written.
     """
     copy = spec.copy()
+    for body in _made_general(copy, targets):
+        body.simple = False
+    if any(target.role is Role.SPEC for target in targets):
+        _hold_gains(copy)
+    return copy
+
+
+def is_writable(spec: mujoco.MjSpec, targets: Sequence[Target]) -> bool:
+    """Whether what a spec compiles to can be written as it is; see :func:`writable_spec`."""
+    by_compiler = any(target.role is Role.SPEC for target in targets)
+    return not by_compiler and not any(body.simple for body in _made_general(spec, targets))
+
+
+def _made_general(spec: mujoco.MjSpec, targets: Sequence[Target]) -> Iterator[mujoco.MjsBody]:
+    """Yield the bodies that must not be compiled as "simple"."""
     for target in targets:
         element, attribute = target.element_and_attribute
         first = target.index or 0
         if target.element == 'joint' and attribute == 'pos':
-            copy.joint(target.name).parent.simple = False
-        elif target.element == 'actuator' and attribute == 'armature' and not _pulls(copy, target):
+            yield spec.joint(target.name).parent
+        elif target.element == 'actuator' and attribute == 'armature' and not _pulls(spec, target):
             continue
         elif (element, attribute) in _COUPLING:
-            for body in copy.bodies:
-                body.simple = False
+            yield from spec.bodies
         elif element == 'body' and (
             attribute in {'ipos', 'inertia'} or (attribute in _MASS_IPOS and first > 0)
         ):
-            copy.body(target.name).simple = False
-    if any(target.role is Role.SPEC for target in targets):
-        _hold_gains(copy)
-    return copy
+            yield spec.body(target.name)
 
 
 def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjModel:

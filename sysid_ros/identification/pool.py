@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mujoco.batch import Batch
@@ -38,11 +39,13 @@ class Pool:
         self._size = max(size, 2 * threads)
         self._batch: Batch | None = None
         self._fields: dict[str, NDArray[np.float64]] = {}
+        self._buffers: dict[Any, NDArray[np.float64]] = {}
 
     def clear(self) -> None:
-        """Let go of the batch and its threads."""
+        """Let go of the batch, its threads and the buffers."""
         self._batch = None
         self._fields.clear()
+        self._buffers.clear()
 
     def batch(self, count: int) -> Batch:
         """Return the batch, with room for a number of simulations."""
@@ -55,6 +58,19 @@ class Pool:
                     values = self._batch.expand(field)
                     self._fields[field] = values.reshape(self._batch.nsim, -1)
         return self._batch
+
+    def buffer(self, item: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return an array for what is recorded, in memory that is used again by the next.
+
+        Args:
+            item: What is recorded.
+            shape: Of the array.
+        """
+        size = math.prod(shape)
+        flat = self._buffers.get(item)
+        if flat is None or flat.size < size:
+            flat = self._buffers[item] = np.empty(size)
+        return flat[:size].reshape(shape)
 
     def write(self, candidates: NDArray[np.float64], which: NDArray[np.int64]) -> None:
         """Give the first simulations the values of candidates.

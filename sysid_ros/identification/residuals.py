@@ -35,8 +35,8 @@ DIVERGED = 1e4
 #: … and at least so many times the range of the channel, or so many SI units where it moved less.
 #: No residual is larger, or diverging would look better than being wrong.
 _DIVERGED_RANGES = 10.0
-#: Simulations of the last candidate are kept up to this size, bytes, where sensors have laws.
-_LARGEST_MEMO = 64e6
+#: Simulations of the last candidate are kept up to this size, bytes.
+_LARGEST_MEMO = 16e6
 
 
 class Residuals:
@@ -393,7 +393,7 @@ class Residuals:
                 wanted.append(np.array(leading, dtype=np.int64))
             for block in simulator.simulate(candidates, wanted):
                 self._diverged += int(block.diverged.sum())
-                if self.exact.any() and block.candidates[0] == 0 and not block.diverged[0]:
+                if block.candidates[0] == 0 and not block.diverged[0]:
                     keep[first + block.run] = {k: v[:1].copy() for k, v in block.rows.items()}
                 yield self._parts[first + block.run], block
                 for place, leader in enumerate(block.candidates.tolist()):

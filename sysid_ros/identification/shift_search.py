@@ -203,10 +203,11 @@ def _basis(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
     seen = np.isfinite(norms) & (norms > 0)
     if not seen.any():
         return np.zeros((len(jacobian), 0))
-    unit = jacobian[:, seen] / norms[seen]
-    values, vectors = np.linalg.eigh(unit.T @ unit)
+    columns = jacobian if seen.all() else jacobian[:, seen]
+    values, vectors = np.linalg.eigh(columns.T @ columns / np.outer(norms[seen], norms[seen]))
     kept = values > _SMALLEST_SINGULAR * values[-1]
-    basis: NDArray[np.float64] = unit @ (vectors[:, kept] / np.sqrt(values[kept]))
+    weights = vectors[:, kept] / np.sqrt(values[kept]) / norms[seen, None]
+    basis: NDArray[np.float64] = columns @ weights
     return basis
 
 

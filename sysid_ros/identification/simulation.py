@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25
 #: What a batch records is kept below this, bytes, so that memory does not grow with the data.
-_LARGEST_RECORD = 64e6
+_LARGEST_RECORD = 3e6
+#: So many simulations for each thread are one batch at most: each needs memory of its own.
+_PER_THREAD = 8
 #: The state vector that holds nothing but the time.
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
 #: Recorded after each step, so that row k describes the state at ``(k + 1) * timestep``.
@@ -57,7 +59,7 @@ class Prediction:
 
 
 class Block(NamedTuple):
-    """Simulations of one sequence; the arrays are valid until the next block is asked for.
+    """Simulations of one sequence; the arrays are valid until the batch simulates again.
 
     Attributes:
         run: Index of the sequence.
@@ -103,7 +105,7 @@ class Simulator:
         """Prepare the sequences.
 
         Args:
-            model: The compiled nominal model.
+            model: The compiled nominal model; it is not changed, and must not be.
             parameters: What a candidate's values are, in order.
             sequences: What is simulated.
             threads: Size of the pool; 0 means one per core.
@@ -123,7 +125,7 @@ class Simulator:
         self._lead = lead
         # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
         # again may delay its actuators by itself.
-        self.model = model.__copy__() if build else _without_native_delay(model)
+        self.model = model if build else _without_native_delay(model)
         self._build = build
         self._rebuilt = list(rebuilt)
         self.threads = threads or os.cpu_count() or 1
@@ -134,7 +136,7 @@ class Simulator:
             self.model,
             self._writer if build is None else None,
             self.threads,
-            1 + len(self.parameters),
+            min(1 + len(self.parameters), _PER_THREAD * self.threads),
         )
         self._prepare(sequences)
 
@@ -148,8 +150,11 @@ class Simulator:
         self._sources = tuple(sorted(sources | {SENSORS}))
         recorded = (s for s in self._sources if s != SENSORS or self.model.nsensordata)
         self._record = (_CLOCK, *recorded)
+        self._widths = [1] + [
+            self.model.nsensordata if s == SENSORS else getattr(self.runs[0], s).size
+            for s in self._record[1:]
+        ]
         self._batches = _batches([run.steps for run in self.runs])
-        self._buffers: dict[tuple[int, int], dict[Any, NDArray[np.float64]]] = {}
 
     def of(self, sequences: Many[Sequence]) -> Simulator:
         """Return a simulator of other sequences with the same model and candidates."""
@@ -175,7 +180,6 @@ class Simulator:
     def close(self) -> None:
         """Let go of the threads and buffers."""
         self._pool.clear()
-        self._buffers.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -261,8 +265,8 @@ class Simulator:
         models = self._compiled(candidates, wanted)
         for batch in self._batches:
             steps = max(self.runs[index].steps for index in batch)
-            width = self.model.nsensordata + 1 + self.model.nq + self.model.nv
-            most = max(int(_LARGEST_RECORD / (8 * width * steps)), 2 * self.threads)
+            room = int(_LARGEST_RECORD / (8 * sum(self._widths) * steps))
+            most = self.threads * min(max(room // self.threads, 2), _PER_THREAD)
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 yield from self._roll(jobs[first : first + most], steps, candidates, models)
@@ -321,10 +325,11 @@ class Simulator:
                 for run in dict.fromkeys(runs.tolist())
             ]
         )
-        record = batch.rollout(
-            steps, control, record=self._record, ids=ids, out=self._buffer(count, steps)
-        )
-        self._buffers[count, steps] = record
+        out = {
+            item: self._pool.buffer(item, (count, steps, width))
+            for item, width in zip(self._record, self._widths, strict=True)
+        }
+        record = batch.rollout(steps, control, record=self._record, ids=ids, out=out)
         self.rollouts += count
         for run in dict.fromkeys(runs.tolist()):
             places = np.flatnonzero(runs == run)
@@ -380,18 +385,11 @@ class Simulator:
                 values[:, index] = candidates[:, column]
         return values
 
-    def _buffer(self, count: int, steps: int) -> dict[Any, NDArray[np.float64]] | None:
-        if len(self._buffers) > _MOST_BUFFERS:
-            self._buffers.clear()
-        return self._buffers.get((count, steps))
-
-
-#: Batches come in a few sizes: one candidate, one per parameter, both.
-_MOST_BUFFERS = 8
-
 
 def _without_native_delay(model: mujoco.MjModel) -> mujoco.MjModel:
-    """Copy a model; delays are applied to the commands here, not by MuJoCo as well."""
+    """Return a model whose commands are delayed here, not by MuJoCo as well."""
+    if not model.actuator_delay.any():
+        return model
     copy = model.__copy__()
     copy.actuator_delay[:] = 0.0
     return copy

@@ -39,7 +39,7 @@ def examine_stamps(residuals: Residuals, solution: Solution) -> ShiftReport | No
     free = (solution.x > low) & (solution.x < high)
     return find_shift(
         residuals.shifted(solution.x, limit),
-        solution.jacobian[:, free],
+        solution.jacobian if free.all() else solution.jacobian[:, free],
         residuals.samples.sequence,
         timestep=timestep,
         limit=limit,

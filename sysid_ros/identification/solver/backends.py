@@ -12,6 +12,7 @@ import scipy.optimize
 from mujoco import minimize
 
 from sysid_ros.errors import FitError
+from sysid_ros.identification.solver.descent import Mended
 from sysid_ros.identification.solver.losses import root
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ _TRIALS = 20
 def run_mujoco(descent: Descent) -> str:
     """Solve with ``mujoco.minimize``; return the status."""
     while True:
-        ended = _Damped(descent).run()
+        try:
+            ended = _Damped(descent).run()
+        except Mended:
+            continue
         if not descent.mend() and (ended or descent.at_precision):
             return descent.verdict()
 
@@ -204,7 +208,11 @@ def run_scipy(descent: Descent, method: str) -> str:
     descent.last_step, descent.last_tolerances = _LAST_STEP, 1.0
     run = _levenberg if method == 'lm' else _trust_region
     while True:
-        if not run(descent, method):
+        try:
+            finished = run(descent, method)
+        except Mended:
+            continue
+        if not finished:
             return 'iterations'
         if not descent.mend():
             return descent.verdict()

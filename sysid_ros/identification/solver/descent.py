@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.solver.differences import Probe
     from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.identification.solver.problem import ResidualLike
 
@@ -59,6 +60,10 @@ class Stopped(Exception):  # noqa: N818 (a signal out of a library's loop, not a
     def __init__(self, status: str) -> None:
         super().__init__(status)
         self.status = status
+
+
+class Mended(Exception):  # noqa: N818 (a signal out of a library's loop, not an error)
+    """The Jacobian of the current point was wrong: what follows from it has to be found anew."""
 
 
 class Descent:
@@ -153,14 +158,26 @@ class Descent:
             raise FitError(msg)
 
     def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point]:
-        """Return residuals of several candidates from one batch."""
+        """Return residuals of several candidates from one batch.
+
+        The batch before the last step also shows whether the differences are right.
+
+        Raises:
+            Mended: They are not, and have been made anew.
+        """
         unknown = [z for z in candidates if z.tobytes() not in self._points]
         if unknown:
             self._interrupt()
-            batch = self.residuals(np.stack([self.values(z) for z in unknown]))
+            values = [self.values(z) for z in unknown]
+            probe = self._probe() if self._last and not self.checked else None
+            if probe is not None:
+                values.append(self.values(self.current.z) + probe.move)
+            batch = self.residuals(np.stack(values))
             unstable = self.residuals.unstable
             for k, z in enumerate(unknown):
                 self._remember(z, batch[:, k].copy(), unstable=bool(unstable[k]))
+            if probe is not None and self._judge(probe, batch[:, -1], unstable=bool(unstable[-1])):
+                raise Mended
         return [self._points[z.tobytes()] for z in candidates]
 
     def evaluate_around(self, z: NDArray[np.float64]) -> Point:
@@ -206,10 +223,14 @@ class Descent:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
         if self.checked or not self._check(self.current):
             return False
-        self._points = {self.current.z.tobytes(): self.current}
-        self.expects_success = False
-        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
+        self._start_anew()
         return True
+
+    def _start_anew(self) -> None:
+        """Model the cost at the current point with a Jacobian that was mended."""
+        self._points = {self.current.z.tobytes(): self.current}
+        self.expects_success = self._last = False
+        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
 
     def verdict(self) -> str:
         """Return the status of a solve in which no step lowers the cost any more."""
@@ -280,9 +301,39 @@ class Descent:
         """Mend columns that the differences do not give; return whether there were any."""
         self.checked = True
         assert point.jacobian is not None  # noqa: S101
-        x, slope = self.values(point.z), self.slope(point.z)
-        point.jacobian /= slope
+        x = self.values(point.z)
+        point.jacobian /= self.slope(point.z)
         changed = self.differences.check(x, point.residual, point.jacobian)
+        self._note_check(point, changed=changed)
+        return changed
+
+    def _probe(self) -> Probe | None:
+        """Return what shows whether the differences at the current point are right."""
+        point = self.current
+        assert point.jacobian is not None  # noqa: S101
+        self.checked = True
+        return self.differences.probe(self.values(point.z), point.jacobian / self.slope(point.z))
+
+    def _judge(self, probe: Probe, moved: NDArray[np.float64], *, unstable: bool) -> bool:
+        """Do the same as `_check` at the current point, the probe being evaluated already."""
+        point = self.current
+        assert point.jacobian is not None  # noqa: S101
+        x = self.values(point.z)
+        point.jacobian /= self.slope(point.z)
+        changed = self.differences.judge(
+            probe, x, point.residual, point.jacobian, moved, unstable=unstable
+        )
+        self._note_check(point, changed=changed)
+        if changed:
+            self._start_anew()
+            status = self._converged()
+            if status:
+                raise Stopped(status)
+        return changed
+
+    def _note_check(self, point: Point, *, changed: bool) -> None:
+        """Take a Jacobian by the values that was checked."""
+        assert point.jacobian is not None  # noqa: S101
         if changed:  # what was learnt from differences that were wrong
             self._secant.forget()
         self._set(point, point.jacobian)
@@ -291,7 +342,6 @@ class Descent:
             jacobian=point.kind,
             central=self.differences.names,
         )
-        return changed
 
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
@@ -299,11 +349,10 @@ class Descent:
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
         status = 'gradient' if point.kind == KEPT else self._converged()
-        last = self._is_last(before)
-        if (status or last) and not self.checked and self._check(point):
-            self.model = quadratic(point, self.lower, self.upper, self._secant)
-            status, last = self._converged(), False
-        self._last = last
+        self._last = self._is_last(before)
+        if status and not self.checked and self._check(point):
+            self._start_anew()
+            status = self._converged()
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         if status:

@@ -61,6 +61,18 @@ class Linear(NamedTuple):
     unstable: bool
 
 
+class Probe(NamedTuple):
+    """A move of all parameters at once that tells whether their columns add up.
+
+    Attributes:
+        move: (p,) by which the values are moved.
+        changes: (p,) change of the residuals by each; infinite for columns that are not judged.
+    """
+
+    move: NDArray[np.float64]
+    changes: NDArray[np.float64]
+
+
 def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
     """Return the (p,) magnitudes of unknowns, in their units, never zero."""
     nominal = np.array([abs(unknown.nominal) for unknown in unknowns])
@@ -124,7 +136,8 @@ class Differences:
         steps = self._steps(x)
         around = self._residuals.around(x, steps, None, base)
         residual = around.residual
-        jacobian = around.changes / steps
+        jacobian = around.changes
+        jacobian /= steps
         if not np.all(np.isfinite(residual)):
             return Linear(residual, jacobian, unstable=True)
         if around.unstable:
@@ -161,17 +174,48 @@ class Differences:
         Returns:
             Whether a column was changed.
         """
+        probe = self.probe(x, jacobian)
+        if probe is None:
+            return False
+        moved = self._residuals((x + probe.move)[None, :])[:, 0]
+        unstable = bool(self._residuals.unstable[0])
+        return self.judge(probe, x, residual, jacobian, moved, unstable=unstable)
+
+    def probe(self, x: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Probe | None:
+        """Return where `check` looks; None where no column is a difference to one side."""
         steps = self._steps(x)
         changes = np.linalg.norm(jacobian, axis=0) * np.abs(steps)
         judged = ~self._residuals.exact & ~self.central & (changes > 0)
         if not judged.any():
-            return False
+            return None
         inside = (x - steps >= self._lower) & (x - steps <= self._upper)
         move = np.where(judged, np.where(inside, -steps, steps / 2), 0.0)
-        moved = self._residuals((x + move)[None, :])[:, 0] - residual
-        rest = float(np.linalg.norm(moved - jacobian @ move))
-        limit = self._accurate * changes * np.sqrt(judged.sum())
-        suspicious = judged & ((rest > limit) | bool(self._residuals.unstable[0]))
+        return Probe(move, np.where(judged, changes, np.inf))
+
+    def judge(
+        self,
+        probe: Probe,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        moved: NDArray[np.float64],
+        *,
+        unstable: bool,
+    ) -> bool:
+        """Do the same as `check`, the probe being evaluated already.
+
+        Args:
+            probe: From `probe`.
+            x: (p,) values.
+            residual: (n,) residuals there.
+            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+            moved: (n,) residuals after the probe's move.
+            unstable: Whether the simulation became unstable there.
+        """
+        rest = float(np.linalg.norm(moved - residual - jacobian @ probe.move))
+        judged = np.isfinite(probe.changes)
+        limit = self._accurate * probe.changes * np.sqrt(judged.sum())
+        suspicious = judged & ((rest > limit) | unstable)
         if not suspicious.any():
             return False
         self.repairs += int(suspicious.sum())

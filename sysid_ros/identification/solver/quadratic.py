@@ -138,12 +138,13 @@ def quadratic(
     """
     jacobian, residual = point.jacobian, point.residual
     assert jacobian is not None  # noqa: S101
-    norms = np.linalg.norm(jacobian, axis=0)
+    linear = secant.loss == 'linear'
+    products = jacobian.T @ jacobian
+    norms = np.sqrt(np.diag(products))
     unit = 1.0 / np.maximum(norms, np.finfo(np.float64).eps)
-    columns = jacobian * unit
     weight = rho(residual, secant.loss)[1]
     influence = weight * residual
-    gradient = columns.T @ influence
+    gradient = unit * (jacobian.T @ influence)
     near = _AT_BOUND * np.maximum(np.abs(point.z), 1.0)
     held = ((point.z <= lower + near) & (gradient > 0)) | (
         (point.z >= upper - near) & (gradient < 0)
@@ -156,9 +157,14 @@ def quadratic(
         decrement = float(np.sqrt(squared / variance)) if variance > 0 else 0.0
         return Quadratic(unit, gradient, hessian, newton, decrement)
 
-    found = model(columns.T @ (weight[:, None] * columns))
-    if secant.loss != 'linear' and found.decrement < _NEWTON:
-        found = model(columns.T @ (curvature(residual, secant.loss)[:, None] * columns))
+    def weighted(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = jacobian.T @ (weight[:, None] * jacobian)
+        found *= np.outer(unit, unit)
+        return found
+
+    found = model(unit[:, None] * products * unit if linear else weighted(weight))
+    if not linear and found.decrement < _NEWTON:
+        found = model(weighted(curvature(residual, secant.loss)))
     if free.any() and (secant.trusted or found.decrement < _NEWTON):
         full = found.hessian + unit[:, None] * secant.matrix * unit
         least, least_full = (

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SysidError
+from sysid_ros.identification.toolbox.fingerprint import fingerprint
 from sysid_ros.identification.toolbox.system_trajectory import SystemTrajectory
 from sysid_ros.signals import TimeSeries
 
@@ -113,6 +114,11 @@ class ModelSequences:
         )
         return part
 
+    @property
+    def changed(self) -> bool:
+        """Whether the spec is another one than `gt_model` was compiled from."""
+        return fingerprint(self.spec) != self._fingerprint
+
     def __len__(self) -> int:
         return len(self.measured_rollout)
 
@@ -125,6 +131,7 @@ class ModelSequences:
         sensordata: list[TimeSeries],
     ) -> None:
         self.name, self.spec, self.gt_model, self.allow_missing_sensors = model
+        self._fingerprint = fingerprint(self.spec)
         self.sequence_name = names
         self.initial_state = states
         self.control = controls

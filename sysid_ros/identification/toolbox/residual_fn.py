@@ -11,11 +11,12 @@ import numpy as np
 
 from sysid_ros.errors import FitError, SysidError, nearest
 from sysid_ros.identification.laws import Law
-from sysid_ros.identification.models import writable_model
+from sysid_ros.identification.models import is_writable, writable_model
 from sysid_ros.identification.noise import estimate_noise
 from sysid_ros.identification.rebuild import Rebuild
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.simulation import Simulator
+from sysid_ros.identification.targets import Role
 from sysid_ros.identification.toolbox.custom import Callbacks, CustomResiduals, Measured
 from sysid_ros.identification.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.identification.toolbox.recorded import Recorded, described, record
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
     from sysid_ros.identification.toolbox.parameter import ParameterDict
     from sysid_ros.identification.toolbox.recorded import SensorStamps
+    from sysid_ros.identification.toolbox.single_parameter import Parameter
     from sysid_ros.identification.toolbox.trajectory import ModelSequences
     from sysid_ros.signals import TimeSeries
 
@@ -285,20 +287,21 @@ def _group(
     if called and options.build_model is apply_param_modifiers:
         spec, model = _lean(spec, model, params, labels)
     unknowns = unknowns_of(params, model, labels, frozen=True, spec=spec)
-    rebuild = Rebuild(spec, unknowns, options.build_model if called else None, params, called)
-    start = np.array([unknown.nominal for unknown in unknowns])
-    model = (
-        rebuild(start)
-        if rebuild.columns
-        else writable_model(spec, [target for u in unknowns for target in u.targets])
-    )
+    targets = [target for unknown in unknowns for target in unknown.targets]
+    rebuild = None
+    if called or any(target.role is Role.SPEC for target in targets):
+        build = options.build_model if called else None
+        rebuild = Rebuild(spec, unknowns, build, params, called)
+        model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
+    elif spec is not group.spec or group.changed or not is_writable(spec, targets):
+        model = writable_model(spec, targets)
     simulator = Simulator(
         model,
         unknowns,
         [entry.sequence for entry in recorded],
         options.n_threads,
-        build=rebuild if rebuild.columns else None,
-        rebuilt=rebuild.columns,
+        build=rebuild,
+        rebuilt=rebuild.columns if rebuild else (),
         lead=lead,
     )
     return simulator, recorded
@@ -327,19 +330,24 @@ def _called(
     options: Options, group: ModelSequences, params: ParameterDict
 ) -> tuple[mujoco.MjSpec, list[int]]:
     """Return the spec that candidates start from, and the columns that callbacks read."""
-    spec = group.spec.copy()
     custom = options.build_model is not apply_param_modifiers
+    frozen: list[Parameter] = []
     columns: list[int] = []
     place = 0
     for parameter in params.values():
         if parameter.frozen:
-            if not custom and parameter.target is None:
-                parameter.apply_modifier(spec)
+            if not custom and parameter.target is None and parameter.modifier is not None:
+                frozen.append(parameter)
             continue
         own = range(place, place + parameter.size)
         place += parameter.size
         if parameter.target is None and (custom or parameter.modifier is not None):
             columns.extend(own)
+    if not frozen and not columns:
+        return group.spec, columns
+    spec = group.spec.copy()
+    for parameter in frozen:
+        parameter.apply_modifier(spec)
     if columns:
         # What a callback moves may end that a body is "simple"; one batch needs one layout.
         for body in spec.bodies:
