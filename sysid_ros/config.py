@@ -9,6 +9,7 @@ descriptor and its limits the parameter's range.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -29,6 +30,9 @@ T = TypeVar('T', bound=BaseModel)
 
 Stamps = Literal['auto', 'header', 'receive']
 Storage = Literal['mcap', 'sqlite3']
+
+#: A channel in one string; a topic's name has no dots, a label may have anything but brackets.
+_CHANNEL = re.compile(r'(?P<topic>/[^.\[\]]*)\.(?P<field>[^\[\]]+)(?:\[(?P<label>.*)\])?')
 
 
 class Section(BaseModel):
@@ -100,16 +104,41 @@ class CheckConfig(Section):
 
 
 class ChannelMapping(Section):
-    """One column of a bag and the sensor or actuator that it is."""
+    """Columns of a bag and the sensor or actuator that they are.
+
+    The short form of a channel is one string, ``/gripper/state.position[0]``.
+    """
 
     topic: str = Field(description='topic in the bag')
     field: str = Field(description='field of the message: position, velocity, effort, data, …')
-    label: str = Field(
-        description='joint name in the message, or the index of the element',
+    label: str | None = Field(
+        default=None,
+        description='joint name in the message, or the index of the element; default all in order',
         coerce_numbers_to_str=True,
+    )
+    labels: tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...] | None = Field(
+        default=None, description='columns of a sensor with several values, in its own order'
     )
     scale: float = Field(default=1.0, description='model value = scale * bag value + offset')
     offset: float = 0.0
+
+    @model_validator(mode='before')
+    @classmethod
+    def _from_path(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found = _CHANNEL.fullmatch(value)
+        if found is None:
+            msg = f'Expected a channel as /topic.field[label], found {value!r}'
+            raise ValueError(msg)
+        return {key: part for key, part in found.groupdict().items() if part is not None}
+
+    @model_validator(mode='after')
+    def _has_one_choice(self) -> ChannelMapping:
+        if self.label is not None and self.labels is not None:
+            msg = f'Expected label or labels for {self.topic} {self.field}, found both'
+            raise ValueError(msg)
+        return self
 
 
 class MappingConfig(Section):

@@ -207,8 +207,8 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     ({'parameters': [{}]}, r"Missing key 'parameters\.0\.target' in .*\.$"),
     ({'bags': [{'role': 'train'}]}, r"Missing key 'bags\.0\.path' in .*\.$"),
     (
-        {'mapping': {'actuators': {'a': {'topic': '/c', 'field': 'data'}}}},
-        r"Missing key 'mapping\.actuators\.a\.label' in .*\.$",
+        {'mapping': {'actuators': {'a': {'topic': '/c', 'label': '0'}}}},
+        r"Missing key 'mapping\.actuators\.a\.field' in .*\.$",
     ),
     # closed choices
     (

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import ChannelMapping, MappingConfig
 
+#: So many labels are named in a message.
+_SHOWN = 6
+
 
 def map_columns(
     bag: BagColumns, model: mujoco.MjModel, mapping: Literal['auto'] | MappingConfig
@@ -47,14 +50,16 @@ def map_columns(
     """
     if mapping == 'auto':
         return _checked(bag, model, auto.auto_mapping(bag, model))
+    widths = [int(width) for width in model.sensor_dim]
     pairs = [
-        *_explicit(bag, Role.SENSOR, mapping.sensors, sensor_names(model)),
-        *_explicit(bag, Role.ACTUATOR, mapping.actuators, actuator_names(model)),
+        *_explicit(bag, Role.SENSOR, mapping.sensors, sensor_names(model), widths),
+        *_explicit(
+            bag, Role.ACTUATOR, mapping.actuators, actuator_names(model), [1] * model.nactuator
+        ),
     ]
     if not mapping.sensors:
         msg = f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
         raise AlignmentError(msg)
-    _check_scalar(model, mapping)
     for pair in pairs:
         if not np.isfinite(raw_values(bag, pair)).any():
             channel = column_name(pair.topic, pair.field, pair.label)
@@ -80,7 +85,11 @@ def map_columns(
 
 
 def _explicit(
-    bag: BagColumns, role: Role, channels: dict[str, ChannelMapping], names: list[str]
+    bag: BagColumns,
+    role: Role,
+    channels: dict[str, ChannelMapping],
+    names: list[str],
+    widths: list[int],
 ) -> list[Pair]:
     for name in channels:
         if name not in names:
@@ -90,23 +99,25 @@ def _explicit(
     pairs = []
     for name in sorted(channels, key=names.index):
         channel = channels[name]
-        _check_channel(bag, f'{role.value} {name!r}', channel)
-        pairs.append(
+        labels = _labels(bag, f'{role.value} {name!r}', channel, widths[names.index(name)])
+        pairs += [
             Pair(
                 role,
                 name,
                 channel.topic,
                 channel.field,
-                channel.label,
+                label,
                 channel.scale,
                 channel.offset,
+                component,
             )
-        )
+            for component, label in enumerate(labels)
+        ]
     return pairs
 
 
-def _check_channel(bag: BagColumns, subject: str, channel: ChannelMapping) -> None:
-    """Check that the bag has the column that a mapping names."""
+def _labels(bag: BagColumns, subject: str, channel: ChannelMapping, width: int) -> tuple[str, ...]:
+    """Return the columns that a mapping means, one per value of its sensor or actuator."""
     unread = {item.topic: item for item in bag.unread}
     topics = [item.topic for item in bag.topics]
     start = f'The mapping pairs {subject} with'
@@ -126,26 +137,23 @@ def _check_channel(bag: BagColumns, subject: str, channel: ChannelMapping) -> No
             f'{start} field {channel.field!r} of {channel.topic!r}, which it does not have; {hint}.'
         )
         raise AlignmentError(msg)
-    if channel.label not in field.labels:
-        hint = nearest(channel.label, field.labels)
-        where = f'{channel.topic} {channel.field}'
-        msg = f'{start} label {channel.label!r} of {where}, which it does not have; {hint}.'
-        raise AlignmentError(msg)
-
-
-def _check_scalar(model: mujoco.MjModel, mapping: MappingConfig) -> None:
-    names = sensor_names(model)
-    for name in mapping.sensors:
-        width = int(model.sensor_dim[names.index(name)])
-        if width != 1:
-            scalar = [
-                other
-                for other, size in zip(names, model.sensor_dim, strict=True)
-                if other and size == 1
-            ]
-            hint = nearest(name, scalar)
-            msg = f'Expected sensors with one value, {name!r} has {width}; {hint}.'
+    where = f'{channel.topic} {channel.field}'
+    chosen = channel.labels or ((channel.label,) if channel.label is not None else field.labels)
+    for label in chosen:
+        if label not in field.labels:
+            hint = nearest(label, field.labels)
+            msg = f'{start} label {label!r} of {where}, which it does not have; {hint}.'
             raise AlignmentError(msg)
+    if len(chosen) != width:
+        values = 'one value' if width == 1 else f'{width} values'
+        found = f'{len(chosen)} of {where} ({_some(chosen)})'
+        msg = f'Expected {values} for {subject}, found {found}; {nearest("", field.labels)}.'
+        raise AlignmentError(msg)
+    return chosen
+
+
+def _some(labels: tuple[str, ...]) -> str:
+    return ', '.join(labels[:_SHOWN]) + (', …' if len(labels) > _SHOWN else '')
 
 
 def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.health import HealthFinding
@@ -38,6 +38,7 @@ class Pair(NamedTuple):
         label: Column of the field.
         scale: Model units per bag unit.
         offset: In model units.
+        component: Which of the values of a sensor with several; such a sensor has one pair each.
     """
 
     role: Role
@@ -47,6 +48,7 @@ class Pair(NamedTuple):
     label: str
     scale: float = 1.0
     offset: float = 0.0
+    component: int = 0
 
 
 class Unmapped(NamedTuple):
@@ -94,6 +96,12 @@ def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
     if field is None:
         raise KeyError(pair.field)
     return field.values[:, field.labels.index(pair.label)]
+
+
+def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool_]:
+    """Return the (n,) rows in which all values of a pair's sensor or actuator are finite."""
+    together = [raw_values(bag, item) for item in mapping.pairs if item[:2] == pair[:2]]
+    return np.logical_and.reduce([np.isfinite(values) for values in together])
 
 
 def column_name(topic: str, field: str, label: str) -> str:

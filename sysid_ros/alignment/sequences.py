@@ -25,6 +25,7 @@ from sysid_ros.alignment.pairs import (
     column_name,
     raw_values,
     sensor_names,
+    whole_rows,
 )
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
 from sysid_ros.errors import AlignmentError
@@ -72,7 +73,7 @@ class _Group(NamedTuple):
 
     Attributes:
         role: Sensors or actuators.
-        names: k of them.
+        names: k of them; a sensor with several values comes once for each, in their order.
         times_ns: (n,) strictly increasing, ns.
         values: (n, k) in model units, all finite.
     """
@@ -153,11 +154,12 @@ def _groups(
             channel = column_name(pair.topic, pair.field, pair.label)
             detail = f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out'
             findings.append(HealthFinding(bag.path.name, channel, 'masked', missing, detail))
-        together.setdefault((pair.role, pair.topic, finite.tobytes()), []).append(pair)
+        whole = whole_rows(bag, mapping, pair)
+        together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
     groups = []
     for (role, topic, _), pairs in together.items():
         times = stamped[topic].times_ns
-        present = np.flatnonzero(np.isfinite(raw_values(bag, pairs[0])))
+        present = np.flatnonzero(whole_rows(bag, mapping, pairs[0]))
         # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
         rows = present[longest_increasing(times[present])]
         values = [pair.scale * raw_values(bag, pair)[rows] + pair.offset for pair in pairs]
@@ -235,4 +237,8 @@ def _sequence(name: str, model: mujoco.MjModel, groups: list[_Group], span: _Spa
 
 def _series(group: _Group, rows: slice, origin_ns: int, kind: SignalType) -> TimeSeries:
     times = (group.times_ns[rows] - origin_ns) / SECOND_NS
-    return TimeSeries.from_columns(times, group.values[rows], group.names, kind)
+    columns: dict[str, list[int]] = {}
+    for column, name in enumerate(group.names):
+        columns.setdefault(name, []).append(column)
+    signals = {name: (kind, np.array(indices)) for name, indices in columns.items()}
+    return TimeSeries(times, group.values[rows], signals)

@@ -10,10 +10,10 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Role, map_columns
+from sysid_ros.alignment import Role, align, map_columns
 from sysid_ros.bags import BagColumns, UnreadTopic
-from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.errors import AlignmentError
+from sysid_ros.config import ChannelMapping, MappingConfig, validate
+from sysid_ros.errors import AlignmentError, ConfigError
 
 if TYPE_CHECKING:
     from sysid_ros.alignment import Mapping
@@ -168,7 +168,7 @@ def test_nothing_usable_is_an_error(arm: Any, columns: Any):
         map_columns(columns.bag(state), arm, 'auto')
 
 
-def _channel(topic: str, field: str, label: str, **numbers: float) -> ChannelMapping:
+def _channel(topic: str, field: str, label: str | None, **numbers: float) -> ChannelMapping:
     return ChannelMapping(topic=topic, field=field, label=label, **numbers)
 
 
@@ -190,7 +190,13 @@ def test_an_explicit_mapping_pairs_what_it_names_and_nothing_else(arm: Any, colu
     ('role', 'name', 'channel', 'message'),
     [
         ('sensors', 's9', ('/joint_states', 'position', 'elbow'), "sensor 's9'.*nearest: s"),
-        ('sensors', 's6', ('/joint_states', 'position', 'elbow'), "one value, 's6' has 3"),
+        (
+            'sensors',
+            's6',
+            ('/joint_states', 'position', 'elbow'),
+            "Expected 3 values for sensor 's6'",
+        ),
+        ('sensors', 's1', ('/joint_states', 'position', None), 'wrist, shoulder, elbow'),
         ('sensors', 's1', ('/joint_state', 'position', 'elbow'), 'nearest: /joint_states'),
         ('sensors', 's1', ('/image', 'position', 'elbow'), 'type sensor_msgs/msg/Image: not read'),
         ('sensors', 's1', ('/joint_states', 'positions', 'elbow'), 'nearest: position'),
@@ -200,7 +206,7 @@ def test_an_explicit_mapping_pairs_what_it_names_and_nothing_else(arm: Any, colu
     ],
 )
 def test_a_mapping_that_names_what_is_not_there_is_an_error(
-    arm: Any, columns: Any, role: str, name: str, channel: tuple[str, str, str], message: str
+    arm: Any, columns: Any, role: str, name: str, channel: tuple[str, str, str | None], message: str
 ):
     empty = columns.topic('/empty', TIMES, {'position': {'elbow': np.nan}})
     made = columns.bag(columns.state(TIMES), empty)
@@ -215,3 +221,39 @@ def test_a_mapping_that_names_what_is_not_there_is_an_error(
 def test_a_mapping_without_sensors_is_an_error(arm: Any, columns: Any):
     with pytest.raises(AlignmentError, match='names no sensor'):
         map_columns(columns.bag(columns.state(TIMES)), arm, MappingConfig())
+
+
+def test_a_sensor_with_several_values_takes_its_columns_in_order(arm: Any, columns: Any):
+    labels = {'x': TIMES, 'y': 2 * TIMES, 'z': np.where(TIMES < 1, np.nan, 3 * TIMES)}
+    pose = columns.topic('/base', TIMES, {'pose.position': labels}, msgtype='any/msg/Type')
+    bag = columns.bag(columns.state(TIMES), pose)
+    for given, order in (({}, 'xyz'), ({'labels': ['z', 'x', 'y']}, 'zxy')):
+        config = validate(
+            MappingConfig,
+            {'sensors': {'s6': {'topic': '/base', 'field': 'pose.position', 'scale': 2, **given}}},
+            'a test',
+        )
+        mapping = map_columns(bag, arm, config)
+        assert [(pair.label, pair.component) for pair in mapping.pairs] == list(
+            zip(order, range(3), strict=True)
+        )
+        (series,) = align(bag, arm, mapping, 'auto').sequences[0].measurements
+        assert series.names == ('s6',)
+        np.testing.assert_allclose(series.data[-1], [2 * labels[axis][-1] for axis in order])
+        # Rows in which one of the values is missing have none of them.
+        assert len(series) == np.count_nonzero(TIMES >= 1)
+
+
+def test_a_channel_may_be_one_string(arm: Any, columns: Any):
+    bag = columns.bag(columns.state(TIMES), columns.array(TIMES))
+    values = {
+        'sensors': {'s1': '/joint_states.position[elbow]'},
+        'actuators': {'drive_s': '/controller/commands.data[2]'},
+    }
+    mapping = map_columns(bag, arm, validate(MappingConfig, values, 'a test'))
+    assert [pair[:5] for pair in mapping.pairs] == [
+        (Role.SENSOR, 's1', '/joint_states', 'position', 'elbow'),
+        (Role.ACTUATOR, 'drive_s', '/controller/commands', 'data', '2'),
+    ]
+    with pytest.raises(ConfigError, match=r'as /topic\.field\[label\], found .joint_states'):
+        validate(MappingConfig, {'sensors': {'s1': 'joint_states'}}, 'a test')
