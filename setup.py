@@ -48,7 +48,11 @@ ROS = (
     'ros-trajectory-msgs==5.3.6',
 )
 
+#: To write series as Parquet.
+PARQUET = ('pyarrow>=12.0',)
+
 TEST = (
+    *PARQUET,
     'colcon-common-extensions',
     'hypothesis',
     'lxml-stubs',
@@ -108,7 +112,7 @@ setup(
     ],
     python_requires='>=3.10',
     install_requires=REQUIRED,
-    extras_require={'ros': ROS, 'test': TEST, 'bench': ['mujoco[sysid]']},
+    extras_require={'ros': ROS, 'test': TEST, 'parquet': PARQUET, 'bench': ['mujoco[sysid]']},
     entry_points={'console_scripts': _executables(sys.argv)},
     zip_safe=False,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from sysid_ros.alignment import align, map_columns, write_csv, write_npz
+from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.assembly import Nominal, assemble
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
@@ -91,16 +91,23 @@ class Calibration:
 
 
 def convert(
-    bag: Path, model: Path, output: Path | None, *, mapping: str = 'auto', stamps: Stamps = 'auto'
+    bag: Path,
+    model: Path,
+    output: Path | None,
+    *,
+    mapping: str = 'auto',
+    stamps: Stamps = 'auto',
+    formats: Sequence[Format] = (Format.NPZ, Format.CSV),
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
 
     Args:
         bag: Bag folder.
         model: MJCF file.
-        output: Folder for the series, npz and CSV; None writes nothing.
+        output: Folder for the series; None writes nothing.
         mapping: ``auto``, or the path of a mapping file.
         stamps: Which time of a message counts.
+        formats: How the series are written.
 
     Returns:
         The aligned sequences with everything that is to be said about them, and the new files.
@@ -116,11 +123,7 @@ def convert(
     if output is None:
         return alignment, ()
     _check_writable(output)
-    written = (
-        *write_npz(output, alignment.sequences),
-        *write_csv(output, alignment.sequences),
-    )
-    return alignment, written
+    return alignment, write_series(output, alignment, compiled, formats)
 
 
 def calibrate(

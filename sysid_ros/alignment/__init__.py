@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From columns of a bag to sequences aligned with a model."""
 
-from sysid_ros.alignment.export import describe, write_csv, write_npz
+from sysid_ros.alignment.description import describe
+from sysid_ros.alignment.export import write_series
+from sysid_ros.alignment.formats import Format
 from sysid_ros.alignment.health import HealthFinding, TopicRate
 from sysid_ros.alignment.mapping import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Role, Unmapped
@@ -10,6 +12,7 @@ from sysid_ros.alignment.sequences import Alignment, align
 
 __all__ = [
     'Alignment',
+    'Format',
     'HealthFinding',
     'Mapping',
     'Pair',
@@ -19,6 +22,5 @@ __all__ = [
     'align',
     'describe',
     'map_columns',
-    'write_csv',
-    'write_npz',
+    'write_series',
 ]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -11,28 +12,53 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.bags.writer import BagWriter, TopicQos, known_types
+from sysid_ros.bags.output.metadata import joined
+from sysid_ros.bags.writer import BagWriter, Splitting, TopicQos, define
 from sysid_ros.errors import BagError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from sysid_ros.bags.output.topics import Definition
     from sysid_ros.config import Storage
 
-#: Messages are handed to the operating system this often, seconds: what a killed recorder loses.
-FLUSH_SECONDS = 1.0
+#: Messages are handed to the operating system this often, seconds: what a killed recorder loses,
+#: together with the time that this takes.
+FLUSH_SECONDS = 0.5
+#: What was handed over is waited for until it is on the disk this often, seconds: what losing
+#: power costs.
+SYNC_SECONDS = 5.0
+#: Messages wait this long for a disk that stalls, seconds.
+QUEUE_SECONDS = 30.0
+#: Messages that wait take this much memory at most, bytes.
+QUEUE_BYTES = 512 << 20
+#: Memory of a waiting message beside its data, bytes: a tuple, two numbers, and the bytes' head.
+_OVERHEAD = 200
 #: The writer thread looks into the queue this often, seconds. Waking it for every message would
 #: cost the receiving thread more than the writing does.
 _TICK_SECONDS = 0.05
+#: It is woken earlier when so many bytes wait.
+_WAKE_BYTES = 16 << 20
 
 
 class TopicSpec(NamedTuple):
-    """A topic that goes into a bag."""
+    """A topic that goes into a bag.
+
+    Attributes:
+        topic: Name of the topic.
+        msgtype: Its type, as ``sensor_msgs/msg/JointState``.
+        qos: How it is offered.
+        definition: Definition of the type with those of all types inside it, as rosbag2 joins
+            them; None for ROS 2 Jazzy's common interfaces.
+        encoding: Language of the definition, ``ros2msg`` or ``ros2idl``.
+    """
 
     topic: str
     msgtype: str
     qos: TopicQos = TopicQos()
+    definition: str | None = None
+    encoding: str = 'ros2msg'
 
 
 class TopicCount(NamedTuple):
@@ -42,41 +68,74 @@ class TopicCount(NamedTuple):
         topic: Name of the topic.
         messages: Messages that were written.
         rate: Messages per second between the first and the last, Hz; 0 below two messages.
-        lost: Messages that were not written, because the queue was full or because the
-            middleware reported them lost.
+        lost: Messages that the middleware reported lost before they came here.
+        dropped: Messages that came and were not written: the disk stalled for longer than the
+            queue holds, or failed.
     """
 
     topic: str
     messages: int
     rate: float
     lost: int
+    dropped: int = 0
+
+
+class Summary(NamedTuple):
+    """What became of a recording.
+
+    Attributes:
+        path: Folder of the bag.
+        counts: Messages by topic.
+        files: Names of the bag's files.
+        size: Bytes of these files; 0 if they are gone.
+        seconds: Time from the first to the last message that was received.
+        failure: Why the bag could not be written to its end, if so.
+    """
+
+    path: Path
+    counts: tuple[TopicCount, ...]
+    files: tuple[str, ...]
+    size: int
+    seconds: float
+    failure: BagError | None
 
 
 @dataclass
 class _Tally:
-    """Counts of one topic; each field is written by one thread only."""
+    """Counts of one topic.
+
+    Until the writer has ended, ``dropped`` and ``lost`` belong to those who put, under the lock,
+    and the rest to the writer.
+    """
 
     written: int = 0
     first_ns: int = 0
     last_ns: int = 0
     dropped: int = 0
-    lost_before: int = 0
+    lost: int = 0
 
 
 class Recording:
     """One bag being recorded.
 
-    One thread calls :meth:`put`, :meth:`add` and :meth:`count_lost`; a thread of the recording's
-    own writes. What does not fit into the queue is dropped and counted.
+    Any thread may call the methods; a thread of the recording's own writes, and another one waits
+    for the disk now and then. What the queue does not hold is dropped and counted.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (settings, each with a default)
         self,
         path: Path,
         topics: Iterable[TopicSpec],
         *,
         storage: Storage = 'mcap',
-        queue_size: int = 100_000,
+        compression: str = 'none',
+        queue_seconds: float = QUEUE_SECONDS,
+        queue_bytes: int = QUEUE_BYTES,
+        flush_seconds: float = FLUSH_SECONDS,
+        sync_seconds: float = SYNC_SECONDS,
+        max_bag_size: int = 0,
+        max_bag_duration: float = 0.0,
+        facts: Mapping[str, str] | None = None,
         on_failure: Callable[[BagError], None] | None = None,
     ) -> None:
         """Create the bag with its topics and start writing.
@@ -85,100 +144,162 @@ class Recording:
             path: Folder of the new bag.
             topics: The topics in it; :meth:`add` takes more.
             storage: Format of the bag.
-            queue_size: Messages that wait for the writer at most.
+            compression: ``none``, or ``zstd`` for chunks of mcap.
+            queue_seconds: How long a message may wait for the writer before others are dropped.
+            queue_bytes: Memory that waiting messages take at most.
+            flush_seconds: How often messages are handed to the operating system.
+            sync_seconds: How often mcap waits for the disk; 0 means never. sqlite3 waits at every
+                flush, or never with 0.
+            max_bag_size: Bytes after which the next file begins; 0 means never.
+            max_bag_duration: Seconds after which the next file begins; 0 means never.
+            facts: What else the bag says about the recording; see :meth:`set_facts`.
             on_failure: Called once, from the writing thread, when the bag cannot be written any
                 more.
 
         Raises:
-            BagError: The bag exists, a message type is not known, or the disk refuses.
+            BagError: The bag exists, a message type has no definition, or the disk refuses.
         """
         self.path = path
         self.failure: BagError | None = None
-        self._queue_size = queue_size
-        self._wake_level = max(1, queue_size // 2)
+        self._queue_seconds = queue_seconds
+        self._queue_bytes = queue_bytes
+        self._flush_seconds = flush_seconds
         self._on_failure = on_failure
-        self._queue: deque[tuple[str, int, bytes]] = deque()
+        self._queue: deque[tuple[str, int, bytes, float]] = deque()
+        # Bytes that went in and out: each has one writer only, their difference is what waits.
+        self._bytes_in = self._bytes_out = 0
+        self._lock = threading.Lock()
         self._wake = threading.Event()
         self._ending = False
-        self._writer = BagWriter(path, storage)
-        self._added: set[str] = set()
-        self._specs: dict[str, TopicSpec] = {}
+        self._split = False
+        self._sync_failure: BagError | None = None
+        self._facts: dict[str, str] = {}
+        self._announced: set[str] = set()
+        self._specs: dict[str, tuple[TopicSpec, Definition]] = {}
         self._tallies: dict[str, _Tally] = {}
-        known = known_types().fielddefs
+        # A type that is not known raises before a bag was created for it.
+        for spec in topics:
+            self.add(spec)
+        self._writer = BagWriter(
+            path,
+            storage,
+            compression=compression,
+            splitting=Splitting(max_bag_size, max_bag_duration),
+            durable=sync_seconds > 0,
+        )
+        self._writer.set_facts({**(facts or {}), **self._losses()})
         try:
-            # A type that is not known raises; first, so that no bag was created for it.
-            for spec in sorted(topics, key=lambda spec: (spec.msgtype in known, spec.topic)):
-                self.add(spec)
-                self._announce(spec.topic)
+            for topic in self._specs:
+                self._announce(topic)
+            self._writer.flush()
         except BaseException:
-            self._writer.close()
+            with suppress(BagError):
+                self._writer.close()
             raise
         self._thread = threading.Thread(target=self._run, name='bag writer', daemon=True)
         self._thread.start()
+        if sync_seconds > 0:
+            threading.Thread(
+                target=self._sync, args=(sync_seconds,), name='bag sync', daemon=True
+            ).start()
 
     def add(self, spec: TopicSpec) -> None:
-        """Take another topic; it appears in the bag with its first message."""
-        self._tallies.setdefault(spec.topic, _Tally())
-        self._specs.setdefault(spec.topic, spec)
+        """Take another topic; it appears in the bag with its first message.
+
+        Raises:
+            BagError: Its type has no definition; the recording goes on without it.
+        """
+        if spec.topic in self._specs:
+            return
+        definition = define(spec.topic, spec.msgtype, spec.definition, spec.encoding)
+        self._tallies[spec.topic] = _Tally()
+        self._specs[spec.topic] = spec, definition
 
     def put(self, topic: str, receive_ns: int, cdr: bytes) -> None:
-        """Hand over one message of a topic that was added, or count it as lost.
+        """Hand over one message of a topic that was added, or count it as dropped.
 
         Args:
             topic: Name of the topic.
             receive_ns: When it was received, ns since the epoch.
             cdr: The serialised message.
         """
-        waiting = len(self._queue)
-        if waiting >= self._queue_size or self._ending or self.failure is not None:
-            self._tallies[topic].dropped += 1
-            return
-        self._queue.append((topic, receive_ns, cdr))
-        if waiting >= self._wake_level:
+        now = time.monotonic()
+        with self._lock:
+            waiting = self._bytes_in - self._bytes_out
+            if self._ending or waiting >= self._queue_bytes or self._is_stalled(now):
+                self._tallies[topic].dropped += 1
+                return
+            self._queue.append((topic, receive_ns, cdr, now))
+            self._bytes_in += len(cdr) + _OVERHEAD
+        if waiting >= _WAKE_BYTES and not self._wake.is_set():
             self._wake.set()
 
     def count_lost(self, topic: str, messages: int) -> None:
         """Count messages that the middleware lost before they came here."""
-        self._tallies[topic].lost_before += messages
+        with self._lock:
+            self._tallies[topic].lost += messages
+
+    def set_facts(self, facts: Mapping[str, str]) -> None:
+        """Add texts by key that the bag holds beside the messages.
+
+        The next flush writes those that are new or changed, so that they survive a kill.
+        """
+        with self._lock:
+            self._facts.update(facts)
+
+    def split(self) -> None:
+        """Let the bag go on in another file."""
+        self._split = True
+        self._wake.set()
 
     def counts(self) -> tuple[TopicCount, ...]:
         """Return what has become of the messages so far, by topic."""
         return tuple(
-            TopicCount(
-                topic,
-                tally.written,
-                _rate(tally),
-                tally.dropped + tally.lost_before,
-            )
+            TopicCount(topic, tally.written, _rate(tally), tally.lost, tally.dropped)
             for topic, tally in sorted(self._tallies.copy().items())
         )
 
-    def close(self) -> tuple[TopicCount, ...]:
-        """Write what waits, finish the bag, and return the final counts.
-
-        Why the bag could not be written, if so, is in ``failure``.
-        """
-        self._ending = True
+    def close(self) -> Summary:
+        """Write what waits, finish the bag, and return what became of it."""
+        with self._lock:
+            self._ending = True
         self._wake.set()
         self._thread.join()
-        return self.counts()
+        files = self._writer.files
+        extent = joined(file.extent for file in files)
+        return Summary(
+            path=self.path,
+            counts=self.counts(),
+            files=tuple(file.name for file in files),
+            size=sum(_size(self.path / file.name) for file in files),
+            seconds=((extent.end_ns or 0) - (extent.start_ns or 0)) * 1e-9,
+            failure=self.failure,
+        )
+
+    def _is_stalled(self, now: float) -> bool:
+        """Tell whether the oldest message has waited for too long."""
+        try:
+            return now - self._queue[0][3] > self._queue_seconds
+        except IndexError:
+            return False
+
+    # The writing thread
 
     def _run(self) -> None:
         try:
             self._write_until_closed()
-            self._writer.close()
         except BagError as err:
             self.failure = err
-            for topic, _, _ in self._queue.copy():
-                self._tallies[topic].dropped += 1
-            # The first failure is the one to report; closing fails for the same reason.
-            with suppress(BagError):
-                self._writer.close()
-            if self._on_failure is not None:
-                self._on_failure(err)
+        except Exception as err:  # noqa: BLE001 (nothing else would tell the user)
+            self.failure = self._unexpected(err)
+        with self._lock:
+            self._ending = True
+        self._finish()
+        if self.failure is not None and self._on_failure is not None:
+            self._on_failure(self.failure)
 
     def _write_until_closed(self) -> None:
-        next_flush = time.monotonic() + FLUSH_SECONDS
+        next_flush = time.monotonic() + self._flush_seconds
         ending = False
         while not ending:
             self._wake.wait(_TICK_SECONDS)
@@ -186,35 +307,106 @@ class Recording:
             ending = self._ending
             # Not more than waits now, so that a fast publisher cannot keep the flush from coming.
             for _ in range(len(self._queue)):
-                self._write(*self._queue.popleft())
+                topic, receive_ns, cdr, _ = self._queue[0]
+                self._write(topic, receive_ns, cdr)
+                self._queue.popleft()
+                self._bytes_out += len(cdr) + _OVERHEAD
             if time.monotonic() >= next_flush:
-                next_flush = time.monotonic() + FLUSH_SECONDS
+                next_flush = time.monotonic() + self._flush_seconds
                 self._flush()
+            if self._split:
+                self._split = False
+                self._writer.split()
 
     def _write(self, topic: str, receive_ns: int, cdr: bytes) -> None:
-        if topic not in self._added:
+        if topic not in self._announced:
             self._announce(topic)
         self._writer.write(topic, receive_ns, cdr)
         tally = self._tallies[topic]
-        tally.first_ns = tally.first_ns if tally.written else receive_ns
+        if not tally.written:
+            tally.first_ns = receive_ns
         tally.last_ns = receive_ns
         tally.written += 1
 
     def _announce(self, topic: str) -> None:
-        self._writer.add_topic(*self._specs[topic])
-        self._added.add(topic)
+        spec, definition = self._specs[topic]
+        self._writer.add_topic(topic, spec.msgtype, spec.qos, definition=definition)
+        self._announced.add(topic)
 
     def _flush(self) -> None:
+        if self._sync_failure is not None:
+            raise self._sync_failure
+        self._take_facts()
         self._writer.flush()
-        # Writing to a file that was unlinked succeeds on every POSIX system.
-        if self._added and not self.path.is_dir():
-            msg = f'The bag {str(self.path)!r} was removed while it was recorded.'
-            raise BagError(msg)
+
+    def _take_facts(self) -> None:
+        with self._lock:
+            facts, self._facts = self._facts, {}
+        self._writer.set_facts({**facts, **self._losses()})
+
+    def _losses(self) -> dict[str, str]:
+        counts = self.counts()
+        return {
+            'dropped': json.dumps({count.topic: count.dropped for count in counts}),
+            'lost': json.dumps({count.topic: count.lost for count in counts}),
+        }
+
+    def _finish(self) -> None:
+        """Close the bag, whatever has happened, and count what is in it."""
+        for step in (self._writer.settle, self._count, self._take_facts, self._writer.close):
+            try:
+                step()
+            except BagError as err:
+                # The first failure is the one to report; what follows fails for the same reason.
+                self.failure = self.failure or err
+            except Exception as err:  # noqa: BLE001 (as above)
+                self.failure = self.failure or self._unexpected(err)
+        if self.failure is not None and self.path.is_dir():
+            rest = (
+                'what was recorded before is in it'
+                if self._writer.finished
+                else f'`sysid recover {self.path}` saves what was recorded before'
+            )
+            self.failure = BagError(f'{str(self.failure).rstrip(".")}; {rest}.')
+
+    def _count(self) -> None:
+        """Count as dropped what did not get into the bag."""
+        inside = self._writer.counts()
+        with self._lock:
+            for topic, _, _, _ in self._queue:
+                self._tallies[topic].dropped += 1
+            self._queue.clear()
+            for topic, tally in self._tallies.items():
+                written, tally.written = tally.written, inside.get(topic, 0)
+                tally.dropped += written - tally.written
+
+    def _unexpected(self, err: Exception) -> BagError:
+        text = ' '.join(f'{type(err).__name__}: {err}'.split()).rstrip('.')
+        return BagError(f'Cannot write the bag {str(self.path)!r}: {text}.')
+
+    # The waiting thread
+
+    def _sync(self, interval: float) -> None:
+        """Wait for the disk now and then, apart from the writing: it may take seconds."""
+        while self._thread.is_alive():
+            self._thread.join(interval)
+            try:
+                self._writer.sync()
+            except BagError as err:
+                self._sync_failure = err
+                return
 
 
 def _rate(tally: _Tally) -> float:
     span = (tally.last_ns - tally.first_ns) * 1e-9
     return (tally.written - 1) / span if tally.written > 1 and span > 0 else 0.0
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def free_name(path: Path) -> Path:
@@ -229,14 +421,16 @@ def free_name(path: Path) -> Path:
 
 def summary(counts: Iterable[TopicCount]) -> str:
     """Return the counts as a table of plain text, one line per topic, with a line of totals."""
-    rows = [(c.topic, str(c.messages), f'{c.rate:.1f}', str(c.lost)) for c in counts]
-    messages, lost = (sum(int(row[column]) for row in rows) for column in (1, 3))
-    table = [
-        ('topic', 'messages', 'rate/Hz', 'lost'),
-        *rows,
-        ('total', str(messages), '', str(lost)),
+    rows = [
+        (c.topic, str(c.messages), f'{c.rate:.1f}', str(c.lost), str(c.dropped)) for c in counts
     ]
-    widths = [max(len(row[column]) for row in table) for column in range(4)]
+    messages, lost, dropped = (str(sum(int(row[k]) for row in rows)) for k in (1, 3, 4))
+    table = [
+        ('topic', 'messages', 'rate/Hz', 'lost', 'dropped'),
+        *rows,
+        ('total', messages, '', lost, dropped),
+    ]
+    widths = [max(len(row[column]) for row in table) for column in range(5)]
     return '\n'.join(
         '  '.join(
             cell.ljust(width) if column == 0 else cell.rjust(width)

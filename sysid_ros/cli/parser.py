@@ -68,7 +68,14 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument('bag', type=Path, help='bag folder')
     parser.add_argument('model', type=Path, help='MJCF file')
-    parser.add_argument('-o', '--output', type=Path, help='folder for npz and CSV; default none')
+    parser.add_argument('-o', '--output', type=Path, help='folder for the series; default none')
+    parser.add_argument(
+        '--format',
+        action='append',
+        choices=['npz', 'csv', 'parquet'],
+        dest='formats',
+        help='how they are written, may be repeated; default npz and csv; parquet needs pyarrow',
+    )
     parser.add_argument('--mapping', default='auto', help='auto, or a mapping file')
     parser.add_argument(
         '--stamps',

@@ -215,7 +215,6 @@ class Recorder:
             self._output,
             specs,
             storage=self._config.storage,
-            queue_size=self._config.queue_size,
             on_failure=self._stop.request,
         )
         self._subscriptions.sink = self._recording
@@ -227,7 +226,7 @@ class Recorder:
         self._subscriptions.sink = None
         if recording is None:
             return None
-        self._counts = recording.close()
+        self._counts = recording.close().counts
         end = 'failed' if recording.failure else 'closed'
         self._log.info(f'{end} {str(self._output)!r}\n{summary(self._counts)}')
         return recording.failure
@@ -280,7 +279,7 @@ class Recorder:
                 count.topic: {
                     'messages': count.messages,
                     'rate': round(count.rate, 3),
-                    'lost': count.lost,
+                    'lost': count.lost + count.dropped,
                 }
                 for count in counts
             },

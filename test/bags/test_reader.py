@@ -207,7 +207,7 @@ def test_a_storage_file_without_its_folder_is_read(
     messages: Any, write_bag: Callable[..., Path], tmp_path: Path
 ):
     path = write_bag({('/js', STATE): [(START, messages.joint_state(START, ['a'], [1]))]})
-    shutil.copy(path / 'bag.mcap', tmp_path / 'alone.mcap')
+    shutil.copy(path / 'bag_0.mcap', tmp_path / 'alone.mcap')
     assert len(read_bag(tmp_path / 'alone.mcap').topics) == 1
 
 
@@ -251,7 +251,7 @@ def test_a_bag_without_metadata_was_not_finished(
 def test_a_truncated_mcap_is_told_from_a_damaged_one(messages: Any, write_bag: Callable[..., Path]):
     rows = [(START + k, messages.joint_state(0, ['a'], [k])) for k in range(100)]
     path = write_bag({('/js', STATE): rows})
-    file = path / 'bag.mcap'
+    file = path / 'bag_0.mcap'
     whole = file.read_bytes()
     for size in (0, 4, 8, 20, len(whole) // 2, len(whole) - 1):
         file.write_bytes(whole[:size])
@@ -263,8 +263,8 @@ def test_a_truncated_mcap_is_told_from_a_damaged_one(messages: Any, write_bag: C
 
 def test_metadata_without_its_data_file_is_an_error(messages: Any, write_bag: Callable[..., Path]):
     path = write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]})
-    (path / 'bag.mcap').unlink()
-    assert 'data file bag.mcap is missing' in _error(path)
+    (path / 'bag_0.mcap').unlink()
+    assert 'data file bag_0.mcap is missing' in _error(path)
 
 
 def test_metadata_that_is_no_yaml_is_an_error(messages: Any, write_bag: Callable[..., Path]):
@@ -277,7 +277,7 @@ def test_metadata_that_is_no_yaml_is_an_error(messages: Any, write_bag: Callable
 def test_a_damaged_sqlite_file_is_an_error(messages: Any, write_bag: Callable[..., Path]):
     rows = [(START + k, messages.joint_state(0, ['a'], [k])) for k in range(500)]
     path = write_bag({('/js', STATE): rows}, storage='sqlite3')
-    file = path / 'bag.db3'
+    file = path / 'bag_0.db3'
     whole = file.read_bytes()
     for content in (b'', b'no database', whole[: len(whole) // 2], whole[:3000]):
         file.write_bytes(content)

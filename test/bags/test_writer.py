@@ -140,12 +140,12 @@ def test_what_was_flushed_survives_a_kill(tmp_path: Path, storage: str):
 
 
 def _salvaged(path: Path) -> list[int]:
-    if (path / 'bag.db3').exists():
-        reader = Sqlite3Reader(path / 'bag.db3')
+    if (path / 'bag_0.db3').exists():
+        reader = Sqlite3Reader(path / 'bag_0.db3')
         reader.open()
         return [stamp for _, stamp, _ in reader.messages(reader.connections)]
     stamps: list[int] = []
-    with (path / 'bag.mcap').open('rb') as stream, suppress(McapError, EOFError):
+    with (path / 'bag_0.mcap').open('rb') as stream, suppress(McapError, EOFError):
         stamps.extend(
             record.log_time
             for record in StreamReader(stream).records

@@ -68,7 +68,7 @@ ALLOWED_MODULES = {
     'identification': frozenset({'report', 'results.result'}),
     # For annotations.
     'report': frozenset({'identification.toolbox.comparison'}),
-    'alignment': frozenset({'identification.sequence'}),
+    'alignment': frozenset({'identification.sequence', 'identification.units'}),
     'results': frozenset(
         {'identification.targets', 'identification.models', 'identification.inertia'}
     ),
@@ -230,7 +230,7 @@ def test_only_the_nodes_import_ros():
 
 
 def test_third_party_imports_are_declared_in_setup_py():
-    declared = {_normal(name) for name in _strings_of('REQUIRED')}
+    declared = {_normal(name) for name in (*_strings_of('REQUIRED'), *_strings_of('PARQUET'))}
     providers = packages_distributions()
 
     undeclared = [
