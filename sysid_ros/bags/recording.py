@@ -286,12 +286,7 @@ class Recording:
     # The writing thread
 
     def _run(self) -> None:
-        try:
-            self._write_until_closed()
-        except BagError as err:
-            self.failure = err
-        except Exception as err:  # noqa: BLE001 (nothing else would tell the user)
-            self.failure = self._unexpected(err)
+        self._attempt(self._write_until_closed)
         with self._lock:
             self._ending = True
         self._finish()
@@ -354,13 +349,7 @@ class Recording:
     def _finish(self) -> None:
         """Close the bag, whatever has happened, and count what is in it."""
         for step in (self._writer.settle, self._count, self._take_facts, self._writer.close):
-            try:
-                step()
-            except BagError as err:
-                # The first failure is the one to report; what follows fails for the same reason.
-                self.failure = self.failure or err
-            except Exception as err:  # noqa: BLE001 (as above)
-                self.failure = self.failure or self._unexpected(err)
+            self._attempt(step)
         if self.failure is not None and self.path.is_dir():
             rest = (
                 'what was recorded before is in it'
@@ -368,6 +357,17 @@ class Recording:
                 else f'`sysid recover {self.path}` saves what was recorded before'
             )
             self.failure = BagError(f'{str(self.failure).rstrip(".")}; {rest}.')
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Do something; the first failure is the one to report, others follow from it."""
+        try:
+            step()
+        except BagError as err:
+            self.failure = self.failure or err
+        except Exception as err:  # noqa: BLE001 (nothing else would tell the user)
+            text = ' '.join(f'{type(err).__name__}: {err}'.split()).rstrip('.')
+            msg = f'Cannot write the bag {str(self.path)!r}: {text}.'
+            self.failure = self.failure or BagError(msg)
 
     def _count(self) -> None:
         """Count as dropped what did not get into the bag."""
@@ -379,10 +379,6 @@ class Recording:
             for topic, tally in self._tallies.items():
                 written, tally.written = tally.written, inside.get(topic, 0)
                 tally.dropped += written - tally.written
-
-    def _unexpected(self, err: Exception) -> BagError:
-        text = ' '.join(f'{type(err).__name__}: {err}'.split()).rstrip('.')
-        return BagError(f'Cannot write the bag {str(self.path)!r}: {text}.')
 
     # The waiting thread
 

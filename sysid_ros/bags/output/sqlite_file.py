@@ -1,0 +1,154 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""SQLite files of rosbag2's schema that are whole after every flush."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
+
+from sysid_ros.bags.output.files import FACTS, Extent
+from sysid_ros.bags.output.metadata import VERSION, qos_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from sysid_ros.bags.output.topics import Topic
+
+#: Messages are committed when they are so many bytes, if not before.
+_WAITING = 8 << 20
+
+
+class SqliteFile:
+    """A SQLite file being written; see :class:`~sysid_ros.bags.output.files.StorageFile`.
+
+    Messages wait in memory and go in by one short transaction with a rollback journal: between
+    two of them the file alone is the whole database, also for readers that know of no journal.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        """Create the file.
+
+        Args:
+            path: The new file.
+            durable: Let every transaction wait for the disk: without that, losing power may
+                leave a database that is malformed.
+
+        Raises:
+            sqlite3.Error: The disk refuses.
+        """
+        self.path = path
+        self.extent = Extent()
+        # One thread adds topics, another writes; who calls takes care that they take turns.
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._types: set[str] = set()
+        self._topics: list[Topic] = []
+        self._facts: dict[str, str] = {}
+        self._written = 0
+        self._rows: list[tuple[int, int, bytes | memoryview]] = []
+        self._waiting = 0
+        execute = self._connection.execute
+        execute(f'PRAGMA synchronous = {"FULL" if durable else "OFF"}')
+        # Else large transactions change the file before they are committed.
+        execute('PRAGMA cache_spill = OFF')
+        self._connection.executescript(
+            f'BEGIN; {Sqlite3Writer.SQLITE_SCHEMA}'
+            f'CREATE TABLE {FACTS}(key TEXT PRIMARY KEY, value TEXT NOT NULL); COMMIT;'
+        )
+        self._measure()
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file and waiting for it."""
+        return self._written + self._waiting
+
+    def add_topic(self, topic: Topic) -> None:
+        """Announce the topic with the next flush."""
+        self._topics.append(topic)
+
+    def set_facts(self, facts: Mapping[str, str]) -> None:
+        """Put facts in with the next flush; values replace earlier ones of the same keys."""
+        self._facts.update(facts)
+
+    def write(self, number: int, receive_ns: int, cdr: bytes | memoryview) -> None:
+        """Take one message; they are committed when they are many."""
+        self._rows.append((number, receive_ns, cdr))
+        self._waiting += len(cdr)
+        if self._waiting >= _WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what waits."""
+        if not (self._rows or self._topics or self._facts):
+            return
+        execute, insert = self._connection.execute, self._connection.executemany
+        execute('BEGIN IMMEDIATE')
+        try:
+            self._insert_topics()
+            insert('INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)', self._rows)
+            insert(f'INSERT OR REPLACE INTO {FACTS} VALUES(?, ?)', self._facts.items())
+            execute('COMMIT')
+        except BaseException:
+            # SQLite may have rolled back by itself, and what failed is what is worth telling.
+            with suppress(sqlite3.Error):
+                execute('ROLLBACK')
+            raise
+        self._types.update(topic.definition.msgtype for topic in self._topics)
+        for topic in self._topics:
+            self.extent.add(topic.number, ())
+        for number, stamps in _by_topic(self._rows).items():
+            self.extent.add(number, stamps)
+        self._topics, self._facts = [], {}
+        self._rows, self._waiting = [], 0
+        self._measure()
+
+    def discard(self) -> None:
+        """Forget messages and facts that were not committed."""
+        self._rows, self._waiting = [], 0
+        self._facts = {}
+
+    def sync(self) -> None:
+        """Do nothing: every transaction waits for the disk itself."""
+
+    def close(self, information: str) -> None:
+        """Add rosbag2's metadata and end the database."""
+        self.flush()
+        self._connection.execute(
+            'INSERT INTO metadata(metadata_version, metadata) VALUES(?, ?)', (VERSION, information)
+        )
+        self.abort()
+
+    def abort(self) -> None:
+        """Let go of the file as it is."""
+        self._connection.close()
+
+    def _insert_topics(self) -> None:
+        execute = self._connection.execute
+        types = set(self._types)
+        for number, name, definition, qos in self._topics:
+            msgtype, text, encoding, digest = definition
+            if msgtype not in types:
+                types.add(msgtype)
+                execute(
+                    'INSERT INTO message_definitions (topic_type, encoding,'
+                    ' encoded_message_definition, type_description_hash) VALUES(?, ?, ?, ?)',
+                    (msgtype, encoding, text, digest),
+                )
+            execute(
+                'INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)',
+                (number, name, msgtype, 'cdr', qos_text(qos), digest),
+            )
+
+    def _measure(self) -> None:
+        self._written = self.path.stat().st_size
+
+
+def _by_topic(rows: Iterable[tuple[int, int, object]]) -> dict[int, list[int]]:
+    stamps: dict[int, list[int]] = {}
+    for number, stamp, _ in rows:
+        stamps.setdefault(number, []).append(stamp)
+    return stamps
