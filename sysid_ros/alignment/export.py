@@ -84,9 +84,10 @@ def write_series(
     """Write the sequences of a bag, each series into a file of its own per format.
 
     ``NAME_commands_0`` and ``NAME_measurements_0`` hold time in s from the sequence's origin and
-    one column per value; :mod:`~sysid_ros.alignment.formats` tells how each format describes them. ``NAME_health.json``
-    of the bag holds what is not a number in a column: origin and initial state of each sequence,
-    source of each column, what was found, masked, cut, flipped or shifted, and what was not used.
+    one column per value; :mod:`~sysid_ros.alignment.formats` tells how each format describes its
+    columns. ``NAME_health.json`` of the bag holds what is not a number in a column: origin and
+    initial state of each sequence, source of each column, what was found, masked, cut, flipped or
+    shifted, and what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
 
     Args:
         folder: Where to; it is made.
@@ -166,8 +167,10 @@ def _columns(
     """Describe the columns of a series, in order."""
     found: dict[int, Column] = {}
     for name, (_, indices) in series.signal_mapping.items():
-        # One pair per component, in order.
-        sources = [pair for pair in pairs if (pair.role, pair.name) == (role, name)]
+        sources = sorted(
+            (pair for pair in pairs if (pair.role, pair.name) == (role, name)),
+            key=lambda pair: pair.component,
+        )
         unit = sensor_unit(model, name) if role is Role.SENSOR else _command_unit(model, name)
         for place, (index, pair) in enumerate(zip(indices.tolist(), sources, strict=True)):
             found[index] = Column(

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import align, describe, map_columns, write_csv, write_npz
+from sysid_ros.alignment import Format, align, describe, map_columns, write_series
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.errors import ResultError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,30 +32,45 @@ def alignment(arm: Any, columns: Any) -> Alignment:
     return align(bag, arm, map_columns(bag, arm, 'auto'), 'auto')
 
 
-def test_npz_files_come_back_without_pickle(alignment: Alignment, tmp_path: Path):
-    written = write_npz(tmp_path / 'new', alignment.sequences)
+def test_npz_files_come_back_without_pickle(alignment: Alignment, arm: Any, tmp_path: Path):
+    written = write_series(tmp_path / 'new', alignment, arm, [Format.NPZ])
     assert [path.name for path in written] == [
         'run_commands_0.npz',
         'run_measurements_0.npz',
         'run_initial.npz',
+        'run_health.json',
     ]
     sequence = alignment.sequences[0]
     with np.load(written[1], allow_pickle=False) as stored:
         np.testing.assert_array_equal(stored['times'], sequence.measurements[0].times)
         np.testing.assert_array_equal(stored['data'], sequence.measurements[0].data)
+        assert int(stored['origin_ns']) == sequence.origin_ns
         mapping = json.loads(str(stored['signal_mapping']))
+        columns = json.loads(str(stored['columns']))
     assert mapping['s3'] == [0, [0]]
+    assert columns[0] == {
+        'name': 's3',
+        'unit': 'rad/s',
+        'element': 'sensor/s3',
+        'of': 'joint/elbow',
+        'topic': '/joint_states',
+        'field': 'velocity',
+        'label': 'elbow',
+        'scale': 1.0,
+        'offset': 0.0,
+    }
     with np.load(written[2], allow_pickle=False) as stored:
         assert int(stored['origin_ns']) == sequence.origin_ns
         np.testing.assert_array_equal(stored['qpos'], sequence.initial_qpos)
     first = [path.read_bytes() for path in written]
-    assert [path.read_bytes() for path in write_npz(tmp_path, alignment.sequences)] == first
+    again = write_series(tmp_path, alignment, arm, [Format.NPZ])
+    assert [path.read_bytes() for path in again] == first
 
 
-def test_the_sysid_toolbox_reads_the_npz_files(alignment: Alignment, tmp_path: Path):
+def test_the_sysid_toolbox_reads_the_npz_files(alignment: Alignment, arm: Any, tmp_path: Path):
     # The public package hides everything when one of its many optional dependencies is absent.
     sysid = pytest.importorskip('mujoco.sysid._src.timeseries')
-    written = write_npz(tmp_path, alignment.sequences)
+    written = write_series(tmp_path, alignment, arm, [Format.NPZ])
     series = sysid.TimeSeries.load_from_disk(written[0])
     ours = alignment.sequences[0].commands[0]
     np.testing.assert_array_equal(series.data, ours.data)
@@ -60,13 +78,76 @@ def test_the_sysid_toolbox_reads_the_npz_files(alignment: Alignment, tmp_path: P
     assert {kind.name for kind, _ in series.signal_mapping.values()} == {'MjCtrl'}
 
 
-def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, tmp_path: Path):
-    _, path = write_csv(tmp_path, alignment.sequences)
+def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, arm: Any, tmp_path: Path):
+    *_, path, beside, _ = write_series(tmp_path, alignment, arm, [Format.CSV])
     lines = path.read_text().splitlines()
     series = alignment.sequences[0].measurements[0]
     assert lines[0] == 'time,' + ','.join(series.names)
     numbers = np.array([[float(cell) for cell in line.split(',')] for line in lines[1:]])
     np.testing.assert_array_equal(numbers, np.column_stack([series.times, series.data]))
+    assert beside.name == f'{path.name}.json'
+    described = json.loads(beside.read_text())
+    assert [column['name'] for column in described['columns']] == list(series.names)
+    assert described['origin_ns'] == alignment.sequences[0].origin_ns
+
+
+def test_parquet_fields_say_what_their_column_is(alignment: Alignment, arm: Any, tmp_path: Path):
+    parquet = pytest.importorskip('pyarrow.parquet')
+    commands, measured, _ = write_series(tmp_path, alignment, arm, [Format.PARQUET])
+    table = parquet.read_table(measured)
+    series = alignment.sequences[0].measurements[0]
+    assert table.column_names == ['time', *series.names]
+    np.testing.assert_array_equal(table['time'].to_numpy(), series.times)
+    for index, name in enumerate(series.names):
+        np.testing.assert_array_equal(table[name].to_numpy(), series.data[:, index])
+    assert table.schema.field('s3').metadata[b'label'] == b'elbow'
+    assert table.schema.metadata[b'origin_ns'] == str(alignment.sequences[0].origin_ns).encode()
+    units = [field.metadata[b'unit'].decode() for field in parquet.read_schema(commands)]
+    assert units == ['s', 'rad', 'rad/s', 'rad']
+
+
+def test_parquet_without_its_package_is_one_sentence_and_no_file(
+    alignment: Alignment, arm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, 'find_spec', lambda name: None if name == 'pyarrow' else find(name)
+    )
+    with pytest.raises(ResultError, match=r"pip install 'sysid_ros\[parquet\]'"):
+        write_series(tmp_path / 'new', alignment, arm, [Format.NPZ, Format.PARQUET])
+    assert not (tmp_path / 'new').exists()
+
+
+def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: Any, tmp_path: Path):
+    *_, path = write_series(tmp_path, alignment, arm)
+    record = json.loads(path.read_text())
+    assert record['health'] == [vars(finding) for finding in alignment.health]
+    assert 'assumed order' in {item['kind'] for item in record['health']}
+    (sequence,) = record['sequences']
+    assert sequence['tables'] == ['run_commands_0', 'run_measurements_0']
+    assert sequence['initial_qpos'] == alignment.sequences[0].initial_qpos.tolist()
+    assert len(record['columns']) == len(alignment.pairs)
+    assert '/copy_of_states' in {item['name'] for item in record['unmapped']}
+
+
+def test_values_of_one_sensor_are_columns_of_their_own(arm: Any, columns: Any, tmp_path: Path):
+    moved = {axis: TIMES + place for place, axis in enumerate('xyz')}
+    bag = columns.bag(
+        columns.state(TIMES),
+        columns.topic('/pose', TIMES, {'position': moved}, msgtype='geometry_msgs/msg/PoseStamped'),
+    )
+    config = MappingConfig(
+        sensors={
+            's0': ChannelMapping(topic='/joint_states', field='position', label='shoulder'),
+            's6': ChannelMapping(topic='/pose', field='position', labels=('z', 'x', 'y')),
+        }
+    )
+    aligned = align(bag, arm, map_columns(bag, arm, config), 'auto')
+    write_series(tmp_path, aligned, arm, [Format.CSV])
+    (path,) = (path for path in tmp_path.glob('*.csv') if 's6' in path.read_text())
+    assert path.read_text().splitlines()[0] == 'time,s6[0],s6[1],s6[2]'
+    described = json.loads((tmp_path / f'{path.name}.json').read_text())['columns']
+    assert [(item['label'], item['unit']) for item in described] == [(k, 'm') for k in 'zxy']
 
 
 def test_the_description_says_what_was_mapped_and_what_was_not(alignment: Alignment):

@@ -98,3 +98,22 @@ def test_a_mapping_file_scales_what_it_names(project: Any, sysid: Callable[..., 
         np.load('scaled/train_measurements_0.npz') as scaled,
     ):
         np.testing.assert_allclose(scaled['data'][:, 0], 57.3 * plain['data'][:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize('name', ['npz', 'csv', 'parquet'])
+def test_a_format_is_written_alone_when_it_is_named(
+    project: Any, sysid: Callable[..., Any], name: str
+):
+    if name == 'parquet':
+        pytest.importorskip('pyarrow')
+    assert sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name).code == 0
+    kinds = {''.join(path.suffixes) for path in (project.folder / 'series').iterdir()}
+    assert kinds == {f'.{name}', '.json'} | ({'.csv.json'} if name == 'csv' else set())
+
+
+def test_a_format_without_a_folder_is_one_line(project: Any, sysid: Callable[..., Any]):
+    before = project.files()
+    done = sysid('convert', 'train', 'arm.xml', '--format', 'csv')
+    assert (done.code, done.out) == (2, '')
+    assert done.err == 'sysid: Expected --output DIR for the csv files, found none.\n'
+    assert project.files() == before
