@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import shlex
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -32,6 +33,13 @@ _MCAP_MAGIC = b'\x89MCAP0\r\n'
 
 class UnfinishedBagError(BagError):
     """The bag was begun but never closed: its recorder was killed."""
+
+    def __init__(self, path: Path, missing: str) -> None:
+        """Say what is missing, and which command saves the rest."""
+        super().__init__(
+            f'The bag {str(path)!r} was not finished (was the recorder killed?): {missing}; '
+            f'`sysid recover {shlex.quote(str(path))}` saves what is in it.'
+        )
 
 
 class _Received:
@@ -130,11 +138,7 @@ def _check_place(path: Path) -> None:
     storage = sorted(entry for entry in path.iterdir() if entry.suffix in STORAGE_SUFFIXES)
     if storage:
         names = ', '.join(entry.name for entry in storage)
-        msg = (
-            f'The bag {str(path)!r} was not finished (was the recorder killed?): '
-            f'it has {names} but no {METADATA}.'
-        )
-        raise UnfinishedBagError(msg)
+        raise UnfinishedBagError(path, f'it has {names} but no {METADATA}')
     inside = sorted(entry.name for entry in path.iterdir() if (entry / METADATA).exists())
     hint = f'; bags inside: {", ".join(inside[:3])}' if inside else ''
     msg = f'The folder {str(path)!r} is no bag: it has neither {METADATA} nor data files{hint}.'
@@ -163,11 +167,7 @@ def _diagnosis(path: Path, err: Exception) -> BagError:
         return BagError(msg)
     for file in files:
         if file.suffix == '.mcap' and not _is_closed(file):
-            msg = (
-                f'The bag {str(path)!r} was not finished or is truncated '
-                f'(was the recorder killed?): {file.name} has no MCAP footer.'
-            )
-            return UnfinishedBagError(msg)
+            return UnfinishedBagError(path, f'{file.name} has no MCAP footer')
     if isinstance(err, MemoryError):
         msg = f'The bag {str(path)!r} is damaged or too large: it announces more than memory holds.'
         return BagError(msg)
