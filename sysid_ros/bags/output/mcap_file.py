@@ -12,7 +12,6 @@ import os
 import struct
 import threading
 import zlib
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mcap.data_stream import RecordBuilder
@@ -75,7 +74,9 @@ class McapFile:
         self._end = 0
         self._schemas: dict[str, Schema] = {}
         self._channels: list[Channel] = []
-        self._chunks: list[ChunkIndex] = []
+        # As bytes: a day of recording has half a million chunks.
+        self._chunk_indexes = bytearray()
+        self._chunk_count = 0
         self._metadata: list[MetadataIndex] = []
         self._facts: dict[str, str] = {}
         self._parts: list[bytes | memoryview] = []
@@ -210,7 +211,8 @@ class McapFile:
             uncompressed_size=len(records),
         )
         self._append(_built(builder))
-        self._chunks.append(found)
+        self._chunk_indexes += _bytes(found)
+        self._chunk_count += 1
         for number, values in stamps.items():
             self.extent.add(number, values)
         self._parts, self._index, self._waiting = [], {}, 0
@@ -246,24 +248,25 @@ class McapFile:
             channel_count=len(self._channels),
             attachment_count=0,
             metadata_count=len(self._metadata),
-            chunk_count=len(self._chunks),
+            chunk_count=self._chunk_count,
             message_start_time=extent.start_ns or 0,
             message_end_time=extent.end_ns or 0,
             channel_message_counts=dict(extent.counts),
         )
-        records: Sequence[McapRecord] = (
-            *self._schemas.values(),
-            *self._channels,
-            *self._chunks,
-            *self._metadata,
-            statistics,
+        groups = (
+            _bytes(*self._schemas.values()),
+            _bytes(*self._channels),
+            bytes(self._chunk_indexes),
+            _bytes(*self._metadata),
+            _bytes(statistics),
         )
         summary = b''
         offsets: list[SummaryOffset] = []
-        for _, group in groupby(records, key=type):
-            data = _bytes(*group)
-            offsets.append(SummaryOffset(data[0], start + len(summary), len(data)))
-            summary += data
+        for group in groups:
+            if group:
+                # A record begins with its opcode.
+                offsets.append(SummaryOffset(group[0], start + len(summary), len(group)))
+                summary += group
         offset_start = start + len(summary)
         summary += _bytes(*offsets)
         # The checksum goes over the footer, too, as far as it stands before the checksum.

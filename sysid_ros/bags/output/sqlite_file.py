@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Messages are committed when they are so many bytes, if not before.
 _WAITING = 8 << 20
+#: How long somebody who reads the database may keep it from changing, seconds; messages wait.
+_BUSY_SECONDS = 60.0
 
 
 class SqliteFile:
@@ -44,7 +46,9 @@ class SqliteFile:
         self.path = path
         self.extent = Extent()
         # One thread adds topics, another writes; who calls takes care that they take turns.
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
+        )
         self._types: set[str] = set()
         self._topics: list[Topic] = []
         self._facts: dict[str, str] = {}
