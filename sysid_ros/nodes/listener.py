@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 #: Longest wait for a message, ns; what changes meanwhile wakes the thread anyway.
 _WAIT_NS = 1_000_000_000
+#: Pause between two looks, seconds: waking for every message costs more than taking it, and the
+#: middleware has stamped it already.
+_REST_SECONDS = 0.005
 
 
 class Listener:
@@ -106,6 +109,7 @@ class Listener:
             while not self._closing:
                 self._wait()
                 self._take()
+                time.sleep(_REST_SECONDS)
             # What came between the last look and the end.
             self._take()
         except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
