@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags.recording import Recording, TopicCount, TopicSpec, free_name, summary
@@ -88,6 +90,116 @@ def test_what_does_not_fit_into_the_queue_is_counted_per_topic(
     assert len(_content(tmp_path / 'bag')) == 11
 
 
+def test_a_message_waits_no_longer_than_the_queue_is_set_to(
+    tmp_path: Path, held_writer: tuple[threading.Event, threading.Event]
+):
+    reached, release = held_writer
+    recording = Recording(tmp_path / 'bag', [STATES], queue_seconds=0.05)
+    recording.put(STATES.topic, 0, b'first')
+    assert reached.wait(TIMEOUT)
+    put = 1
+    while not recording.counts()[0].dropped:
+        recording.put(STATES.topic, put, b'more')
+        put += 1
+    release.set()
+    ((_, messages, _, lost, dropped),) = recording.close().counts
+    assert (messages + dropped, lost) == (put, 0)
+    assert len(_content(tmp_path / 'bag')) == messages
+    assert json.loads(_facts(tmp_path / 'bag')['dropped']) == {STATES.topic: dropped}
+
+
+def _facts(path: Path) -> dict[str, str]:
+    document = yaml.safe_load((path / 'metadata.yaml').read_text())
+    return dict(document['rosbag2_bagfile_information']['custom_data'])
+
+
+def test_facts_and_losses_are_in_the_bag(tmp_path: Path):
+    recording = Recording(tmp_path / 'bag', [STATES], facts={'version': '1', 'notes': 'old'})
+    recording.set_facts({'notes': 'new'})
+    recording.count_lost(STATES.topic, 7)
+    recording.close()
+    assert _facts(tmp_path / 'bag') == {
+        'version': '1',
+        'notes': 'new',
+        'dropped': f'{{"{STATES.topic}": 0}}',
+        'lost': f'{{"{STATES.topic}": 7}}',
+    }
+
+
+def test_a_recording_is_split_while_it_runs(
+    tmp_path: Path, held_writer: tuple[threading.Event, threading.Event]
+):
+    reached, release = held_writer
+    recording = Recording(tmp_path / 'bag', [STATES])
+    recording.put(STATES.topic, 1, b'one')
+    assert reached.wait(TIMEOUT)
+    recording.split()
+    release.set()
+    pause = threading.Event()
+    while not _is_whole(tmp_path / 'bag/bag_0.mcap'):
+        assert recording.failure is None
+        pause.wait(0.01)
+    recording.put(STATES.topic, 2, b'two')
+    found = recording.close()
+    assert found.files == ('bag_0.mcap', 'bag_1.mcap')
+    assert found.size == sum((tmp_path / 'bag' / name).stat().st_size for name in found.files)
+    assert [stamp for _, stamp, _ in _content(tmp_path / 'bag')] == [1, 2]
+
+
+def _is_whole(file: Path) -> bool:
+    return file.read_bytes().endswith(b'\x89MCAP0\r\n') and file.stat().st_size > 8
+
+
+def test_a_topic_without_definition_is_refused_and_the_rest_goes_on(tmp_path: Path):
+    recording = Recording(tmp_path / 'bag', [STATES])
+    with pytest.raises(BagError, match=r"^Topic '/own' cannot be recorded: no definition of"):
+        recording.add(TopicSpec('/own', 'own_msgs/msg/Own'))
+    recording.add(TopicSpec('/own', 'own_msgs/msg/Own', definition='float64 value\n'))
+    recording.put('/own', 5, b'data')
+    assert recording.close().failure is None
+    assert _content(tmp_path / 'bag') == [('/own', 5, b'data')]
+
+
+def test_any_exception_in_a_thread_ends_the_recording_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        text = 'not\nexpected.'
+        raise ValueError(text)
+
+    def refuse(_: BagWriter) -> None:
+        text = 'Input/output error.'
+        raise BagError(text)
+
+    for name, method, found in (
+        (
+            'write',
+            fail,
+            f'Cannot write the bag {str(tmp_path / "write")!r}: ValueError: not expected',
+        ),
+        ('sync', refuse, 'Input/output error'),
+    ):
+        failures: list[BagError] = []
+        failed = threading.Event()
+        with monkeypatch.context() as patch:
+            patch.setattr(BagWriter, name, method)
+            recording = Recording(
+                tmp_path / name,
+                [STATES],
+                sync_seconds=0.01,
+                flush_seconds=0.01,
+                on_failure=lambda err: (failures.append(err), failed.set()),  # noqa: B023
+            )
+            if name == 'write':
+                recording.put(STATES.topic, 1, b'one')
+            assert failed.wait(TIMEOUT)
+        summary = recording.close()
+        assert [str(err) for err in failures] == [f'{found}; what was recorded before is in it.']
+        assert summary.failure is failures[0]
+        assert summary.counts[0].dropped == (name == 'write')
+        assert _content(tmp_path / name) == []
+
+
 def test_losses_in_the_middleware_are_counted(tmp_path: Path):
     recording = Recording(tmp_path / 'bag', [STATES])
     recording.count_lost(STATES.topic, 7)
@@ -152,20 +264,29 @@ def test_a_removed_folder_is_reported_once(tmp_path: Path):
 
 
 _FULL_DISK = """
-import resource, sys
+import resource, sys, threading
 from pathlib import Path
+from rosbags.rosbag2 import Reader
 from sysid_ros.bags.recording import Recording, TopicSpec
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-failures = []
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+failed = threading.Event()
 recording = Recording(
     Path(sys.argv[1]), [TopicSpec('/a', 'std_msgs/msg/String')],
-    storage=sys.argv[2], on_failure=failures.append,
+    storage=sys.argv[2], flush_seconds=0.01, on_failure=lambda error: failed.set(),
 )
-for number in range(1000):
+number = 0
+while not failed.wait(0.001):
     recording.put('/a', number, bytes(1000))
-counts = recording.close().counts
-assert counts[0].messages + counts[0].dropped == 1000, counts
-print(len(failures), failures[0])
+    number += 1
+found = recording.close()
+count, = found.counts
+assert count.messages + count.dropped == number, (count, number)
+print(found.failure)
+if 'is in it' in str(found.failure):
+    with Reader(sys.argv[1]) as reader:
+        stamps = [stamp for _, stamp, _ in reader.messages()]
+    assert stamps == list(range(count.messages)), (count, stamps)
+    assert stamps
 """
 
 
@@ -180,7 +301,11 @@ def test_a_full_disk_is_one_sentence_and_no_crash(tmp_path: Path, storage: str):
     )
     assert done.stderr == ''
     assert done.returncode == 0
-    assert done.stdout.startswith('1 Cannot write the bag ')
+    assert done.stdout.startswith('Cannot write the bag ')
+    # A database whose file must not grow has room for its metadata or not.
+    recovering = f'`sysid recover {tmp_path / "bag"}` saves what was recorded before.\n'
+    ends = ('what was recorded before is in it.\n', *([recovering] if storage == 'sqlite3' else []))
+    assert done.stdout.partition('; ')[2] in ends
     assert done.stdout.count('\n') == 1
 
 

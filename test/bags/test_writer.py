@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,16 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from mcap.exceptions import McapError
+from mcap.reader import make_reader
+from mcap.records import Metadata
 from mcap.stream_reader import StreamReader
 from rosbags.interfaces import QosDurability, QosReliability
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Reader
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.bags import BagWriter, TopicQos, UnfinishedBagError, read_bag
+from sysid_ros.bags.output.mcap_file import McapFile
+from sysid_ros.bags.writer import Splitting, define
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'
+TEXT = 'std_msgs/msg/String'
+#: A message that says nothing.
+EMPTY = b'\0\1\0\0\1\0\0\0\0\0\0\0'
+SECOND = 1_000_000_000
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -110,14 +122,211 @@ def test_another_thread_may_write(tmp_path: Path, messages: Any, storage: str):
     assert len(_raw(tmp_path / 'bag')) == 1
 
 
+def _information(path: Path) -> dict[str, Any]:
+    document = yaml.safe_load((path / 'metadata.yaml').read_text())
+    return dict(document['rosbag2_bagfile_information'])
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_bag_goes_on_in_another_file_by_size_by_time_and_on_demand(tmp_path: Path, storage: str):
+    large = EMPTY + bytes(100_000)
+    with BagWriter(tmp_path / 'size', storage, splitting=Splitting(size=250_000)) as bag:
+        bag.add_topic('/s', TEXT)
+        for stamp in range(7):
+            bag.write('/s', stamp, large)
+    with BagWriter(tmp_path / 'time', storage, splitting=Splitting(seconds=2.0)) as bag:
+        bag.add_topic('/s', TEXT)
+        for stamp in range(7):
+            bag.write('/s', stamp * SECOND, EMPTY)
+    with BagWriter(tmp_path / 'told', storage) as bag:
+        bag.split()
+        bag.add_topic('/s', TEXT)
+        for stamp in range(7):
+            bag.write('/s', stamp, EMPTY)
+            if stamp == 3:
+                bag.split()
+                bag.split()
+                bag.add_topic('/late', TEXT)
+        bag.split()
+    for name, counts in (('size', [3, 3, 1]), ('time', [2, 2, 2, 1]), ('told', [4, 3])):
+        information = _information(tmp_path / name)
+        suffix = {'mcap': 'mcap', 'sqlite3': 'db3'}[storage]
+        paths = [f'{name}_{k}.{suffix}' for k in range(len(counts))]
+        assert information['relative_file_paths'] == paths
+        assert [file['message_count'] for file in information['files']] == counts
+        assert sorted(file.name for file in (tmp_path / name).iterdir()) == [
+            'metadata.yaml',
+            *paths,
+        ]
+        stamps = [stamp for _, stamp, _ in _raw(tmp_path / name)]
+        assert stamps == [k * SECOND if name == 'time' else k for k in range(7)]
+        # Each file is a bag by itself.
+        assert [len(_raw(tmp_path / name / path)) for path in paths] == counts
+    assert [
+        (file['starting_time']['nanoseconds_since_epoch'], file['duration']['nanoseconds'])
+        for file in _information(tmp_path / 'time')['files']
+    ] == [(0, SECOND), (2 * SECOND, SECOND), (4 * SECOND, SECOND), (6 * SECOND, 0)]
+
+
+def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
+    for compression in ('none', 'zstd'):
+        path = tmp_path / compression
+        with BagWriter(path, compression=compression) as bag:
+            bag.add_topic('/s', TEXT)
+            for stamp in range(30):
+                bag.write('/s', stamp, EMPTY + bytes(100_000))
+        assert [stamp for _, stamp, _ in _raw(path)] == list(range(30))
+        with (path / f'{compression}_0.mcap').open('rb') as stream:
+            reader = make_reader(stream, validate_crcs=True)
+            summary = reader.get_summary()
+            assert summary is not None
+            assert len(list(reader.iter_messages())) == 30
+        assert len(summary.chunk_indexes) > 1
+        assert {index.compression for index in summary.chunk_indexes} == {
+            compression.replace('none', '')
+        }
+    sizes = [(tmp_path / name / f'{name}_0.mcap').stat().st_size for name in ('none', 'zstd')]
+    assert sizes[1] < sizes[0] / 10
+
+
+def test_compression_is_for_mcap(tmp_path: Path):
+    with pytest.raises(BagError, match=r"^Expected storage mcap for compression 'zstd', found"):
+        BagWriter(tmp_path / 'bag', 'sqlite3', compression='zstd')
+    with pytest.raises(BagError, match=r"^Expected compression none or zstd, found 'lzma'"):
+        BagWriter(tmp_path / 'bag', compression='lzma')
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_other_message_types_are_written_with_their_definition(tmp_path: Path, storage: str):
+    text = f'float64 value\nown_msgs/Inner inner\n{"=" * 80}\nMSG: own_msgs/Inner\nint32 count\n'
+    with BagWriter(tmp_path / 'bag', storage) as bag:
+        bag.add_topic(
+            '/o', 'own_msgs/msg/Outer', definition=define('/o', 'own_msgs/msg/Outer', text)
+        )
+        bag.write('/o', 1, EMPTY)
+    types = get_typestore(Stores.EMPTY)
+    with Reader(tmp_path / 'bag') as reader:
+        (found,) = reader.connections
+    types.register(get_types_from_msg(found.msgdef.data, found.msgtype))
+    assert found.msgdef.data == text
+    assert found.digest == types.hash_rihs01('own_msgs/msg/Outer')
+
+
+def test_definitions_that_are_not_complete_are_kept_as_they_are():
+    for text, encoding in (('own_msgs/Lost lost\n', 'ros2msg'), ('module own {}', 'ros2idl')):
+        found = define('/o', 'own_msgs/msg/Outer', text, encoding)
+        assert found[1:] == (text, encoding, '')
+    with pytest.raises(BagError, match="in ros2msg or ros2idl, found 'proto'"):
+        define('/o', 'own_msgs/msg/Outer', '', 'proto')
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_facts_are_in_the_metadata_and_in_each_file(tmp_path: Path, storage: str):
+    facts = {'notes': 'Größe: 1\n\t"x"', 'version': '1'}
+    with BagWriter(tmp_path / 'bag', storage) as bag:
+        bag.set_facts({'notes': 'old', 'version': '1'})
+        bag.add_topic('/s', TEXT)
+        bag.write('/s', 1, EMPTY)
+        bag.split()
+        bag.write('/s', 2, EMPTY)
+        bag.set_facts({'notes': facts['notes']})
+    assert _information(tmp_path / 'bag')['custom_data'] == facts
+    first, second = sorted((tmp_path / 'bag').glob('bag_*'))
+    assert _facts(first) == {'notes': 'old', 'version': '1'}
+    assert _facts(second) == facts
+
+
+def _facts(file: Path) -> dict[str, str]:
+    if file.suffix == '.db3':
+        with sqlite3.connect(file) as connection:
+            return dict(connection.execute('SELECT key, value FROM sysid_ros'))
+    facts: dict[str, str] = {}
+    with file.open('rb') as stream, suppress(McapError, EOFError):
+        for record in StreamReader(stream).records:
+            if isinstance(record, Metadata) and record.name == 'sysid_ros':
+                facts.update(record.metadata)
+    return facts
+
+
+class _FullDisk:
+    """A file on a disk that lets it grow to a size."""
+
+    def __init__(self, file: Any, limit: int) -> None:
+        self.limit = limit
+        self._file = file
+
+    def write(self, data: memoryview) -> int:
+        room = self.limit - self._file.tell()
+        if not room:
+            raise OSError(errno.ENOSPC, 'No space left on device')
+        return int(self._file.write(data[:room]))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize('room', [0, 1, 10_000])
+def test_a_full_disk_leaves_whole_records_and_a_bag_that_can_be_finished(tmp_path: Path, room: int):
+    bag = BagWriter(tmp_path / 'bag')
+    bag.add_topic('/s', TEXT)
+    for stamp in range(5):
+        bag.write('/s', stamp, EMPTY)
+    bag.flush()
+    assert isinstance(bag._file, McapFile)
+    size = (tmp_path / 'bag/bag_0.mcap').stat().st_size
+    disk: Any = _FullDisk(bag._file._file, size + room)
+    bag._file._file = disk
+    bag.write('/s', 5, bytes(20_000))
+    with pytest.raises(BagError, match=r'Cannot write the bag .*: No space left on device'):
+        bag.flush()
+    assert (tmp_path / 'bag/bag_0.mcap').stat().st_size == size
+    # What the reserve gives back is enough for the end, but not for the last message.
+    disk.limit = size + 15_000
+    with pytest.raises(BagError, match='No space left on device'):
+        bag.settle()
+    assert bag.counts() == {'/s': 5}
+    bag.close()
+    assert bag.finished
+    assert [stamp for _, stamp, _ in _raw(tmp_path / 'bag')] == list(range(5))
+
+
+def test_nothing_but_the_data_is_in_the_folder_until_the_end(tmp_path: Path):
+    with BagWriter(tmp_path / 'bag') as bag:
+        bag.add_topic('/s', TEXT)
+        bag.write('/s', 1, EMPTY)
+        bag.flush()
+        bag.sync()
+        assert [file.name for file in (tmp_path / 'bag').iterdir()] == ['bag_0.mcap']
+
+
+def test_who_reads_a_database_keeps_messages_waiting_and_nothing_else(tmp_path: Path):
+    with BagWriter(tmp_path / 'bag', 'sqlite3') as bag:
+        bag.add_topic('/s', TEXT)
+        bag.write('/s', 1, EMPTY)
+        bag.flush()
+        reader = sqlite3.connect(tmp_path / 'bag/bag_0.db3', isolation_level=None)
+        reader.execute('BEGIN')
+        assert reader.execute('SELECT count(*) FROM messages').fetchall() == [(1,)]
+        bag.write('/s', 2, EMPTY)
+        flushing = threading.Thread(target=bag.flush)
+        flushing.start()
+        assert reader.execute('SELECT count(*) FROM messages').fetchall() == [(1,)]
+        reader.execute('COMMIT')
+        flushing.join()
+        assert reader.execute('SELECT count(*) FROM messages').fetchall() == [(2,)]
+        reader.close()
+
+
 _VICTIM = """
 import os, signal, sys
 from pathlib import Path
 from sysid_ros.bags import BagWriter
 bag = BagWriter(Path(sys.argv[1]), sys.argv[2])
+bag.set_facts({'notes': 'first', 'version': '1'})
 bag.add_topic('/s', 'std_msgs/msg/String')
 for k in range(300):
     bag.write('/s', k + 1, b'\\0\\1\\0\\0\\1\\0\\0\\0\\0')
+bag.set_facts({'notes': 'second'})
 bag.flush()
 bag.write('/s', 1000, b'\\0\\1\\0\\0\\1\\0\\0\\0\\0')
 os.kill(os.getpid(), signal.SIGKILL)
@@ -137,6 +346,8 @@ def test_what_was_flushed_survives_a_kill(tmp_path: Path, storage: str):
     with pytest.raises(UnfinishedBagError, match='was the recorder killed'):
         read_bag(path)
     assert len(_salvaged(path)) >= 300
+    (file,) = path.iterdir()
+    assert _facts(file) == {'notes': 'second', 'version': '1'}
 
 
 def _salvaged(path: Path) -> list[int]:
