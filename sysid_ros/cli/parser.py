@@ -41,6 +41,8 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
     _add_calibrate(commands)
     _add_convert(commands)
+    _add_inspect(commands)
+    _add_plot(commands)
     _add_check(commands)
     return parser
 
@@ -76,6 +78,37 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
         dest='formats',
         help='how they are written, may be repeated; default npz and csv; parquet needs pyarrow',
     )
+    _add_pairing(parser)
+
+
+def _add_inspect(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'inspect',
+        help='say what is in a bag, what is wrong with it, what can be identified from it',
+        description='Show topics, channels, joints and clocks of a bag, and how it fits a model.',
+    )
+    parser.add_argument('bag', type=Path, help='bag folder or file')
+    parser.add_argument('model', type=Path, nargs='?', help='MJCF file')
+    _add_pairing(parser)
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+
+
+def _add_plot(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'plot',
+        help='draw what was measured and commanded, a picture per joint',
+        description='Draw position, velocity, effort and commands of each joint over time.',
+    )
+    parser.add_argument('bag', type=Path, help='bag folder or file')
+    parser.add_argument('model', type=Path, nargs='?', help='MJCF file')
+    parser.add_argument('-o', '--output', type=Path, help='folder; default BAG_plots')
+    parser.add_argument(
+        '--joint', action='append', metavar='NAME', help='this joint only; may be repeated'
+    )
+    _add_pairing(parser)
+
+
+def _add_pairing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--mapping', default='auto', help='auto, or a mapping file')
     parser.add_argument(
         '--stamps',

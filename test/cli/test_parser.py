@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 HEAVY = ('numpy', 'mujoco', 'scipy', 'pydantic', 'rosbags', 'matplotlib', 'plotly', 'rclpy')
 
 
-@pytest.mark.parametrize('command', [[], ['calibrate'], ['convert'], ['check']])
+@pytest.mark.parametrize(
+    'command', [[], ['calibrate'], ['convert'], ['inspect'], ['plot'], ['check']]
+)
 def test_help_imports_nothing_heavy(command: list[str]):
     script = (
         'import sys\n'

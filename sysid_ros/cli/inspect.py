@@ -1,0 +1,242 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid inspect``."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.markup import escape
+from rich.table import Table
+
+from sysid_ros.alignment.inspection import inspect
+from sysid_ros.alignment.plain import to_json
+from sysid_ros.bags import read_bag
+from sysid_ros.cli.console import make_console
+from sysid_ros.config import load_mapping
+from sysid_ros.errors import ConfigError
+from sysid_ros.identification.models import load_model
+from sysid_ros.report.numbers import significant
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    import mujoco
+    from rich.console import Console
+
+    from sysid_ros.alignment.coverage import Judgement
+    from sysid_ros.alignment.inspection import Inspection
+    from sysid_ros.config import MappingConfig
+
+#: More topics than this are not listed when nothing is wrong with them.
+_MANY_TOPICS = 12
+#: From this width on there is room for types.
+_WIDE = 110
+#: So many names stand in a line.
+_SHOWN = 4
+_PHYSICS = ('gravity', 'inertia', 'friction')
+_RULE = (
+    'gravity: its torque varies by a fifth of what the range allows; inertia: acceleration of 3 '
+    'times its noise that takes a tenth of that; friction: both directions, 4 reversals'
+)
+
+
+def load(args: argparse.Namespace) -> tuple[mujoco.MjModel | None, Literal['auto'] | MappingConfig]:
+    """Read the model and the mapping that a command names.
+
+    Raises:
+        ConfigError: There is a mapping but no model, or the mapping is not valid.
+        ModelError: The model is not valid.
+    """
+    if args.mapping == 'auto':
+        return (None if args.model is None else load_model(args.model)), 'auto'
+    if args.model is None:
+        msg = f'Expected MODEL beside --mapping {args.mapping}, found none.'
+        raise ConfigError(msg)
+    return load_model(args.model), load_mapping(Path(args.mapping))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what is in a bag."""
+    model, mapping = load(args)
+    found = inspect(read_bag(args.bag), model, mapping=mapping, stamps=args.stamps)
+    if args.json:
+        print(to_json(found, indent=1))
+        return 0
+    console = make_console()
+    for line in _head(found):
+        _say(console, line)
+    console.print()
+    _print_topics(console, found)
+    _print_joints(console, found)
+    _print_findings(console, found)
+    _print_mapping(console, found)
+    return 0
+
+
+def _head(found: Inspection) -> list[str]:
+    bag = found.bag
+    start = datetime.fromtimestamp(bag.start_ns / 1e9, tz=timezone.utc)
+    parts = [
+        str(bag.path),
+        f'{start:%Y-%m-%d %H:%M:%S} UTC' if bag.messages else 'no numbers',
+        f'{bag.duration:.1f} s',
+        f'{bag.storage} {_size(bag.size)}' if bag.storage else '',
+    ]
+    lines = [', '.join(part for part in parts if part)]
+    facts = bag.facts
+    if facts:
+        version = f'sysid_ros {facts["version"]}' if 'version' in facts else 'a recorder'
+        host = f' on {facts["host"]}' if 'host' in facts else ''
+        dropped, lost = (_counted(counts) for counts in (bag.dropped, bag.lost))
+        lines.append(f'recorded by {version}{host}; dropped {dropped}; lost {lost}')
+        if facts.get('notes'):
+            lines.append(f'notes: {" ".join(facts["notes"].split())}')
+    return lines
+
+
+def _size(count: int) -> str:
+    for unit, size in (('GB', 1e9), ('MB', 1e6)):
+        if count >= size:
+            return f'{count / size:.1f} {unit}'
+    return f'{count / 1e3:.1f} kB'
+
+
+def _counted(counts: dict[str, int]) -> str:
+    if not counts:
+        return '0'
+    return ', '.join(f'{count} of {topic}' for topic, count in counts.items())
+
+
+def _print_topics(console: Console, found: Inspection) -> None:
+    told = {item.subject for item in found.findings}
+    of_joints = {
+        channel
+        for joint in found.joints
+        for channel in (joint.position, joint.velocity, joint.effort, joint.command)
+    }
+    told |= {channel.topic for channel in found.channels if channel.channel in of_joints}
+    shown = [
+        item for item in found.topics if len(found.topics) <= _MANY_TOPICS or item.topic in told
+    ]
+    table = _table('Topics', 'topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', 'stamps')
+    if console.width >= _WIDE:
+        table.add_column('type', no_wrap=True)
+    for item in shown:
+        row = [
+            item.topic,
+            str(item.messages),
+            _number(item.rate, 1),
+            _number(1e3 * item.jitter, 2),
+            _number(item.longest_gap, 3),
+            item.stamps,
+            item.msgtype,
+        ]
+        table.add_row(*map(escape, row[: len(table.columns)]))
+    if shown:
+        console.print(table)
+    for names, what in (
+        ([item.topic for item in found.topics if item not in shown], 'nothing wrong'),
+        ([item.topic for item in found.unread if item.count], 'not read'),
+        ([item.topic for item in found.unread if not item.count], 'no messages'),
+    ):
+        if names:
+            _say(console, f'{len(names)} more, {what}: {_some(names)}')
+    console.print()
+
+
+def _print_joints(console: Console, found: Inspection) -> None:
+    if not found.joints:
+        return
+    judged = any(joint.excitation is not None for joint in found.joints)
+    table = _table('Joints', 'joint', '>position', *(('>of range', *_PHYSICS) if judged else ()))
+    for joint in found.joints:
+        row = [joint.name, _span(joint.low, joint.high)]
+        if judged:
+            what = joint.excitation
+            covered = math.nan if what is None else what.of_range
+            row.append('-' if math.isnan(covered) else f'{covered:.0%}')
+            views = [None if what is None else getattr(what, name) for name in _PHYSICS]
+            row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for joint in found.joints:
+        for name in _PHYSICS if joint.excitation is not None else ():
+            view: Judgement = getattr(joint.excitation, name)
+            if not view.shown:
+                _say(console, f'no {name} at {joint.name}: {view.reason}')
+    if judged:
+        _say(console, _RULE)
+    console.print()
+
+
+def _print_findings(console: Console, found: Inspection) -> None:
+    """Print findings, those that differ only by their subject in one row."""
+    together: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for item in found.findings:
+        if item.kind != 'unmapped':
+            together.setdefault((item.kind, item.detail), []).append((item.subject, item.count))
+    table = _table('Findings', 'what', 'where and how often: detail')
+    for (kind, detail), subjects in together.items():
+        where = _some([f'{name} ({count})' for name, count in subjects])
+        table.add_row(escape(kind), escape(f'{where}: {detail}'))
+    if together:
+        console.print(table)
+    else:
+        console.print('Findings: none')
+    console.print()
+
+
+def _print_mapping(console: Console, found: Inspection) -> None:
+    report = found.mapping
+    if report is None:
+        return
+    if report.problem:
+        _say(console, f'Mapping: {report.problem}')
+        return
+    roles = [pair.role.value for pair in report.pairs]
+    _say(
+        console,
+        f'Mapping: {roles.count("sensor")} columns are sensors of the model, '
+        f'{roles.count("actuator")} its actuators',
+    )
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for item in report.unmapped:
+        if item.kind != 'column':
+            reasons.setdefault((item.kind, item.reason), []).append(item.name)
+    for (kind, reason), names in reasons.items():
+        _say(console, f'{kind} {_some(names)}: {reason}')
+
+
+def _table(title: str, *headers: str) -> Table:
+    """Return an empty table; columns whose header begins with > are numbers."""
+    table = Table(title=title, title_justify='left', box=None, pad_edge=False)
+    for header in headers:
+        right = header.startswith('>')
+        table.add_column(
+            header.removeprefix('>'),
+            justify='right' if right else 'left',
+            no_wrap=right,
+            overflow='fold',
+        )
+    return table
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ', '.join(names[:_SHOWN]) + (', …' if len(names) > _SHOWN else '')
+
+
+def _span(low: float, high: float) -> str:
+    return '-' if math.isnan(low) else f'{significant(low, 3)}…{significant(high, 3)}'
+
+
+def _number(value: float, digits: int) -> str:
+    return '-' if math.isnan(value) else f'{value:.{digits}f}'

@@ -1,0 +1,200 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is said about a bag without a fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.alignment.coverage import excitation
+from sysid_ros.alignment.figures import draw_joint
+from sysid_ros.alignment.inspection import Inspection, bag_joints, inspect
+from sysid_ros.alignment.joints import Joint, Trace, gaps
+from sysid_ros.alignment.plain import to_json
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.errors import AlignmentError
+
+TIMES = np.arange(0, 4, 0.01)
+
+PENDULUM = """
+<mujoco>
+  <worldbody>
+    <body name="upright"><joint name="pan" axis="0 0 1"/><geom size=".1" mass="1" pos=".2 0 0"/>
+      <body pos="0 0 1">
+        <joint name="swing" axis="0 1 0" range="-90 90"/>
+        <geom size=".05" mass="1" pos="0 0 -.5"/>
+      </body>
+    </body>
+    <body pos="3 0 0">
+      <joint name="lift" type="slide" axis="0 0 1"/><geom size=".1" mass="1"/>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def _kinds(found: Inspection) -> set[tuple[str, str]]:
+    return {(item.subject, item.kind) for item in found.findings}
+
+
+def _joint(name: str, position: Any, times: Any = TIMES) -> Joint:
+    trace = Trace(
+        'position',
+        command=False,
+        topic='/t',
+        channel='/t',
+        unit='rad',
+        times=times,
+        values=position,
+    )
+    return Joint(name, (trace,))
+
+
+def _judged(name: str, position: Any, times: Any = TIMES) -> tuple[bool, bool, bool]:
+    model = mujoco.MjModel.from_xml_string(PENDULUM)
+    (found,) = excitation(model, [_joint(name, position, times)])
+    return found.gravity.shown, found.inertia.shown, found.friction.shown
+
+
+def test_a_bag_is_described_without_a_model(columns: Any):
+    found = inspect(columns.bag(columns.state(TIMES), columns.array(TIMES[::2])))
+    assert found.mapping is None
+    assert [joint.name for joint in found.joints] == ['wrist', 'shoulder', 'elbow']
+    assert found.joints[1].low == 0
+    assert found.joints[1].high == pytest.approx(3.99)
+    assert all(joint.excitation is None for joint in found.joints)
+    rates = {topic.topic: topic.rate for topic in found.topics}
+    assert rates == pytest.approx({'/joint_states': 100, '/controller/commands': 50})
+    assert found.bag.duration == pytest.approx(3.99)
+    assert found.bag.messages == 600
+
+
+def test_what_was_inspected_is_json(columns: Any, arm: Any):
+    found = inspect(columns.bag(columns.state(TIMES), columns.array([0.0])), arm)
+    document = json.loads(to_json(found))
+    assert document['bag']['path'] == 'run'
+    assert document['mapping']['pairs'][0]['role'] == 'sensor'
+    # One message has no rate, and JSON no NaN.
+    assert document['topics'][0]['rate'] is None
+
+
+def test_joints_of_a_model_bring_their_commands_and_units(columns: Any, arm: Any):
+    bag = columns.bag(columns.state(TIMES), columns.array(TIMES))
+    joints = {joint.name: joint for joint in bag_joints(bag, arm).joints}
+    assert list(joints) == ['shoulder', 'elbow', 'wrist']
+    command = joints['wrist'].command()
+    assert command is not None
+    assert (command.quantity, command.unit) == ('velocity', 'rad/s')
+    assert command.channel.startswith('/controller/commands')
+
+
+def test_a_model_that_does_not_fit_is_told_and_the_rest_is_shown(columns: Any, hinges: Any):
+    found = inspect(columns.bag(columns.state(TIMES)), hinges(['left', 'right']))
+    assert found.mapping is not None
+    assert found.mapping.problem.startswith('No joint name in common')
+    assert len(found.joints) == 3
+
+
+def test_a_mapping_that_does_not_fit_is_an_error(columns: Any, arm: Any):
+    wrong = ChannelMapping(topic='/joint_states', field='position', label='knee')
+    with pytest.raises(AlignmentError, match='knee'):
+        inspect(
+            columns.bag(columns.state(TIMES)), arm, mapping=MappingConfig(sensors={'s1': wrong})
+        )
+
+
+def test_gaps_missing_values_dead_channels_and_absent_fields_are_found(columns: Any):
+    times = np.concatenate([TIMES[:100], TIMES[200:]])
+    moving = np.sin(times)
+    holes = np.where(np.arange(len(times)) % 10, moving, np.nan)
+    fields = {'position': {'a': moving, 'b': holes, 'c': 0 * moving}}
+    found = inspect(columns.bag(columns.topic('/joint_states', times, fields)))
+    assert _kinds(found) >= {
+        ('/joint_states', 'gap'),
+        ('/joint_states', 'no velocity'),
+        ('/joint_states', 'no effort'),
+    }
+    channels = {item.label: item for item in found.channels}
+    assert channels['c'].dead
+    assert not channels['a'].dead
+    assert channels['b'].missing == 30
+    assert {item.kind for item in found.findings if item.subject == channels['b'].channel} == {
+        'missing'
+    }
+    (topic,) = found.topics
+    assert (topic.gaps, topic.longest_gap) == (1, pytest.approx(1.01))
+
+
+def test_joints_without_names_are_found(columns: Any):
+    state = columns.topic('/servos', TIMES, {'position': {'0': TIMES, '1': -TIMES}})
+    assert ('/servos', 'no names') in _kinds(inspect(columns.bag(state)))
+    assert ('/joint_states', 'no names') not in _kinds(inspect(columns.bag(columns.state(TIMES))))
+
+
+def test_a_topic_that_is_silent_at_an_end_is_found(columns: Any):
+    found = inspect(columns.bag(columns.state(TIMES), columns.array(TIMES[150:250])))
+    kinds = [item.kind for item in found.findings if item.subject == '/controller/commands']
+    assert kinds == ['starts late', 'ends early']
+
+
+def test_a_good_bag_has_no_findings(columns: Any):
+    state = columns.state(TIMES)
+    effort = {'effort': {name: np.sin(TIMES) for name in ('wrist', 'shoulder', 'elbow')}}
+    whole = columns.topic(
+        '/joint_states',
+        TIMES,
+        {field.name: dict(zip(field.labels, field.values.T, strict=True)) for field in state.fields}
+        | effort,
+    )
+    assert inspect(columns.bag(whole, columns.array(TIMES))).findings == ()
+
+
+def test_a_swinging_joint_shows_all_and_a_resting_one_nothing():
+    assert _judged('swing', np.sin(6 * TIMES)) == (True, True, True)
+    assert _judged('swing', np.full(len(TIMES), 0.3)) == (False, False, False)
+
+
+def test_gravity_is_not_shown_where_it_does_not_load_the_joint_or_stays_the_same():
+    assert _judged('pan', np.sin(6 * TIMES)) == (False, True, True)
+    assert _judged('lift', np.sin(6 * TIMES)) == (False, True, True)
+
+
+def test_a_slow_motion_shows_gravity_but_not_inertia():
+    times = np.arange(0, 100, 0.01)
+    assert _judged('swing', np.sin(0.3 * times), times) == (True, False, True)
+
+
+def test_noise_is_not_taken_for_acceleration():
+    noise = np.random.default_rng(1).normal(0, 1e-3, len(TIMES))
+    assert _judged('pan', noise) == (False, False, False)
+
+
+def test_a_motion_in_one_direction_does_not_show_friction():
+    gravity, _, friction = _judged('swing', np.linspace(-1, 1, len(TIMES)) ** 3)
+    assert gravity
+    assert not friction
+
+
+def test_slopes_are_not_taken_over_gaps():
+    times = np.concatenate([TIMES[:100], TIMES[300:]])
+    position = np.where(times < 2, 0.0, 1.0)
+    assert not _judged('pan', position, times)[1]
+
+
+def test_gaps_are_found_where_they_are():
+    times = np.concatenate([TIMES[:100], TIMES[200:]])
+    np.testing.assert_allclose(gaps(times), [[0.99, 2.0]])
+    assert len(gaps(TIMES)) == 0
+    assert len(gaps(TIMES[:1])) == 0
+
+
+def test_a_picture_of_a_long_recording_is_a_small_png():
+    times = np.arange(300_000) * 0.001
+    picture = draw_joint(_joint('a_$b$', np.sin(times), times), 'a_$b$ in run')
+    assert picture.startswith(b'\x89PNG')
+    assert len(picture) < 300_000

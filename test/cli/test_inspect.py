@@ -1,0 +1,95 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid inspect`` on a recorded bag."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _row(text: str, name: str) -> list[str]:
+    """Return the words of the line that begins with a name."""
+    (line,) = (line for line in text.splitlines() if line.split()[:1] == [name])
+    return line.split()
+
+
+def test_a_process_says_what_is_in_a_bag_and_what_it_shows(
+    project: Any, sysid_process: Callable[..., Any]
+):
+    done = sysid_process('inspect', project.folder / 'train', project.folder / 'arm.xml')
+    assert (done.code, done.err) == (0, '')
+    assert _row(done.out, '/joint_states')[1:3] == ['474', '100.0']
+    assert _row(done.out, 'elbow')[-3:] == ['yes', 'yes', 'yes']
+    assert '6 columns are sensors of the model, 2 its actuators' in done.out
+
+
+def test_no_model_is_needed(project: Any, sysid: Callable[..., Any]):
+    before = project.files()
+    done = sysid('inspect', 'train')
+    assert (done.code, done.err) == (0, '')
+    assert 'elbow' in done.out
+    assert 'gravity' not in done.out
+    assert project.files() == before
+
+
+def test_it_fits_a_terminal_of_80_columns_and_few_lines(
+    project: Any, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr('sysid_ros.cli.console._WIDTH', 80)
+    lines = sysid('inspect', project.folder / 'train', 'arm.xml').out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 30
+
+
+def test_json_says_the_same(project: Any, sysid: Callable[..., Any]):
+    text = sysid('inspect', 'train', 'arm.xml').out
+    done = sysid('inspect', 'train', 'arm.xml', '--json')
+    document = json.loads(done.out)
+    assert document['bag']['storage'] == 'mcap'
+    assert document['bag']['size'] == sum(
+        path.stat().st_size for path in (project.folder / 'train').glob('*.mcap')
+    )
+    assert {item['topic'] for item in document['topics']} <= set(text.split())
+    assert [joint['name'] for joint in document['joints']] == ['shoulder', 'elbow']
+    assert document['joints'][1]['excitation']['gravity']['shown'] is True
+    assert len(document['mapping']['pairs']) == 8
+
+
+def test_a_model_that_does_not_fit_is_a_line_beside_the_rest(
+    project: Any, sysid: Callable[..., Any]
+):
+    project.replace_in_model('"shoulder"', '"hip"')
+    project.replace_in_model('"elbow"', '"knee"')
+    done = sysid('inspect', 'train', 'arm.xml')
+    assert done.code == 0
+    assert 'Mapping: No joint name in common' in done.out
+    assert 'elbow' in done.out
+
+
+@pytest.mark.usefixtures('project')
+def test_bad_input_is_one_line(sysid: Callable[..., Any]):
+    for arguments, complaint in (
+        (('trian',), "There is no bag 'trian'; nearest: train"),
+        (('train', 'amr.xml'), 'amr.xml'),
+        (('train', '--mapping', 'm.yaml'), 'Expected MODEL beside --mapping m.yaml'),
+        (('arm.xml',), 'arm.xml'),
+    ):
+        done = sysid('inspect', *arguments)
+        assert (done.code, done.out) == (2, '')
+        assert complaint in done.err
+        assert done.err.count('\n') == 1
+
+
+def test_a_truncated_bag_is_one_line(project: Any, sysid: Callable[..., Any]):
+    (data,) = (project.folder / 'train').glob('*.mcap')
+    data.write_bytes(data.read_bytes()[:5000])
+    for command in ('inspect', 'plot'):
+        done = sysid(command, 'train')
+        assert (done.code, done.out) == (2, '')
+        assert done.err.count('\n') == 1
