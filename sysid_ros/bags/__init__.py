@@ -2,17 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading and writing bags."""
 
-from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags.columns import (
+    BagColumns,
+    Channel,
+    Field,
+    TopicColumns,
+    UnreadTopic,
+    parse_channel,
+)
 from sysid_ros.bags.reader import UnfinishedBagError, read_bag
 from sysid_ros.bags.writer import BagWriter, TopicQos
 
 __all__ = [
     'BagColumns',
     'BagWriter',
+    'Channel',
     'Field',
     'TopicColumns',
     'TopicQos',
     'UnfinishedBagError',
     'UnreadTopic',
+    'parse_channel',
     'read_bag',
 ]

@@ -4,14 +4,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from sysid_ros.errors import BagError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
+
+
+class Channel(NamedTuple):
+    """One column of a bag, written as ``/topic.field[label]``.
+
+    Attributes:
+        topic: Name of the topic, which has no dots.
+        field: Path of the field in the message, with dots between levels.
+        label: Column of the field; empty for a number directly in the message, which is written
+            without brackets.
+    """
+
+    topic: str
+    field: str
+    label: str
+
+    def __str__(self) -> str:
+        """Write the channel as ``parse_channel`` reads it."""
+        return f'{self.topic}.{self.field}' + (f'[{self.label}]' if self.label else '')
+
+
+def parse_channel(text: str) -> Channel:
+    """Read a channel: ``/gripper/state.position[0]``, ``/imu.linear_acceleration[x]``, ``/t.data``.
+
+    The label is what the last pair of brackets holds; a label may hold brackets itself.
+
+    Raises:
+        BagError: The text has no topic or no field.
+    """
+    topic, dot, rest = text.strip().partition('.')
+    start = len(rest)
+    if rest.endswith(']'):
+        depth = 0
+        for start in reversed(range(len(rest))):
+            depth += {']': 1, '[': -1}.get(rest[start], 0)
+            if not depth:
+                break
+    name, label = rest[:start], rest[start + 1 : -1]
+    if not (topic and dot and name) or '[' in topic or name.endswith('.'):
+        msg = f'Expected a channel such as /joint_states.position[elbow], found {text!r}.'
+        raise BagError(msg)
+    return Channel(topic, name, label)
 
 
 @dataclass(frozen=True)
@@ -19,9 +65,11 @@ class Field:
     """One numeric field of a message type, over all messages of a topic.
 
     Attributes:
-        name: Field of the message: ``position``, ``velocity``, ``effort``, ``data`` …
-        labels: k labels, one per column: joint names, or ``'0'``, ``'1'`` … where the message
-            carries none.
+        name: Path of the field in the message, with dots between levels: ``position``, ``data``,
+            ``angular_velocity``, ``pose.pose.position``, ``feedback.positions``, ``points[0]`` …
+        labels: k labels, one per column: joint names, members of a structure (``x``, ``y`` …), or
+            ``'0'``, ``'1'`` … where the message has neither. A number directly in the message has
+            the label ``''``.
         values: (n, k) float64; NaN where a message did not carry the value.
     """
 
@@ -70,9 +118,11 @@ class BagColumns:
         unread: Topics without, sorted by name.
         texts: Topic and text of each ``std_msgs/String`` latched in the bag
             (``/robot_description`` …), the first message of each topic.
+        facts: What the recorder noted about the session; empty for bags of most other recorders.
     """
 
     path: Path
     topics: tuple[TopicColumns, ...]
     unread: tuple[UnreadTopic, ...]
     texts: tuple[tuple[str, str], ...] = ()
+    facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
