@@ -163,7 +163,7 @@ class Differences:
         bound. For residuals that are smooth at this scale, that changes them by the sum of the
         columns; what is left over is curvature and noise.
         Columns that this could have spoilt are differenced on both sides with shorter and longer
-        steps: the one whose sides agree best is taken, or, if none do, the central difference
+        steps: the shortest whose sides agree is taken, or, if none do, the central difference
         that changes least from one step to the next, where neither noise nor curvature rules.
 
         Args:
@@ -344,9 +344,11 @@ class Differences:
             drift = np.linalg.norm(np.diff(middle, axis=0), axis=1) / norms[1:]
             # Rungs at the end of the range of steps are the same step twice.
             drift[drift == 0] = np.inf
-            smooth = float(np.min(skew[:-1] + drift)) < self._accurate
-            # Of the two rungs that agree best, noise is less on the upper one.
-            kept = int(np.argmin(skew[:-1] + drift)) if smooth else int(np.argmin(drift)) + 1
+            fine = skew[:-1] + drift < self._accurate
+            smooth = bool(fine.any())
+            # The shortest step that will do: elsewhere, a longer one may cross a kink. Where none
+            # will, noise is less on the upper one of the two rungs that agree best.
+            kept = int(np.argmax(fine)) if smooth else int(np.argmin(drift)) + 1
             self.central[column] = not smooth and bool(skew[kept] > 0)
             self.size[column] = sizes[kept][place]
             jacobian[:, column] = middle[kept]
