@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
 from sysid_ros.config import load_calibration, read_yaml
@@ -47,6 +47,20 @@ _LOOK_SECONDS = 0.5
 _INTERRUPTED = 130
 #: ROS domains that leave the ephemeral ports alone.
 _DOMAINS = 100
+
+
+class Driver(NamedTuple):
+    """What is wrong between robot and recorder.
+
+    Attributes:
+        stamp_jitter: Standard deviation of the stamps, s.
+        loss: Part of the joint states that never leave.
+        command_rate: Commands per second.
+    """
+
+    stamp_jitter: float = 0.0
+    loss: float = 0.0
+    command_rate: float = 100.0
 
 
 class _Node:
@@ -133,7 +147,9 @@ class _Node:
         self.ended_well = self._process.returncode == 0
 
 
-def run(assets: Path, folder: Path, seed: int, duration: float) -> None:
+def run(
+    assets: Path, folder: Path, seed: int, duration: float, driver: Driver | None = None
+) -> None:
     """Record, calibrate, show the result beside the truth, and refit over the service.
 
     Args:
@@ -141,6 +157,7 @@ def run(assets: Path, folder: Path, seed: int, duration: float) -> None:
         folder: Where everything goes; bags and results of an earlier demo are replaced.
         seed: Of the motions and of the noise.
         duration: Seconds of each recording's motion.
+        driver: What is wrong between robot and recorder; the default is nothing.
     """
     for name in (*_COPIED, _TRUTH):
         if not (assets / name).is_file():
@@ -157,13 +174,18 @@ def run(assets: Path, folder: Path, seed: int, duration: float) -> None:
         'ROS_DOMAIN_ID': str(os.getpid() % _DOMAINS + 1),
         'PYTHONUNBUFFERED': '1',
     }
-    _record(assets, folder, environment, seed, duration)
+    _record(assets, folder, environment, seed, duration, driver or Driver())
     _calibrate(assets, folder)
     _refit(folder, environment)
 
 
 def _record(
-    assets: Path, folder: Path, environment: Mapping[str, str], seed: int, duration: float
+    assets: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    seed: int,
+    duration: float,
+    driver: Driver,
 ) -> None:
     model = folder / 'arm.xml'
     for number, name in enumerate(RECORDINGS):
@@ -176,6 +198,8 @@ def _record(
                 model=model,
                 truth=assets / _TRUTH,
                 seed=10 * seed + number,
+                stamp_jitter=driver.stamp_jitter,
+                loss=driver.loss,
             )
             nodes.append(robot)
             robot.wait_for('simulated robot ready')
@@ -187,7 +211,12 @@ def _record(
             )
             nodes.append(recorder)
             exciter = _Node(
-                'exciter', environment, model=model, seed=10 * seed + number, duration=duration
+                'exciter',
+                environment,
+                model=model,
+                seed=10 * seed + number,
+                duration=duration,
+                rate=driver.command_rate,
             )
             nodes.append(exciter)
             exciter.wait(duration + 2 * _READY_TIMEOUT, needed=(robot, recorder))
@@ -271,9 +300,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('--folder', type=Path, default=Path('demo'))
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--duration', type=float, default=10.0)
+    usual = Driver()
+    parser.add_argument('--stamp-jitter', type=float, default=usual.stamp_jitter, help='s')
+    parser.add_argument('--loss', type=float, default=usual.loss, help='part of the messages')
+    parser.add_argument('--command-rate', type=float, default=usual.command_rate, help='Hz')
     args = parser.parse_args(arguments)
+    driver = Driver(args.stamp_jitter, args.loss, args.command_rate)
     try:
-        run(args.assets, args.folder, args.seed, args.duration)
+        run(args.assets, args.folder, args.seed, args.duration, driver)
     except SysidError as error:
         print(f'demo: {error}', file=sys.stderr)
         return 2

@@ -47,6 +47,8 @@ _WARN_SECONDS = 5.0
 #: Messages held by the middleware until the stepping thread fetches or sends them.
 _DEPTH = 1000
 _NS = 10**9
+#: Stamps with jitter are at least so far apart, ns.
+_LEAST_NS = 1000
 #: Argument of rclpy's take_message.
 _NOT_RAW = False
 
@@ -55,7 +57,8 @@ class Robot:
     """A plant that follows the wall clock.
 
     Sample k has the stamp t0 + k / rate, t0 being the clock at the start: late computation delays a
-    message, but neither moves its stamp nor adds up.
+    message, but neither moves its stamp nor adds up. Jitter and loss, if asked for, are those of a
+    poor driver: stamps beside the instants that they belong to, messages that never leave.
     """
 
     def __init__(self, node: Node, stop: Stop) -> None:
@@ -71,6 +74,9 @@ class Robot:
         self._period = min(1.0 / config.rate, _LONGEST_PAUSE)
         if not self._plant.settled:
             self._log.warning('the robot does not come to rest in its home pose; it starts moving')
+        self._jitter, self._loss = config.stamp_jitter, config.loss
+        self._random = np.random.default_rng((config.seed, 1))
+        self._stamp_ns = 0
         self._message = JointState(name=list(self._plant.joints))
         topic = resolve_topic(node, 'joint_states_topic', config.joint_states_topic)
         states = node.create_publisher(JointState, topic, _DEPTH)
@@ -132,7 +138,12 @@ class Robot:
         return self._period - elapsed % self._period
 
     def _send(self, start_ns: int, sample: Sample) -> None:
-        seconds, nanoseconds = divmod(start_ns + round(sample.time * _NS), _NS)
+        late = self._jitter * self._random.standard_normal()
+        if self._random.random() < self._loss:
+            return
+        stamp_ns = start_ns + round((sample.time + late) * _NS)
+        self._stamp_ns = max(stamp_ns, self._stamp_ns + _LEAST_NS)
+        seconds, nanoseconds = divmod(self._stamp_ns, _NS)
         message = self._message
         message.header.stamp = Time(sec=seconds, nanosec=nanoseconds)
         message.position = array.array('d', sample.position.tobytes())
