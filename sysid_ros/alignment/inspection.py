@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.auto import is_command
+from sysid_ros.alignment.consistency import joint_findings
 from sysid_ros.alignment.health import (
     GAP_PERIODS,
     SECOND_NS,
@@ -273,6 +274,7 @@ def inspect(
         findings += _channel_findings(bag.path.name, reports)
         findings += _findings(bag.path.name, topic, found.stamped[topic.topic])
         findings += _silences(bag.path.name, topic, facts)
+    findings += joint_findings(bag.path.name, found.joints)
     judged = {item.joint: item for item in _excitation(model, found.joints)}
     report = None
     if model is not None:

@@ -143,15 +143,87 @@ def test_a_topic_that_is_silent_at_an_end_is_found(columns: Any):
 
 
 def test_a_good_bag_has_no_findings(columns: Any):
-    state = columns.state(TIMES)
-    effort = {'effort': {name: np.sin(TIMES) for name in ('wrist', 'shoulder', 'elbow')}}
-    whole = columns.topic(
-        '/joint_states',
-        TIMES,
-        {field.name: dict(zip(field.labels, field.values.T, strict=True)) for field in state.fields}
-        | effort,
-    )
-    assert inspect(columns.bag(whole, columns.array(TIMES))).findings == ()
+    assert inspect(columns.bag(_state(columns), columns.array(TIMES))).findings == ()
+
+
+def _state(columns: Any, sign: float = 1, factor: float = 1, noise: float = 0) -> Any:
+    """Return joint states that agree with themselves, or not."""
+    random = np.random.default_rng(0)
+    names = ('shoulder', 'elbow')
+    fields = {
+        'position': {name: np.sin(2 * TIMES + k) for k, name in enumerate(names)},
+        'velocity': {name: 2 * np.cos(2 * TIMES + k) for k, name in enumerate(names)},
+        'effort': {name: np.sin(TIMES + k) for k, name in enumerate(names)},
+    }
+    fields['velocity']['elbow'] *= sign * factor
+    for name in names:
+        fields['position'][name] += random.normal(0, noise, len(TIMES))
+        fields['velocity'][name] += random.normal(0, 10 * noise, len(TIMES))
+    return columns.topic('/joint_states', TIMES, fields)
+
+
+@pytest.mark.parametrize(
+    ('change', 'kind'),
+    [
+        ({'sign': -1}, 'velocity sign'),
+        ({'factor': 180 / np.pi}, 'velocity factor'),
+        ({'factor': 0.5}, 'velocity factor'),
+        ({'sign': -1, 'noise': 0.01}, 'velocity sign'),
+    ],
+)
+def test_a_velocity_that_is_not_the_slope_of_the_position_is_found(
+    columns: Any, change: dict[str, float], kind: str
+):
+    found = inspect(columns.bag(_state(columns, **change)))
+    ((subject, what),) = _kinds(found)
+    assert subject.startswith('/joint_states')
+    assert 'velocity' in subject
+    assert 'elbow' in subject
+    assert what == kind
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_noise_at_rest_is_no_finding(columns: Any, seed: int):
+    random = np.random.default_rng(seed)
+    step = 2 * np.pi / 2**14
+    position = np.round(random.normal(0, 1e-3, len(TIMES)) / step) * step
+    noise = {name: {'elbow': random.normal(0, 0.01, len(TIMES))} for name in ('velocity', 'effort')}
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': position}, **noise})
+    assert inspect(columns.bag(state)).findings == ()
+
+
+def test_positions_that_are_held_are_found(columns: Any):
+    held = np.repeat(np.sin(TIMES[::5]), 5)
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': held}})
+    (finding,) = (item for item in inspect(columns.bag(state)).findings if 'held' in item.kind)
+    assert finding.detail.endswith('changes every 5 messages only, at 20 Hz')
+    # A slow joint changes as seldom, but by one step of its encoder.
+    step = 0.01
+    slow = np.round(np.sin(TIMES / 3) / step) * step
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': slow}})
+    assert 'held values' not in {item.kind for item in inspect(columns.bag(state)).findings}
+
+
+@pytest.mark.parametrize('length', [1, 5])
+def test_jumps_to_a_value_and_back_are_found(columns: Any, length: int):
+    position = np.sin(TIMES) / 5
+    for row in (50, 120, 300):
+        position[row : row + length] = 3.0
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': position}})
+    found = [item for item in inspect(columns.bag(state)).findings if item.kind == 'spikes']
+    # While it stays at the value nothing changes: three samples or one are the same spike.
+    assert [item.count for item in found] == [3]
+    assert 'up to 2.97 and back' in found[0].detail
+
+
+def test_fast_steps_are_no_spikes(columns: Any):
+    # A servo at 25 Hz that jumps between two positions and rests there, with a noisy encoder.
+    times = np.arange(0, 40, 0.04)
+    target = np.sign(np.sin(times))
+    position = np.round(np.convolve(target, np.ones(4) / 4, 'same') / 1e-3) * 1e-3
+    position += 1e-3 * np.random.default_rng(0).integers(0, 2, len(times))
+    state = columns.topic('/joint_states', times, {'position': {'elbow': position}})
+    assert 'spikes' not in {item.kind for item in inspect(columns.bag(state)).findings}
 
 
 def test_a_swinging_joint_shows_all_and_a_resting_one_nothing():

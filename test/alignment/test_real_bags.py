@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import align, describe, map_columns
+from sysid_ros.alignment.inspection import inspect
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
@@ -60,3 +61,32 @@ def test_a_bag_without_names_needs_a_mapping(real_bags: Path, hinges: Any):
     for sequence in alignment.sequences:
         assert sequence.commands[0].times[0] <= 0
         assert np.isfinite(sequence.measurements[0].data).all()
+
+
+def test_what_is_wrong_with_a_bag_of_named_servos_is_found(real_bags: Path):
+    found = inspect(read_bag(real_bags / 'ros2bag_ats_2025-12-02_12-48-52'))
+    kinds = {(item.subject, item.kind) for item in found.findings}
+    assert ('/servo/in/state', 'no effort') in kinds
+    assert ('/servo/in/state', 'no velocity') in kinds
+    assert ('/servo/in/state', 'ends early') in kinds
+    dead = {item.label for item in found.channels if item.dead and item.topic == '/servo/out/state'}
+    assert dead == {'q0', 'q1', 'q2'}
+    assert [joint.name for joint in found.joints][:3] == ['q0', 'q1', 'q2']
+    assert found.bag.storage == 'mcap'
+
+
+def test_what_is_wrong_with_a_bag_of_nameless_servos_is_found(real_bags: Path):
+    found = inspect(read_bag(real_bags / 'ros2bag_servo_serial_log'))
+    state, command = '/servo/out/state', '/servo/in/references/joint_references'
+    by_topic: dict[str, set[str]] = {}
+    for item in found.findings:
+        topic = command if item.subject.startswith(command) else state
+        by_topic.setdefault(topic, set()).add(item.kind)
+    assert by_topic[command] == {'no names', 'zero stamp', 'starts late'}
+    assert by_topic[state] >= {'no names', 'no effort'}
+    # Seen in the plots: the first velocity runs against its position, every position stays for
+    # seven messages, and the second jumps by 1.4 rad and back.
+    assert by_topic[state] >= {'velocity sign', 'held values', 'spikes'}
+    assert found.bag.storage == 'sqlite3'
+    (late,) = (item for item in found.findings if item.kind == 'starts late')
+    assert '29.9 s' in late.detail
