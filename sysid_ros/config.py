@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -197,20 +198,60 @@ class RecorderConfig(Section):
         default=(),
         description='topics to record; default /joint_states and the command topics in the graph',
     )
-    storage: Storage = Field(default='mcap', description='mcap or sqlite3')
-    start_paused: bool = Field(default=False, description='wait for ~/start')
-    queue_size: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        default=100_000, description='messages held for the writer before they are dropped'
+    regex: str = Field(
+        default='', description='record topics in whose name this regular expression is found'
     )
+    all: bool = Field(default=False, description='record every topic')
+    exclude: str = Field(
+        default='', description='but none in whose name this regular expression is found'
+    )
+    wait_for: tuple[str, ...] = Field(
+        default=(),
+        description='topics that must have sent a message; default those in topics, published',
+    )
+    start_paused: bool = Field(default=False, description='wait for ~/start or ~/resume')
     max_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
         default=0.0, description='stop after so many seconds of recording; 0 means never'
     )
+    storage: Storage = Field(default='mcap', description='mcap or sqlite3')
+    compression: Literal['none', 'zstd'] = Field(
+        default='none', description='none, or zstd for the chunks of mcap'
+    )
+    max_bag_size: Annotated[int, Field(ge=0, le=10**15)] = Field(
+        default=0, description='bytes after which the next file of the bag begins; 0 means never'
+    )
+    max_bag_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description='seconds after which the next file begins; 0 means never'
+    )
+    queue_seconds: Annotated[float, Field(ge=0.1, le=3600)] = Field(
+        default=30.0, description='how long messages wait for a slow disk before they are dropped'
+    )
+    sync_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=5.0, description='how often the disk is waited for (fsync); 0 means never'
+    )
+    qos_overrides: str = Field(
+        default='', description='YAML file of topics and QoS, as ros2 bag record takes it'
+    )
+    notes: str = Field(default='', description='free text that goes into the bag')
 
-    @field_validator('topics')
+    @field_validator('topics', 'wait_for')
     @classmethod
     def _without_empty_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         # A launch file cannot pass an empty list; it passes an empty string.
         return tuple(topic for topic in topics if topic)
+
+    @field_validator('regex', 'exclude')
+    @classmethod
+    def _is_an_expression(cls, expression: str, info: ValidationInfo) -> str:
+        try:
+            re.compile(expression)
+        except re.error as err:
+            msg = (
+                f'Expected a regular expression for {info.field_name!r}, found {expression!r} '
+                f'({err})'
+            )
+            raise ValueError(msg) from err
+        return expression
 
 
 class SimulatedRobotConfig(Section):
@@ -232,6 +273,12 @@ class SimulatedRobotConfig(Section):
     )
     effort_noise: Annotated[float, Field(ge=0, le=1e6)] = Field(
         default=5e-2, description='standard deviation, N·m or N'
+    )
+    stamp_jitter: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0, description='standard deviation of the stamps, s; they stay in order'
+    )
+    loss: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0, description='part of the joint state messages that never leave'
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the noise')
     joint_states_topic: str = Field(default='/joint_states', description='topic of the state')

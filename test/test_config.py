@@ -353,7 +353,12 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
     ('schema', 'values', 'complaint'),
     [
         (RecorderConfig, {'storage': 'mcapp'}, r"for 'storage' in node, .* nearest: mcap"),
-        (RecorderConfig, {'queue_size': 0}, r"value 0 for 'queue_size' in node: .* at least 1\.$"),
+        (RecorderConfig, {'max_bag_size': -1}, r"-1 for 'max_bag_size' in node: .* at least 0\.$"),
+        (
+            RecorderConfig,
+            {'regex': '(a'},
+            r"regular expression for 'regex', found '\(a' .* in node",
+        ),
         (SimulatedRobotConfig, {'encoder_bits': 33}, r"'encoder_bits' in node: .* at most 32\.$"),
         (
             ExciterConfig,

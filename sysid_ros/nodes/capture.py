@@ -5,53 +5,44 @@
 from __future__ import annotations
 
 import enum
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.bags.recording import Recording, TopicCount, free_name, summary
+from sysid_ros.bags.recording import Recording, TopicCount, free_name
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
-from sysid_ros.nodes.discovery import (
-    default_topics,
-    message_class,
-    offer,
-    offers,
-    topic_spec,
-)
+from sysid_ros.nodes.facts import SessionFacts
 from sysid_ros.nodes.parameters import declare
+from sysid_ros.nodes.qos_overrides import read_overrides
+from sysid_ros.nodes.recorder_status import Diagnosis, Situation, farewell
+from sysid_ros.nodes.selection import make_selection
 from sysid_ros.nodes.subscriptions import Subscriptions
+from sysid_ros.nodes.topic_watch import TopicWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import TopicSpec
-    from sysid_ros.nodes.discovery import Offer
+    from sysid_ros.nodes.recorder_status import Monitor
     from sysid_ros.nodes.runtime import Stop
 
-#: The graph is looked at this often while topics are missing, seconds.
+#: The graph is looked at this often, seconds.
 _LOOK_SECONDS = 0.1
-#: New topics are looked for, and the status is published, this often while recording, seconds.
+#: Status, diagnostics and facts are renewed this often, seconds.
 _SLOW_SECONDS = 1.0
 #: What is still missing is logged this often, seconds.
 _REMIND_SECONDS = 3.0
-#: Without a list of topics, the graph must not have changed for so long, seconds: the topics of
-#: one robot are discovered one after the other.
-_SETTLE_SECONDS = 1.0
 #: How long the last status may take to reach its subscribers, seconds.
 _FAREWELL_SECONDS = 0.5
-
-_JOINT_STATES = '/joint_states'
 
 
 class State(enum.Enum):
@@ -76,167 +67,164 @@ class Recorder:
         self._stop = stop
         self._log = node.get_logger()
         self._config = declare(
-            node, RecorderConfig, changeable=('max_duration',), on_change=self._set_config
+            node,
+            RecorderConfig,
+            changeable=('max_duration', 'notes'),
+            on_change=self._set_config,
         )
         if not self._config.output:
             msg = "Expected the bag's folder in parameter 'output', as -p output:=DIR, found none."
             raise ConfigError(msg)
-        self._base = Path(self._config.output)
-        BagWriter(self._base, self._config.storage)  # complains now if the folder exists
-        self._names = self._resolve(self._config.topics)
-        # Not awaited: commands that nobody sends yet.
-        self._awaited = self._names or self._resolve((_JOINT_STATES,))
+        self._base = self._output = Path(self._config.output)
+        # Complains now if the folder exists.
+        BagWriter(self._base, self._config.storage, compression=self._config.compression)
+        sim_time = bool(node.get_parameter('use_sim_time').value)
+        selection = make_selection(node, self._config, sim_time=sim_time)
+        overrides = read_overrides(node, self._config.qos_overrides)
         self._paused = self._config.start_paused
         self._state = State.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
-        self._output = self._base
-        self._subscriptions = Subscriptions(node, stop.request)
-        self._missing: tuple[str, ...] = ()
-        self._seen: tuple[Offer, ...] = ()
-        now = time.monotonic()
-        self._seen_since = self._reminded = self._looked = self._began = now
+        self._monitor: Monitor | None = None
+        self._slow = self._reminded = self._ticked = time.monotonic()
+        self._recorded = 0.0
+        self._subscriptions = Subscriptions(
+            node, stop.request, overrides=overrides, now=self._ros_time if sim_time else None
+        )
+        self._topics = TopicWatch(node, selection, self._subscriptions)
+        self._facts = SessionFacts(node, selection, self._tell_facts, sim_time=sim_time)
+        self._diagnosis = Diagnosis(node.get_name())
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._status = node.create_publisher(String, '~/status', latched)
+        self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
         node.create_service(Trigger, '~/start', self._on_start)
         node.create_service(Trigger, '~/stop', self._on_stop)
+        node.create_service(Trigger, '~/pause', self._on_pause)
+        node.create_service(Trigger, '~/resume', self._on_resume)
+        node.create_service(Trigger, '~/split', self._on_split)
         # Not the node's clock: with use_sim_time a paused simulation would stop the recorder.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         node.create_timer(_LOOK_SECONDS, self._tick, clock=steady)
-        self._publish_status()
+        self._publish()
+
+    def watch(self, monitor: Monitor) -> None:
+        """Show every message to a monitor, and what it says among the diagnostics."""
+        self._monitor = monitor
+        self._subscriptions.tap = monitor.take
 
     def close(self) -> None:
         """Finish the bag and say good-bye on the status topic."""
         self._subscriptions.close()
         self._end_recording()
+        self._facts.close()
         self._state = State.STOPPED
-        self._publish_status()
-        self._status.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
-
-    # Looking for topics
-
-    def _resolve(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            names = [self._node.resolve_topic_name(topic) for topic in topics]
-        except RuntimeError as err:
-            # rclpy appends the place in its C sources.
-            reason = str(err).partition(', at ')[0]
-            msg = f"Expected names of topics in parameter 'topics', found an error: {reason}."
-            raise ConfigError(msg) from err
-        return tuple(dict.fromkeys(names))
+        self._publish()
+        for publisher in (self._status, self._diagnostics):
+            publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
 
     def _set_config(self, config: RecorderConfig) -> None:
         self._config = config
+        self._tell_facts()
+
+    def _ros_time(self) -> int:
+        return int(self._node.get_clock().now().nanoseconds)
+
+    # The course of a recording
 
     def _tick(self) -> None:
         now = time.monotonic()
+        elapsed, self._ticked = now - self._ticked, now
+        due = now - self._slow >= _SLOW_SECONDS
+        self._topics.look(self._recording, slowly=due)
         if self._state is State.WAITING:
             self._wait(now)
-        elif now - self._looked >= _SLOW_SECONDS:
-            self._looked = now
-            self._follow_graph()
-            self._publish_status()
-        if self._state is State.RECORDING and 0 < self._config.max_duration <= now - self._began:
-            self._log.info(f'max_duration of {self._config.max_duration:g} s is over')
-            self._stop.request()
+        elif self._state is State.RECORDING:
+            self._recorded += elapsed
+            if 0 < self._config.max_duration <= self._recorded:
+                self._log.info(f'max_duration of {self._config.max_duration:g} s is over')
+                self._stop.request()
+        if due:
+            self._slow = now
+            self._facts.look(self._topics.graph)
+            self._tell_facts()
+            self._publish()
 
     def _wait(self, now: float) -> None:
         """Subscribe when everything is published; be ready when all of it is connected."""
-        if not self._subscriptions:
-            self._missing = self._subscribe_when_published(now)
-        if self._subscriptions:
-            self._subscriptions.replace_mismatched()
-            self._missing = self._subscriptions.unconnected(self._awaited)
-            if not self._missing:
-                self._ready()
-                return
-        if now - self._reminded >= _REMIND_SECONDS:
+        if not self._topics.begun and self._topics.is_complete(now):
+            specs = self._topics.specs()
+            # The bag comes first, so that nothing that arrives is without a place.
+            if not self._paused:
+                self._begin_recording(specs)
+            self._topics.begin(specs)
+        waiting_for = self._topics.waiting_for
+        if self._topics.begun and waiting_for is None:
+            self._ready()
+        elif now - self._reminded >= _REMIND_SECONDS:
             self._reminded = now
-            if self._missing:
-                self._log.info(f'waiting for a publisher of {", ".join(self._missing)}')
-            self._publish_status()
-
-    def _subscribe_when_published(self, now: float) -> tuple[str, ...]:
-        """Subscribe if all awaited topics have a publisher; return those that have none."""
-        wanted = tuple(offer(self._node, topic) for topic in self._awaited)
-        missing = tuple(found.topic for found in wanted if not found.publishers)
-        if missing:
-            return missing
-        if not self._names:
-            wanted += self._default_offers()
-            if wanted != self._seen:
-                self._seen, self._seen_since = wanted, now
-            if now - self._seen_since < _SETTLE_SECONDS:
-                return ()
-        specs = [topic_spec(found) for found in wanted]
-        for spec in specs:
-            message_class(spec.topic, spec.msgtype)
-        # The bag comes first, so that nothing that arrives is without a place.
-        if not self._paused:
-            self._begin_recording(specs)
-        for spec in specs:
-            self._subscriptions.add(spec)
-        return ()
-
-    def _default_offers(self) -> tuple[Offer, ...]:
-        graph = offers(self._node)
-        return tuple(o for o in default_topics(graph) if o.topic not in self._awaited)
+            if waiting_for is not None:
+                self._log.info(f'waiting for {waiting_for}')
 
     def _ready(self) -> None:
-        self._began = time.monotonic()
-        if self._recording is None:
+        self._recorded = 0.0
+        if self._paused:
             self._state = State.PAUSED
             self._log.info('paused; call ~/start to record')
         else:
             self._state = State.RECORDING
             topics = ', '.join(spec.topic for spec in self._subscriptions.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
-        self._publish_status()
+        self._publish()
 
-    def _follow_graph(self) -> None:
-        """Adapt to publishers that came after the start."""
-        self._subscriptions.replace_mismatched()
-        if self._names or not self._subscriptions:
-            return
-        for found in self._default_offers():
-            if found.topic not in self._subscriptions:
-                spec = topic_spec(found)
-                if self._recording is not None:
-                    self._recording.add(spec)
-                self._subscriptions.add(spec)
-                self._log.info(f'also recording {spec.topic}')
-
-    # Recording
-
-    def _begin_recording(self, specs: Iterable[TopicSpec]) -> None:
+    def _begin_recording(self, specs: tuple[TopicSpec, ...]) -> None:
         self._output = free_name(self._base) if self._counts else self._base
         self._counts = ()
+        config = self._config
         self._recording = Recording(
             self._output,
             specs,
-            storage=self._config.storage,
+            storage=config.storage,
+            compression=config.compression,
+            queue_seconds=config.queue_seconds,
+            sync_seconds=config.sync_seconds,
+            max_bag_size=config.max_bag_size,
+            max_bag_duration=config.max_bag_duration,
+            facts=self._facts.begin(config, self._topics),
             on_failure=self._stop.request,
         )
-        self._subscriptions.sink = self._recording
+        self._hear(self._recording)
+
+    def _hear(self, recording: Recording) -> None:
+        self._subscriptions.sink = recording
         self._subscriptions.repeat_latched()
 
     def _end_recording(self) -> SysidError | None:
         """Finish the bag, if there is one; return why it could not be written."""
+        self._tell_facts(final=True)
         recording, self._recording = self._recording, None
         self._subscriptions.sink = None
         if recording is None:
             return None
-        self._counts = recording.close().counts
-        end = 'failed' if recording.failure else 'closed'
-        self._log.info(f'{end} {str(self._output)!r}\n{summary(self._counts)}')
-        return recording.failure
+        done = recording.close()
+        self._counts = done.counts
+        self._log.info(farewell(done, (*self._topics.refused.values(), *self._topics.unpublished)))
+        return done.failure
+
+    def _tell_facts(self, *, final: bool = False) -> None:
+        if self._recording is not None:
+            facts = self._facts.current(self._config, self._topics, final=final)
+            self._recording.set_facts(facts)
+
+    # Services
 
     def _on_start(self, _: Any, response: Any) -> Any:
-        if self._recording is not None:
+        if self._recording is not None and not self._paused:
             response.message = f'Already recording to {str(self._output)!r}.'
             return response
         try:
-            if self._subscriptions:
+            if self._recording is not None:
+                self._hear(self._recording)
+            elif self._topics.begun:
                 self._begin_recording(self._subscriptions.specs)
         except SysidError as err:
             response.message = str(err)
@@ -245,14 +233,50 @@ class Recorder:
         response.success = True
         if self._recording is None:
             self._state = State.WAITING
-            self._publish_status()
-            missing = ', '.join(self._missing) or 'topics'
-            response.message = f'Recording begins when there is a publisher of {missing}.'
+            missing = self._topics.waiting_for or 'all topics'
+            response.message = f'Recording begins when there is {missing}.'
         elif self._state is State.WAITING:
             response.message = 'Recording begins when all topics are connected.'
         else:
-            self._ready()
+            self._resume()
             response.message = f'Recording to {str(self._output)!r}.'
+        self._publish()
+        return response
+
+    def _resume(self) -> None:
+        if self._state is State.STOPPED or not self._recorded:
+            self._ready()
+        else:
+            self._state = State.RECORDING
+            self._log.info('recording goes on')
+
+    def _on_resume(self, request: Any, response: Any) -> Any:
+        if self._state is State.STOPPED:
+            response.message = 'The recorder is stopped: call ~/start for another bag.'
+            return response
+        return self._on_start(request, response)
+
+    def _on_pause(self, _: Any, response: Any) -> Any:
+        if self._paused or self._state is State.STOPPED:
+            response.message = f'Not recording: the recorder is {self._state.value}.'
+            return response
+        self._paused = True
+        self._subscriptions.sink = None
+        if self._state is State.RECORDING:
+            self._state = State.PAUSED
+            self._log.info('paused; call ~/resume to go on')
+        self._publish()
+        response.success = True
+        response.message = f'Paused; {str(self._output)!r} goes on with ~/resume.'
+        return response
+
+    def _on_split(self, _: Any, response: Any) -> Any:
+        if self._recording is None:
+            response.message = f'Not recording: the recorder is {self._state.value}.'
+            return response
+        self._recording.split()
+        response.success = True
+        response.message = f'{str(self._output)!r} goes on in another file.'
         return response
 
     def _on_stop(self, _: Any, response: Any) -> Any:
@@ -263,26 +287,29 @@ class Recorder:
         failure = self._end_recording()
         self._state = State.STOPPED
         self._paused = True
-        self._publish_status()
+        self._publish()
         response.success = failure is None
         closed = f'Closed {str(self._output)!r}.' if began else 'Stopped; nothing was recorded.'
         response.message = str(failure) if failure else closed
         return response
 
-    def _publish_status(self) -> None:
-        counts = self._counts if self._recording is None else self._recording.counts()
-        status = {
-            'state': self._state.value,
-            'output': str(self._output),
-            'waiting_for': list(self._missing),
-            'counts': {
-                count.topic: {
-                    'messages': count.messages,
-                    'rate': round(count.rate, 3),
-                    'lost': count.lost + count.dropped,
-                }
-                for count in counts
-            },
-            'error': str(self._stop.error) if self._stop.error else '',
-        }
-        self._status.publish(String(data=json.dumps(status)))
+    # What it says
+
+    def _publish(self) -> None:
+        situation = Situation(
+            state=self._state.value,
+            output=self._output,
+            counts=self._counts if self._recording is None else self._recording.counts(),
+            heard=self._subscriptions.heard(),
+            waiting_for=self._topics.waiting_for if self._state is State.WAITING else None,
+            missing=self._topics.missing,
+            refused=self._topics.refused,
+            error=str(self._stop.error) if self._stop.error else '',
+        )
+        self._status.publish(String(data=situation.to_json()))
+        status = self._diagnosis.statuses(situation)
+        if self._monitor is not None:
+            status.extend(self._monitor.statuses())
+        message = DiagnosticArray(status=status)
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._diagnostics.publish(message)

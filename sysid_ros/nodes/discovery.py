@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sysid_ros.bags.recording import TopicSpec
 from sysid_ros.bags.writer import TopicQos, known_types
 from sysid_ros.errors import RosError, nearest
+from sysid_ros.nodes.definitions import installed_definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,7 +96,7 @@ def topic_spec(found: Offer) -> TopicSpec:
     effort as soon as one publisher is, and latched only when all are.
 
     Raises:
-        RosError: The topic has more than one type, or its type has no definition for the bag.
+        RosError: The topic has more than one type, or no definition of its type is to be had.
     """
     if len(found.msgtypes) != 1:
         types = ' and '.join(found.msgtypes) or 'none'
@@ -103,18 +104,15 @@ def topic_spec(found: Offer) -> TopicSpec:
         raise RosError(msg)
     msgtype = found.msgtypes[0]
     known = known_types().fielddefs
-    if msgtype not in known:
-        msg = (
-            f'Expected a message type of the common interfaces on topic {found.topic!r}, found '
-            f'{msgtype!r}; {nearest(msgtype, known)}.'
-        )
-        raise RosError(msg)
+    definition = None if msgtype in known else installed_definition(msgtype)
+    if msgtype not in known and definition is None:
+        raise not_installed(found.topic, msgtype, f'; {nearest(msgtype, known)}')
     qos = TopicQos(
         reliable=all(publisher.reliable for publisher in found.publishers),
         transient_local=bool(found.publishers)
         and all(publisher.transient_local for publisher in found.publishers),
     )
-    return TopicSpec(found.topic, msgtype, qos)
+    return TopicSpec(found.topic, msgtype, qos, definition)
 
 
 def message_class(topic: str, msgtype: str) -> Any:
@@ -131,9 +129,20 @@ def message_class(topic: str, msgtype: str) -> Any:
     try:
         return getattr(importlib.import_module(f'{package}.msg'), name)
     except (ImportError, AttributeError) as err:
-        debian = package.replace('_', '-')
-        msg = (
-            f'Message type {msgtype!r} of topic {topic!r} is not installed here: expected the '
-            f'package {package!r} (`sudo apt install ros-jazzy-{debian}`), or topics without it.'
-        )
-        raise RosError(msg) from err
+        raise not_installed(topic, msgtype) from err
+
+
+def not_installed(topic: str, msgtype: str, hint: str = '') -> RosError:
+    """Return the error that names a type that is missing, and the package that has it.
+
+    Args:
+        topic: The topic that needs it.
+        msgtype: Type of the message.
+        hint: What else may help, for the end of the sentence.
+    """
+    package = msgtype.partition('/')[0]
+    debian = package.replace('_', '-')
+    return RosError(
+        f'Message type {msgtype!r} of topic {topic!r} is not installed here: expected the '
+        f'package {package!r} (`sudo apt install ros-jazzy-{debian}`), or topics without it{hint}.'
+    )
