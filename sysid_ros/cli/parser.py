@@ -43,6 +43,7 @@ def make_parser() -> Parser:
     _add_convert(commands)
     _add_inspect(commands)
     _add_plot(commands)
+    _add_recover(commands)
     _add_check(commands)
     return parser
 
@@ -106,6 +107,21 @@ def _add_plot(commands: argparse._SubParsersAction[Parser]) -> None:
         '--joint', action='append', metavar='NAME', help='this joint only; may be repeated'
     )
     _add_pairing(parser)
+
+
+def _add_recover(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'recover',
+        help='save what is in an unfinished or damaged bag into a new one',
+        description=(
+            'Write what is good of an unfinished or damaged bag into a new bag, and say what was '
+            'not saved. The bag itself is only read; one that is whole is left alone.'
+        ),
+    )
+    parser.add_argument('bag', type=Path, help='bag folder, or one of its files')
+    parser.add_argument(
+        '-o', '--output', type=Path, help='folder of the new bag; default <bag>_recovered'
+    )
 
 
 def _add_pairing(parser: argparse.ArgumentParser) -> None:
