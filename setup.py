@@ -21,6 +21,7 @@ REQUIRED = (
     'annotated-types>=0.6',
     'jinja2>=3.1',
     'lxml>=4.9',
+    'lz4>=4.0',
     'markupsafe>=2.1',
     'matplotlib>=3.6',
     'mcap>=1.1',
@@ -33,6 +34,7 @@ REQUIRED = (
     'rich>=13.0',
     'rosbags>=0.11',
     'scipy>=1.10',
+    'zstandard>=0.19',
 )
 
 #: ROS 2 Jazzy as wheels. Two version lines of the interfaces share their names; Jazzy's are 5.3.x
