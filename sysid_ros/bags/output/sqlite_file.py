@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
 
+from sysid_ros.bags.output.checks import CHECKS, CHECKS_SCHEMA, message_crc, packed
 from sysid_ros.bags.output.files import FACTS, Extent
 from sysid_ros.bags.output.metadata import VERSION, qos_text
 
@@ -61,7 +62,8 @@ class SqliteFile:
         execute('PRAGMA cache_spill = OFF')
         self._connection.executescript(
             f'BEGIN; {Sqlite3Writer.SQLITE_SCHEMA}'
-            f'CREATE TABLE {FACTS}(key TEXT PRIMARY KEY, value TEXT NOT NULL); COMMIT;'
+            f'CREATE TABLE {FACTS}(key TEXT PRIMARY KEY, value TEXT NOT NULL);'
+            f'{CHECKS_SCHEMA} COMMIT;'
         )
         self._measure()
 
@@ -94,6 +96,7 @@ class SqliteFile:
         try:
             self._insert_topics()
             insert('INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)', self._rows)
+            self._insert_checks()
             insert(f'INSERT OR REPLACE INTO {FACTS} VALUES(?, ?)', self._facts.items())
             execute('COMMIT')
         except BaseException:
@@ -146,6 +149,13 @@ class SqliteFile:
                 'INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)',
                 (number, name, msgtype, 'cdr', qos_text(qos), digest),
             )
+
+    def _insert_checks(self) -> None:
+        """Add the checksums of the messages that wait; SQLite numbers messages from 1."""
+        first = self.extent.messages + 1
+        crcs = [message_crc(rowid, *row) for rowid, row in enumerate(self._rows, first)]
+        if crcs:
+            self._connection.execute(f'INSERT INTO {CHECKS} VALUES(?, ?)', (first, packed(crcs)))
 
     def _measure(self) -> None:
         self._written = self.path.stat().st_size
