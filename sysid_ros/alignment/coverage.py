@@ -138,6 +138,17 @@ def excitation(model: mujoco.MjModel, joints: Sequence[Joint]) -> tuple[Excitati
     grid = _grid(list(measured.values()))
     if len(grid) <= _WINDOW:
         return ()
+    # Damaged values may be as large as numbers get; what comes of them is no reason for warnings.
+    with np.errstate(over='ignore', invalid='ignore'):
+        return _judge_all(model, known, measured, grid)
+
+
+def _judge_all(
+    model: mujoco.MjModel,
+    known: dict[str, int],
+    measured: dict[str, Joint],
+    grid: NDArray[np.float64],
+) -> tuple[Excitation, ...]:
     motions = {name: _motion(joint, grid) for name, joint in measured.items()}
     torques = _torques(model, {known[name]: motion for name, motion in motions.items()})
     return tuple(

@@ -309,7 +309,7 @@ def _facts(bag: BagColumns) -> BagFacts:
     first = min((int(stamps.min()) for stamps in known), default=0)
     last = max((int(stamps.max()) for stamps in known), default=0)
     storage, size = _files(bag.path)
-    facts = dict(getattr(bag, 'facts', {}))
+    facts = dict(bag.facts)
     return BagFacts(
         path=bag.path,
         storage=storage,
@@ -372,7 +372,8 @@ def _channels(topic: TopicColumns) -> list[ChannelReport]:
     for field in topic.fields:
         for column, label in enumerate(field.labels):
             values = field.values[:, column]
-            finite = values[np.isfinite(values)]
+            known = np.isfinite(values)
+            finite = values if known.all() else values[known]
             found.append(
                 ChannelReport(
                     channel=column_name(topic.topic, field.name, label),
@@ -382,7 +383,7 @@ def _channels(topic: TopicColumns) -> list[ChannelReport]:
                     values=len(finite),
                     missing=len(values) - len(finite),
                     low=_least(finite),
-                    high=-_least(-finite),
+                    high=_greatest(finite),
                     dead=(field.name, label) in dead,
                 )
             )
@@ -425,6 +426,10 @@ def _least(values: NDArray[np.float64]) -> float:
     return float(values.min()) if len(values) else math.nan
 
 
+def _greatest(values: NDArray[np.float64]) -> float:
+    return float(values.max()) if len(values) else math.nan
+
+
 def _findings(bag: str, topic: TopicColumns, stamped: Stamped) -> list[HealthFinding]:
     """Say what is wrong with a topic, apart from its numbers."""
     findings = list(stamped.findings)
@@ -458,6 +463,6 @@ def _joint(joint: Joint, judged: Excitation | None) -> JointReport:
         effort=source(joint.find('effort')),
         command=source(joint.command()),
         low=_least(values),
-        high=-_least(-values),
+        high=_greatest(values),
         excitation=judged,
     )

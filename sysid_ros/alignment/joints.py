@@ -222,29 +222,39 @@ def _collect(
     starts = [int(times_ns[topic].min()) for topic in used if len(times_ns[topic])]
     origin = min(starts, default=0)
     found: dict[str, dict[tuple[str, bool], Trace]] = {}
+    # Columns of one topic that miss nothing share one array of times.
+    shared: dict[str, NDArray[np.float64]] = {}
     for item in known:
         traces = found.setdefault(item.joint, {})
         key = (item.quantity, item.command)
         stamps = times_ns[item.topic]
-        present = np.flatnonzero(np.isfinite(item.values))
-        if key in traces or not len(present):
+        finite = np.isfinite(item.values)
+        if key in traces or not finite.any():
             continue
-        rows = present[longest_increasing(stamps[present])]
-        times = (stamps[rows] - origin) / SECOND_NS
+        if finite.all() and _increases(item.topic, stamps, origin, shared):
+            times, values = shared[item.topic], item.values
+        else:
+            present = np.flatnonzero(finite)
+            rows = present[longest_increasing(stamps[present])]
+            times, values = (stamps[rows] - origin) / SECOND_NS, item.values[rows]
         traces[key] = Trace(
-            item.quantity,
-            item.command,
-            item.topic,
-            item.channel,
-            item.unit,
-            times,
-            item.values[rows],
+            item.quantity, item.command, item.topic, item.channel, item.unit, times, values
         )
     return tuple(
         Joint(name, tuple(sorted(traces.values(), key=_place)))
         for name, traces in found.items()
         if traces
     )
+
+
+def _increases(
+    topic: str, stamps: NDArray[np.int64], origin: int, shared: dict[str, NDArray[np.float64]]
+) -> bool:
+    """Note the times of a topic whose stamps increase throughout, and tell whether they do."""
+    if topic not in shared:
+        increase = bool(longest_increasing(stamps).all())
+        shared[topic] = (stamps - origin) / SECOND_NS if increase else np.empty(0)
+    return len(shared[topic]) == len(stamps)
 
 
 def _place(trace: Trace) -> tuple[bool, int]:

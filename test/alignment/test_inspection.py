@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_a_bag_is_described_without_a_model(columns: Any):
     assert rates == pytest.approx({'/joint_states': 100, '/controller/commands': 50})
     assert found.bag.duration == pytest.approx(3.99)
     assert found.bag.messages == 600
+
+
+def test_what_the_recorder_noted_is_read(columns: Any):
+    bag = columns.bag(columns.state(TIMES))
+    facts = {'dropped': '{"/a": 3, "/b": 0}', 'lost': 'nonsense', 'notes': 'left arm'}
+    found = inspect(dataclasses.replace(bag, facts=facts)).bag
+    assert found.facts['notes'] == 'left arm'
+    assert found.dropped == {'/a': 3}
+    assert found.lost == {}
 
 
 def test_what_was_inspected_is_json(columns: Any, arm: Any):

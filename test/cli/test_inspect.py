@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from sysid_ros.bags import read_bag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +62,18 @@ def test_json_says_the_same(project: Any, sysid: Callable[..., Any]):
     assert [joint['name'] for joint in document['joints']] == ['shoulder', 'elbow']
     assert document['joints'][1]['excitation']['gravity']['shown'] is True
     assert len(document['mapping']['pairs']) == 8
+
+
+def test_what_the_recorder_lost_is_in_the_second_line(
+    project: Any, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    bag = read_bag(project.folder / 'train')
+    facts = {'version': '1.2', 'host': 'robot', 'dropped': '{"/joint_states": 7}', 'notes': 'a\nb'}
+    noted = dataclasses.replace(bag, facts=facts)
+    monkeypatch.setattr('sysid_ros.cli.inspect.read_bag', lambda _: noted)
+    lines = sysid('inspect', 'train').out.splitlines()
+    assert lines[1] == 'recorded by sysid_ros 1.2 on robot; dropped 7 of /joint_states; lost 0'
+    assert lines[2] == 'notes: a b'
 
 
 def test_a_model_that_does_not_fit_is_a_line_beside_the_rest(
