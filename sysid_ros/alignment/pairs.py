@@ -100,8 +100,11 @@ def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
 
 def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool_]:
     """Return the (n,) rows in which all values of a pair's sensor or actuator are finite."""
-    together = [raw_values(bag, item) for item in mapping.pairs if item[:2] == pair[:2]]
-    return np.logical_and.reduce([np.isfinite(values) for values in together])
+    whole = np.isfinite(raw_values(bag, pair))
+    for item in mapping.pairs:
+        if item[:2] == pair[:2]:
+            whole &= np.isfinite(raw_values(bag, item))
+    return whole
 
 
 def column_name(topic: str, field: str, label: str) -> str:

@@ -44,6 +44,7 @@ def make_parser() -> Parser:
     _add_inspect(commands)
     _add_plot(commands)
     _add_recover(commands)
+    _add_map(commands)
     _add_check(commands)
     return parser
 
@@ -132,6 +133,18 @@ def _add_pairing(parser: argparse.ArgumentParser) -> None:
         default='auto',
         help='time of a message: its header stamp unless zero (auto), or as told',
     )
+
+
+def _add_map(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'map',
+        help='propose which column of a bag is which sensor or actuator, in which unit and sign',
+        description='Propose a mapping of a bag to an MJCF file, as a commented file to edit.',
+    )
+    parser.add_argument('bag', type=Path, help='bag folder')
+    parser.add_argument('model', type=Path, help='MJCF file')
+    parser.add_argument('-o', '--output', type=Path, help='new mapping file; default prints it')
+    parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
 
 
 def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:

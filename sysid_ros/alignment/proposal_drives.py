@@ -1,0 +1,235 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Axes that move together: what is measured at a joint and the command that it follows."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from sysid_ros.alignment.proposal_axes import UNKNOWN, Axis
+from sysid_ros.alignment.proposal_motion import Response, respond
+from sysid_ros.alignment.proposal_units import Unit, geared, nearest_unit, units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.proposal_motion import Motion, Signal
+
+#: Commands and responses that agree less than this are not called a pair.
+LEAST_CORRELATION = 0.5
+#: Instants at which hypotheses are judged.
+_SAMPLES = 250
+#: Relative tolerance (natural logarithm) of a unit that is told by a servo's response, and by a
+#: derivative.
+_LOOSE, _TIGHT = 0.3, 0.15
+#: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
+_NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
+
+
+class Drive(NamedTuple):
+    """One joint of the robot as the bag shows it.
+
+    Attributes:
+        axis: What is measured.
+        command: What it follows, or None.
+        kind: What the command tells: position, velocity or effort.
+        told: (n,) the command in units of the bag, or None.
+        position: (n,) signals of the position, or None.
+        effort: (n,) or None.
+        following: How the measurement follows the command.
+        speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
+        whole: Whether positions are whole numbers.
+    """
+
+    axis: Axis
+    command: Axis | None
+    kind: str
+    told: NDArray[np.float64] | None
+    position: Signal | None
+    effort: NDArray[np.float64] | None
+    following: Response
+    speeding: Response
+    whole: bool
+
+    def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
+        """Return what a position may be in: each unit, and behind a gear if commands tell one."""
+        plain = units('position', hinge=hinge, whole=self.whole)
+        if self.kind != 'position' or self.following.correlation == 0.0:
+            return plain
+        told = units('position', hinge=hinge, whole=True)
+        factors = [unit.factor / abs(self.following.slope) for unit in told]
+        if any(nearest_unit(factor, plain, _LOOSE) for factor in factors):
+            return plain
+        # Neither side's unit alone explains the slope: the command is taken to be in a plain one.
+        gears = [geared(unit, unit.factor / abs(self.following.slope)) for unit in told[:2]]
+        return (*plain, *(gear for gear in gears if gear is not None))
+
+    def command_unit(self, position: Unit, *, hinge: bool) -> Unit:
+        """Return what the command is in, given what the position is in."""
+        if self.kind == 'effort':
+            return units('effort', hinge=hinge, whole=False)[0]
+        plain = units(self.kind, hinge=hinge, whole=True)
+        slope = abs(self.following.slope)
+        if abs(self.following.correlation) < LEAST_CORRELATION or not slope:
+            return plain[0]
+        factor = slope * position.factor
+        return (
+            nearest_unit(factor, plain, _LOOSE)
+            or geared(plain[0], factor)
+            or Unit(f'{factor:.3g} {plain[0].name}', factor, 6.0)
+        )
+
+    def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
+        """Return what the velocity is in, given what the position is in."""
+        plain = units('velocity', hinge=hinge, whole=True)
+        slope = abs(self.speeding.slope)
+        if abs(self.speeding.correlation) < LEAST_CORRELATION or not slope:
+            same = [unit for unit in plain if unit.factor == position.factor]
+            return same[0] if same else plain[0]
+        factor = position.factor / slope
+        return (
+            nearest_unit(factor, plain, _TIGHT)
+            or geared(plain[0], factor)
+            or Unit(f'{factor:.3g} {plain[0].name}', factor, 6.0)
+        )
+
+
+def make_drives(
+    axes: Sequence[Axis], motion: Motion | None, kinds: frozenset[str]
+) -> tuple[Drive, ...]:
+    """Bind each measured axis to the command that it follows.
+
+    Args:
+        axes: Of the bag.
+        motion: What they did, or None where nothing is known.
+        kinds: What the model's actuators are told.
+    """
+    measured = [row for row, axis in enumerate(axes) if not axis.commanded]
+    commanded = [row for row, axis in enumerate(axes) if axis.commanded]
+    table = [[_follow(axes, motion, row, told, kinds) for told in commanded] for row in measured]
+    bound = _bind(axes, measured, commanded, table)
+    rows = _samples(motion)
+    made = []
+    for index, row in enumerate(measured):
+        axis, column = axes[row], bound.get(index)
+        kind, following = (
+            ('position', Response(0, 0, 0)) if column is None else table[index][column]
+        )
+        told = None
+        if column is not None and motion is not None:
+            signal = _command(motion, commanded[column], kind)
+            told = None if signal is None else signal.values[rows]
+        position = None if motion is None else motion.signals.get((row, 'position'))
+        effort = None if motion is None else motion.signals.get((row, 'effort'))
+        if effort is not None and not float(np.ptp(effort.values)) > 0:
+            effort = None
+        made.append(
+            Drive(
+                axis,
+                None if column is None else axes[commanded[column]],
+                kind,
+                told,
+                None if position is None else type(position)(*(item[rows] for item in position)),
+                None if effort is None else effort.values[rows],
+                following,
+                _speeding(motion, row),
+                _whole(axis),
+            )
+        )
+    return tuple(made)
+
+
+def _samples(motion: Motion | None) -> NDArray[np.int64]:
+    if motion is None:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.flatnonzero(motion.whole)
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLES)).astype(np.int64)]
+
+
+def _whole(axis: Axis) -> bool:
+    column = axis.columns.get('position')
+    if column is None:
+        return False
+    values = column.values[np.isfinite(column.values)]
+    return bool((values == np.round(values)).all() and np.ptp(values) > 1)
+
+
+def _command(motion: Motion, row: int, kind: str) -> Signal | None:
+    return motion.signals.get((row, kind)) or motion.signals.get((row, UNKNOWN))
+
+
+def _speeding(motion: Motion | None, row: int) -> Response:
+    if motion is None or not {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
+        return Response(0.0, 0.0, 0.0)
+    rate = motion.signals[row, 'position'].rate
+    return respond(rate, motion.signals[row, 'velocity'].values, motion, longest=0.0)
+
+
+def _follow(
+    axes: Sequence[Axis], motion: Motion | None, row: int, told: int, kinds: frozenset[str]
+) -> tuple[str, Response]:
+    """Return as what an axis follows a command best, and how."""
+    own = [kind for kind in axes[told].columns if kind != UNKNOWN]
+    tried = [kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[told].columns] or own
+    nothing = Response(0.0, 0.0, 0.0)
+    if motion is None:
+        return tried[0], nothing
+    best = tried[0], nothing
+    for kind in tried:
+        command = _command(motion, told, kind)
+        answer = motion.signals.get((row, kind))
+        if command is None:
+            continue
+        if answer is None and kind == 'velocity':
+            position = motion.signals.get((row, 'position'))
+            answer = None if position is None else position._replace(values=position.rate)
+        if answer is None:
+            continue
+        if kind == 'position':
+            # Slow drifts of two axes are alike; their speeds are not.
+            found = respond(command.rate, answer.rate, motion)
+        else:
+            found = respond(command.values, answer.values, motion)
+        if abs(found.correlation) > abs(best[1].correlation):
+            best = kind, found
+    return best
+
+
+def _bind(
+    axes: Sequence[Axis],
+    measured: list[int],
+    commanded: list[int],
+    table: list[list[tuple[str, Response]]],
+) -> dict[int, int]:
+    """Choose the command of each measured axis: the strongest correlations, names beside them."""
+    if not measured or not commanded:
+        return {}
+    merit = np.zeros((len(measured), len(commanded)))
+    certain = np.zeros(merit.shape, dtype=bool)
+    for index, row in enumerate(measured):
+        for column, told in enumerate(commanded):
+            kind, response = table[index][column]
+            strength = abs(response.correlation)
+            same = axes[row].named and axes[row].name == axes[told].name
+            level = _level(axes[row], axes[told], kind) if strength > LEAST_CORRELATION else 0.0
+            merit[index, column] = strength + _NAME_BONUS * same + _LEVEL_BONUS * level
+            certain[index, column] = same or strength >= LEAST_CORRELATION
+    found = zip(*linear_sum_assignment(-merit), strict=True)
+    return {int(index): int(column) for index, column in found if certain[index, column]}
+
+
+def _level(measured: Axis, told: Axis, kind: str) -> float:
+    """Return from 0 to 1 how near positions are to a command: all joints may move in step."""
+    position = measured.columns.get('position')
+    command = told.columns.get(kind) or told.columns.get(UNKNOWN)
+    if kind != 'position' or position is None or command is None:
+        return 0.0
+    spread = float(np.nanstd(command.values)) or 1.0
+    away = abs(float(np.nanmean(command.values)) - float(np.nanmean(position.values)))
+    return math.exp(-away / spread)

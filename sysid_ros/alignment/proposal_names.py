@@ -1,0 +1,127 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How alike the names of a bag and of a model are."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: Similarity of equal names; of names that differ in case and separators; of names that differ in
+#: what all names share and in words that say nothing; and the most that likeness alone gives.
+EXACT, SAME_LETTERS, SAME_CORE, ALIKE = 0.99, 0.97, 0.93, 0.8
+#: Names whose letters agree less than this (``difflib`` ratio) are different names.
+_LEAST_RATIO = 0.6
+#: Words that say that something is a joint, a drive or a reading of one, not which.
+_NOISE = frozenset(
+    [
+        'joint',
+        'jnt',
+        'j',
+        'link',
+        'motor',
+        'mot',
+        'drive',
+        'actuator',
+        'act',
+        'servo',
+        'sensor',
+        'axis',
+        'position',
+        'pos',
+        'velocity',
+        'vel',
+        'effort',
+        'torque',
+        'command',
+        'cmd',
+        'state',
+    ]
+)
+
+
+def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64]:
+    """Compare names of a bag with names of a model.
+
+    Args:
+        bag: m names; one that is empty or an index is like nothing.
+        model: n names.
+
+    Returns:
+        (m, n) from 0 to EXACT.
+    """
+    found = np.zeros((len(bag), len(model)))
+    bare_bag, bare_model = _cores(bag), _cores(model)
+    for row, name in enumerate(bag):
+        if not name or name.isdigit():
+            continue
+        for column, other in enumerate(model):
+            if other:
+                cores = bare_bag[row], bare_model[column]
+                found[row, column] = _similarity((name, other), cores)
+    return found
+
+
+def in_words(score: float) -> str:
+    """Say what a similarity means."""
+    if score >= EXACT:
+        return 'same name'
+    if score >= SAME_LETTERS:
+        return 'same name but for case and separators'
+    if score >= SAME_CORE:
+        return 'same name but for affixes'
+    return 'similar name' if score > 0 else 'no name in common'
+
+
+def _similarity(names: tuple[str, str], cores: tuple[str, str]) -> float:
+    if names[0] == names[1]:
+        return EXACT
+    letters = [''.join(_words(name)) for name in names]
+    if letters[0] == letters[1]:
+        return SAME_LETTERS
+    if cores[0] == cores[1]:
+        return SAME_CORE
+    if re.findall(r'\d+', cores[0]) != re.findall(r'\d+', cores[1]):
+        # joint_1 and joint_2 are alike in all letters and still two joints.
+        return 0.0
+    ratio = difflib.SequenceMatcher(None, *cores).ratio()
+    return ALIKE * ratio if ratio >= _LEAST_RATIO else 0.0
+
+
+def _words(name: str) -> list[str]:
+    """Split ``leftElbow_joint2`` into left, elbow, joint, 2."""
+    found = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+', name)
+    return [word.lower().lstrip('0') or '0' for word in found]
+
+
+def _cores(names: Sequence[str]) -> list[str]:
+    """Return what tells each name from the others."""
+    lists = [_words(name) for name in names]
+    named = [words for words in lists if words and not words[0].isdigit()]
+    several = len({tuple(words) for words in named}) > 1
+    prefix = _shared(named) if several else 0
+    suffix = _shared([words[::-1] for words in named]) if several else 0
+    cores = []
+    for words in lists:
+        own = words[prefix : len(words) - suffix] if words in named else words
+        telling = [word for word in own if word not in _NOISE]
+        cores.append('_'.join(telling or own or words))
+    return cores
+
+
+def _shared(lists: list[list[str]]) -> int:
+    """Return with how many equal words all lists begin."""
+    count = 0
+    for words in zip(*lists, strict=False):
+        if len(set(words)) > 1:
+            break
+        count += 1
+    return count
