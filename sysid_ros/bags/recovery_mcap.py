@@ -299,18 +299,17 @@ class SalvagedMcap:
         return not self._has_chunks and self._is_row(record)
 
     def _is_row(self, record: Record) -> bool:
-        """Tell whether several records follow each other, messages of known channels."""
-        following: Record | None = record
+        """Tell whether records follow each other: enough, or of known channels to the end."""
+        known = True
         for _ in range(_ROW):
-            if following is None:
-                break
-            record = following
             if record.opcode == Opcode.MESSAGE:
                 (channel,) = struct.unpack_from('<H', self._file.data, record.start)
-                if channel not in self._definitions.channels:
-                    return False
+                known = known and channel in self._definitions.channels
             following = self._file.record(record.end)
-        return self._file.may_begin(record.end)
+            if following is None:
+                return known and self._file.may_begin(record.end)
+            record = following
+        return True
 
     # Reading
 

@@ -9,7 +9,7 @@ the leaves are needed. The format: https://www.sqlite.org/fileformat2.html, sect
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     import mmap
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Type of a leaf page of a table, and of all pages of trees (1.6).
 _LEAF = 0x0D
 _TREE_PAGES = frozenset({0x02, 0x05, 0x0A, _LEAF})
+#: Bytes before the places of the cells, and before the content of each, in pages of an index.
+_INDEX_PAGES = {0x0A: (8, 0), 0x02: (12, 4)}
 #: The file's header stands in front of the first page's own.
 _FILE_HEADER = 100
 _PAGE_SIZES = tuple(1 << power for power in range(9, 17))
@@ -70,23 +72,46 @@ class Pages:
 
     def cells(self) -> Iterator[Place]:
         """Yield the rows of all tables, page by page."""
-        data = self._data
         for page in range(self.count):
-            start = page * self.page_size
-            header = start + (_FILE_HEADER if page == 0 else 0)
-            if data[header] != _LEAF:
-                continue
-            (cells,) = struct.unpack_from('>H', data, header + 3)
-            end = start + self._usable
-            first = header + 8 + 2 * cells
-            if first > end:
-                continue
-            # Damage may name a place twice.
-            for offset in set(struct.unpack_from(f'>{cells}H', data, header + 8)):
-                if first <= start + offset < end - 3:
-                    _, after = self._varint(start + offset)
+            start, kind = self._page(page)
+            if kind == _LEAF:
+                for offset in self._cells(start, 8):
+                    _, after = self._varint(offset)
                     rowid, _ = self._varint(after)
-                    yield Place(rowid, start + offset)
+                    yield Place(rowid, offset)
+
+    def stamps(self) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of integers in an index: a receive time, and the number of its row."""
+        for page in range(self.count):
+            start, kind = self._page(page)
+            if kind not in _INDEX_PAGES:
+                continue
+            before_cells, before_content = _INDEX_PAGES[kind]
+            page_end = page * self.page_size + self._usable
+            for offset in self._cells(start, before_cells):
+                size, place = self._varint(offset + before_content)
+                if not 0 < size <= page_end - place:
+                    continue
+                entry = _decoded(self._data[place : place + size])
+                if entry is not None and [type(value) for value in entry] == [int, int]:
+                    stamp, rowid = entry
+                    yield cast('int', stamp), cast('int', rowid)
+
+    def _page(self, page: int) -> tuple[int, int]:
+        """Return where a page's header is, and its type."""
+        start = page * self.page_size + (_FILE_HEADER if page == 0 else 0)
+        return start, self._data[start]
+
+    def _cells(self, header: int, size: int) -> set[int]:
+        """Return where the cells of a page may be; damage may name a place twice."""
+        start = header // self.page_size * self.page_size
+        end = start + self._usable
+        (count,) = struct.unpack_from('>H', self._data, header + 3)
+        first = header + size + 2 * count
+        if first > end:
+            return set()
+        offsets = struct.unpack_from(f'>{count}H', self._data, header + size)
+        return {start + offset for offset in offsets if first <= start + offset < end - 3}
 
     def values(self, offset: int) -> tuple[Value, ...] | None:
         """Return the values of a row by its place, or None where they make no sense."""

@@ -14,6 +14,7 @@ import shutil
 import sqlite3
 from array import array
 from contextlib import closing
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import quote
 
@@ -26,7 +27,7 @@ from sysid_ros.bags.recovery_pages import Pages
 from sysid_ros.bags.recovery_parts import FoundTopic, Skipped, StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from sysid_ros.bags.recovery_pages import Value
@@ -39,6 +40,10 @@ _TABLES = ('topics', 'message_definitions', 'metadata', FACTS, CHECKS)
 #: Columns of topics: number, name, type, format, then quality of service, then hash of the type.
 _TOPIC_COLUMNS = range(4, 7)
 _DEFINITION_COLUMNS = 5
+
+
+#: What reading a database may raise; errors and columns have names that may be no text any more.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class _Row(NamedTuple):
@@ -79,8 +84,12 @@ class SalvagedSqlite:
         self.closed = self._in_order and not leftovers
         self._rows: Callable[[], Iterator[_Row]]
         if self._in_order:
-            self._open(file)
-        else:
+            try:
+                self._open(file)
+            except _ERRORS:
+                self._connection.close()
+                self._in_order = self.closed = False
+        if not self._in_order:
             self._search(file)
 
     @property
@@ -192,6 +201,7 @@ class SalvagedSqlite:
                 self._offsets.append(offset)
             else:
                 self._take(rowid, row)
+        self._stamps = _Stamps(() if self._checks else self._pages.stamps())
         self._skip_pages(size)
 
     def _skip_pages(self, size: int) -> None:
@@ -210,31 +220,42 @@ class SalvagedSqlite:
             self.skipped.append(Skipped(self.path.name, size, missing, 'the file ends too early'))
 
     def _found(self) -> Iterator[_Row]:
-        """Yield the rows that were found, sorted; of several with one number those all alike."""
-        rowids = np.frombuffer(self._rowids, dtype=np.int64)
-        previous: _Row | None = None
-        clash = False
-        for index in np.argsort(rowids, kind='stable'):
-            rowid = int(rowids[index])
-            row = _Row(rowid, *cast('tuple[int, int, bytes]', self._values(index)[1:]))
-            if previous is not None and previous.rowid == rowid:
-                wanted = self._checks.get(rowid)
-                if wanted is not None and message_crc(*previous) != wanted:
-                    previous = row
-                elif wanted is None and row != previous:
-                    clash = True
-                continue
-            if previous is not None and not clash:
-                yield previous
-            previous, clash = row, False
-        if previous is not None and not clash:
-            yield previous
+        """Yield the rows that were found, sorted, where only one has the number.
 
-    def _values(self, index: int) -> tuple[Value, ...]:
-        row = self._pages.values(self._offsets[index])
-        if row is None:
-            raise AssertionError
-        return row
+        Several have one where a page was damaged or is a stale copy of another.
+        """
+        order = np.argsort(np.frombuffer(self._rowids, dtype=np.int64), kind='stable')
+        for rowid, indices in groupby(order.tolist(), key=self._rowids.__getitem__):
+            rows = {self._row(rowid, index) for index in indices}
+            wanted = self._checks.get(rowid)
+            if wanted is not None:
+                rows = {row for row in rows if message_crc(*row) == wanted}
+            else:
+                rows = {row for row in rows if self._stamps.agree(rowid, row.receive_ns)}
+            if len(rows) == 1:
+                yield rows.pop()
+
+    def _row(self, rowid: int, index: int) -> _Row:
+        values = self._pages.values(self._offsets[index]) or ()
+        return _Row(rowid, *cast('tuple[int, int, bytes]', values[1:]))
+
+
+class _Stamps:
+    """The index of a damaged database: receive times by the numbers of their rows."""
+
+    def __init__(self, entries: Iterable[tuple[int, int]]) -> None:
+        stamps, rowids = array('q'), array('q')
+        for stamp, rowid in entries:
+            stamps.append(stamp)
+            rowids.append(rowid)
+        order = np.argsort(np.frombuffer(rowids, dtype=np.int64), kind='stable')
+        self._rowids = np.frombuffer(rowids, dtype=np.int64)[order]
+        self._stamps = np.frombuffer(stamps, dtype=np.int64)[order]
+
+    def agree(self, rowid: int, stamp: int) -> bool:
+        """Tell whether the index has this time for a row, or none."""
+        first, last = np.searchsorted(self._rowids, [rowid, rowid + 1])
+        return bool(first == last or stamp in self._stamps[first:last])
 
 
 def _is_message(row: tuple[Value, ...]) -> bool:
@@ -270,5 +291,5 @@ def _is_in_order(file: Path, *, immutable: bool) -> bool:
             connection.execute('SELECT id, topic_id, timestamp, data FROM messages LIMIT 1')
             connection.execute('SELECT id, name, type, serialization_format FROM topics LIMIT 1')
             return connection.execute('PRAGMA integrity_check(1)').fetchall() == [('ok',)]
-    except sqlite3.Error:
+    except _ERRORS:
         return False
