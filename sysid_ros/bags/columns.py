@@ -99,6 +99,21 @@ class TopicColumns:
 
 
 @dataclass(frozen=True)
+class TextColumn:
+    """All messages of a ``std_msgs/String`` topic.
+
+    Attributes:
+        topic: Name of the topic.
+        receive_ns: (n,) int64, when the recorder received each message, ns since the epoch.
+        texts: n texts.
+    """
+
+    topic: str
+    receive_ns: NDArray[np.int64]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class UnreadTopic:
     """A topic that was not turned into columns, and why."""
 
@@ -119,6 +134,7 @@ class BagColumns:
         texts: Topic and text of each ``std_msgs/String`` latched in the bag
             (``/robot_description`` …), the first message of each topic.
         facts: What the recorder noted about the session; empty for bags of most other recorders.
+        text_columns: The same topics as ``texts``, with all messages: markers, for example.
     """
 
     path: Path
@@ -126,3 +142,4 @@ class BagColumns:
     unread: tuple[UnreadTopic, ...]
     texts: tuple[tuple[str, str], ...] = ()
     facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    text_columns: tuple[TextColumn, ...] = ()

@@ -1,148 +1,192 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a rosbag2 folder or storage file to columns."""
+"""From a bag to columns."""
 
 from __future__ import annotations
 
-import collections
-import shlex
 import sqlite3
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import numpy as np
-import yaml
-from rosbags.rosbag2 import Reader, ReaderError
+from rosbags.rosbag1 import ReaderError
 
 from sysid_ros.bags.columns import BagColumns, TopicColumns, UnreadTopic
-from sysid_ros.bags.messages import DECODERS, TEXT, decode_text
+from sysid_ros.bags.input.files import DamagedFileError, unpacked
+from sysid_ros.bags.input.mcap_file import McapInput
+from sysid_ros.bags.input.places import (
+    COMPRESSED,
+    MCAP,
+    METADATA,
+    SQLITE,
+    Place,
+    UnfinishedBagError,
+    check_finished,
+    find_bag,
+    suffix,
+)
+from sysid_ros.bags.input.ros1_file import Ros1Input
+from sysid_ros.bags.input.sqlite_file import SqliteInput
+from sysid_ros.bags.messages import TEXT, TextReader, TopicReader
 from sysid_ros.bags.messages.cdr import CdrError
 from sysid_ros.errors import BagError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Collection, Iterator
 
-    from rosbags.interfaces import Connection
+    from sysid_ros.bags.input.files import InputFile, Stream
+    from sysid_ros.bags.messages.batch import Batch
 
-METADATA = 'metadata.yaml'
-STORAGE_SUFFIXES = ('.mcap', '.db3')
-#: An MCAP file that was closed ends with the bytes it begins with.
-_MCAP_MAGIC = b'\x89MCAP0\r\n'
+__all__ = ['UnfinishedBagError', 'read_bag']
 
-
-class UnfinishedBagError(BagError):
-    """The bag was begun but never closed: its recorder was killed."""
-
-    def __init__(self, path: Path, missing: str) -> None:
-        """Say what is missing, and which command saves the rest."""
-        super().__init__(
-            f'The bag {str(path)!r} was not finished (was the recorder killed?): {missing}; '
-            f'`sysid recover {shlex.quote(str(path))}` saves what is in it.'
-        )
+_Key = tuple[str, str]
 
 
-class _Received:
-    """Messages of one topic and type, as they come out of the bag."""
-
-    def __init__(self) -> None:
-        self.receive_ns: list[int] = []
-        self.messages: list[bytes] = []
-
-
-def read_bag(path: Path) -> BagColumns:
-    """Read all topics of a bag whose messages are numbers by name.
+def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
+    """Read the numbers and texts of a bag.
 
     Args:
-        path: A rosbag2 folder (sqlite3 or mcap), or one of its storage files.
+        path: A rosbag2 folder with or without metadata, one of its storage files (``.mcap`` or
+            ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``.
+        topics: Topics to read; all by default.
+
+    Returns:
+        Columns by topic. Rows are in the order of the receive stamps within each file, files in the
+        order of the recording.
 
     Raises:
         UnfinishedBagError: The bag was not closed by its recorder.
-        BagError: There is no bag, or it is damaged or empty.
+        BagError: There is no bag, or it is damaged or empty, or it has none of a topic.
     """
-    _check_place(path)
-    received: dict[tuple[str, str], _Received] = {}
-    announced: dict[tuple[str, str], int] = collections.Counter()
-    with _readable(path), Reader(path) as reader:
-        for connection in reader.connections:
-            announced[connection.topic, connection.msgtype] += connection.msgcount
-        wanted = [connection for connection in reader.connections if _is_read(connection)]
-        if wanted:
-            for connection, receive_ns, data in reader.messages(wanted):
-                entry = received.setdefault((connection.topic, connection.msgtype), _Received())
-                entry.receive_ns.append(receive_ns)
-                entry.messages.append(bytes(data))
-    if not any(announced.values()):
-        topics = ', '.join(sorted({topic for topic, _ in announced})) or 'none'
-        msg = f'The bag {str(path)!r} holds no messages; its topics: {topics}.'
-        raise BagError(msg)
-    return _columns(path, announced, received)
+    path = Path(path)
+    with _readable(path):
+        place = find_bag(path)
+        with ExitStack() as stack:
+            files = [_opened(place, file, stack) for file in place.files]
+            content = _Content(place, files, topics)
+            for file in files:
+                content.read(file)
+            return content.columns()
 
 
-def _is_read(connection: Connection) -> bool:
-    return connection.msgtype in DECODERS or connection.msgtype == TEXT
+class _Content:
+    """What has been read of a bag."""
 
-
-def _columns(
-    path: Path,
-    announced: dict[tuple[str, str], int],
-    received: dict[tuple[str, str], _Received],
-) -> BagColumns:
-    topics: list[TopicColumns] = []
-    unread: list[UnreadTopic] = []
-    texts: list[tuple[str, str]] = []
-    for (topic, msgtype), count in sorted(announced.items()):
-        entry = received.get((topic, msgtype))
-        try:
-            if msgtype not in DECODERS and msgtype != TEXT:
-                unread.append(
-                    UnreadTopic(topic, msgtype, count, 'messages of this type are not read')
+    def __init__(
+        self, place: Place, files: list[InputFile], topics: Collection[str] | None
+    ) -> None:
+        self._place = place
+        self._topics = topics
+        self._announced = dict(place.announced) if place.announced else _announced(files)
+        self._facts: dict[str, str] = {}
+        self._readers: dict[_Key, TopicReader] = {}
+        self._texts: dict[_Key, TextReader] = {}
+        self._counts: dict[_Key, int] = {}
+        self._refused: dict[_Key, str] = {}
+        known = sorted({topic for topic, _ in self._announced})
+        for topic in topics or ():
+            if topic not in known:
+                msg = (
+                    f'The bag {str(place.path)!r} has no topic {topic!r}; {nearest(topic, known)}.'
                 )
-            elif entry is None:
-                unread.append(UnreadTopic(topic, msgtype, count, _absent(count)))
-            elif msgtype == TEXT:
-                texts.append((topic, decode_text(entry.messages[0])))
-            else:
-                stamps = np.array(entry.receive_ns, dtype=np.int64)
-                topics.append(DECODERS[msgtype](topic, stamps, entry.messages))
-        except CdrError as err:
-            unread.append(UnreadTopic(topic, msgtype, count, str(err)))
-    return BagColumns(path, tuple(topics), tuple(unread), tuple(texts))
+                raise BagError(msg)
 
+    def read(self, file: InputFile) -> None:
+        """Read all of a file."""
+        for stream, messages in file.batches(self._wanted):
+            key = stream.topic, stream.msgtype
+            self._counts[key] = self._counts.get(key, 0) + len(messages.sizes)
+            try:
+                self._take(key, stream, messages)
+            except CdrError as err:
+                self._refused[key] = str(err)
+                self._readers.pop(key, None)
+        for reader in self._readers.values():
+            reader.end_file()
+        for texts in self._texts.values():
+            texts.end_file()
+        self._facts.update(file.facts)
 
-def _absent(count: int) -> str:
-    return f'{METADATA} announces {count} messages, the files hold none' if count else 'no messages'
+    def columns(self) -> BagColumns:
+        """Return everything."""
+        self._check_not_empty()
+        topics: list[TopicColumns] = []
+        unread: list[UnreadTopic] = []
+        for key in sorted({**self._announced, **self._counts}):
+            count = max(self._announced.get(key, 0), self._counts.get(key, 0))
+            if key in self._refused:
+                unread.append(UnreadTopic(*key, count, self._refused[key]))
+            elif key in self._readers:
+                topics.append(self._readers.pop(key).finish())
+            elif key not in self._texts:
+                unread.append(UnreadTopic(*key, count, self._absent(key[0], count)))
+        texts = tuple(self._texts[key].finish() for key in sorted(self._texts))
+        return BagColumns(
+            self._place.path,
+            tuple(topics),
+            tuple(unread),
+            tuple((column.topic, column.texts[0]) for column in texts),
+            {**self._facts, **self._place.facts},
+            texts,
+        )
 
+    def _wanted(self, stream: Stream) -> bool:
+        key = stream.topic, stream.msgtype
+        asked = self._topics is None or stream.topic in self._topics
+        return asked and key not in self._refused
 
-def _check_place(path: Path) -> None:
-    """Check that a path is a bag before it is opened.
+    def _take(self, key: _Key, stream: Stream, messages: Batch) -> None:
+        if stream.serialization not in {'cdr', ''}:
+            msg = f'messages are serialized as {stream.serialization!r}, expected cdr'
+            raise CdrError(msg)
+        if stream.msgtype == TEXT:
+            self._texts.setdefault(key, TextReader(stream.topic)).add(messages)
+            return
+        reader = self._readers.get(key)
+        if reader is None:
+            reader = self._readers[key] = TopicReader(*key, self._announced.get(key, 0))
+        reader.add(messages, stream.definition, stream.language)
 
-    Raises:
-        UnfinishedBagError: The bag has no metadata.
-        BagError: There is nothing, or something else.
-    """
-    if not path.exists():
-        folder = path.absolute().parent
-        siblings = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        bags = [name for name in siblings if (folder / name / METADATA).exists()]
-        msg = f'There is no bag {str(path)!r}; {nearest(path.name, bags or siblings)}.'
-        raise BagError(msg)
-    if not path.is_dir():
-        if path.suffix not in STORAGE_SUFFIXES:
-            known = ' or '.join(STORAGE_SUFFIXES)
-            msg = f'Expected a bag folder or a file that ends with {known}, found {str(path)!r}.'
+    def _absent(self, topic: str, count: int) -> str:
+        if self._topics is not None and topic not in self._topics:
+            return 'it was not asked for'
+        if not count:
+            return 'no messages'
+        where = METADATA if self._place.announced is not None else 'the index'
+        return f'{where} announces {count} messages, the files hold none'
+
+    def _check_not_empty(self) -> None:
+        if not (any(self._announced.values()) or self._counts):
+            topics = ', '.join(sorted({topic for topic, _ in self._announced})) or 'none'
+            msg = f'The bag {str(self._place.path)!r} holds no messages; its topics: {topics}.'
             raise BagError(msg)
-        return
-    if (path / METADATA).exists():
-        return
-    storage = sorted(entry for entry in path.iterdir() if entry.suffix in STORAGE_SUFFIXES)
-    if storage:
-        names = ', '.join(entry.name for entry in storage)
-        raise UnfinishedBagError(path, f'it has {names} but no {METADATA}')
-    inside = sorted(entry.name for entry in path.iterdir() if (entry / METADATA).exists())
-    hint = f'; bags inside: {", ".join(inside[:3])}' if inside else ''
-    msg = f'The folder {str(path)!r} is no bag: it has neither {METADATA} nor data files{hint}.'
-    raise BagError(msg)
+
+
+def _announced(files: list[InputFile]) -> dict[_Key, int]:
+    """Sum up what files announce."""
+    found: dict[_Key, int] = {}
+    for file in files:
+        for stream, count in file.counts().items():
+            key = stream.topic, stream.msgtype
+            found[key] = found.get(key, 0) + count
+    return found
+
+
+def _opened(place: Place, file: Path, stack: ExitStack) -> InputFile:
+    """Open a storage file, decompressed in a temporary folder if need be."""
+    if file.name.endswith(COMPRESSED):
+        file = unpacked(file, Path(stack.enter_context(TemporaryDirectory())))
+    check_finished(place, file)
+    opened: InputFile
+    if suffix(file) == MCAP:
+        opened = McapInput(file)
+    elif suffix(file) == SQLITE:
+        opened = SqliteInput(file)
+    else:
+        opened = Ros1Input(file)
+    stack.callback(opened.close)
+    return opened
 
 
 @contextmanager
@@ -152,54 +196,16 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except BagError:
         raise
-    # The reader lets everything through that damaged bytes can cause: struct.error, KeyError,
-    # AssertionError, TypeError, sqlite and zstd errors beside its own.
-    except Exception as err:
-        raise _diagnosis(path, err) from err
-
-
-def _diagnosis(path: Path, err: Exception) -> BagError:
-    """Find out why a bag cannot be read."""
-    files = _data_files(path)
-    missing = [file.name for file in files if not file.exists()]
-    if missing:
-        msg = f'The bag {str(path)!r} has {METADATA}, but its data file {missing[0]} is missing.'
-        return BagError(msg)
-    for file in files:
-        if file.suffix == '.mcap' and not _is_closed(file):
-            return UnfinishedBagError(path, f'{file.name} has no MCAP footer')
-    if isinstance(err, MemoryError):
+    except MemoryError as err:
         msg = f'The bag {str(path)!r} is damaged or too large: it announces more than memory holds.'
-        return BagError(msg)
-    return BagError(f'The bag {str(path)!r} is damaged: {_reason(path, files, err)}.')
+        raise BagError(msg) from err
+    # The libraries let everything through that damaged bytes can cause: struct.error, KeyError,
+    # AssertionError, TypeError, sqlite and zstd errors beside their own.
+    except Exception as err:
+        told = isinstance(err, (DamagedFileError, OSError, sqlite3.Error, ReaderError))
+        text = ' '.join(str(err).split()) if told else ''
+        raise BagError(_sentence(path, text or 'its files cannot be decoded')) from err
 
 
-def _reason(path: Path, files: list[Path], err: Exception) -> str:
-    """Say what cannot be read, in the words of the reader where it has any."""
-    if path.is_dir() and not files:
-        return f'its {METADATA} is not what a recorder writes'
-    text = ' '.join(str(err).split()).rstrip('.')
-    if isinstance(err, (ReaderError, sqlite3.Error)) and text:
-        return text
-    names = ', '.join(file.name for file in files)
-    return f'{names} cannot be decoded'
-
-
-def _data_files(path: Path) -> list[Path]:
-    """Return the data files that a bag names, or none where its metadata is not readable."""
-    if not path.is_dir():
-        return [path]
-    try:
-        document = yaml.safe_load((path / METADATA).read_text('utf8'))
-        names = document['rosbag2_bagfile_information']['relative_file_paths']
-        return [path / str(name).rsplit('/', 1)[-1] for name in names]
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
-        return []
-
-
-def _is_closed(file: Path) -> bool:
-    with file.open('rb') as stream:
-        if stream.read(len(_MCAP_MAGIC)) != _MCAP_MAGIC:
-            return True
-        stream.seek(-len(_MCAP_MAGIC), 2)
-        return stream.tell() > 0 and stream.read() == _MCAP_MAGIC
+def _sentence(path: Path, reason: str) -> str:
+    return f'The bag {str(path)!r} is damaged: {reason.rstrip(".")}.'

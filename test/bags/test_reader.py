@@ -161,19 +161,16 @@ def test_trajectories_of_other_joints_go_on_in_parallel(
     np.testing.assert_array_equal(_field(topic, 'position').values, [[1, nan], [nan, 3], [2, nan]])
 
 
-def test_texts_keep_the_first_message_and_other_types_are_named(
-    messages: Any, write_bag: Callable[..., Path]
-):
-    content = {
-        ('/robot_description', TEXT): [(START, messages.text('<ü/>')), (START, messages.text('b'))],
-        ('/image', 'sensor_msgs/msg/Image'): [(START, b'\0\1\0\0')],
-        ('/empty', STATE): [],
-    }
-    bag = read_bag(write_bag(content))
-    assert bag.texts == (('/robot_description', '<ü/>'),)
+def test_all_texts_are_kept_with_their_stamps(messages: Any, write_bag: Callable[..., Path]):
+    texts = ['<ü/>', 'begin', 'end', 'begin']
+    rows = [(START + k, messages.text(text)) for k, text in enumerate(texts)]
+    bag = read_bag(write_bag({('/marker', TEXT): rows, ('/empty', STATE): []}))
+    assert bag.texts == (('/marker', '<ü/>'),)
+    (column,) = bag.text_columns
+    assert column.texts == tuple(texts)
+    assert column.receive_ns.tolist() == [START + k for k in range(4)]
     assert [(item.topic, item.count, item.reason) for item in bag.unread] == [
-        ('/empty', 0, 'no messages'),
-        ('/image', 1, 'messages of this type are not read'),
+        ('/empty', 0, 'no messages')
     ]
 
 
@@ -187,7 +184,7 @@ def test_a_damaged_message_costs_its_topic_only(messages: Any, write_bag: Callab
     bag = read_bag(write_bag(content))
     assert [topic.topic for topic in bag.topics] == ['/good']
     reasons = {item.topic: item.reason for item in bag.unread}
-    assert reasons['/bad'].startswith('message 2 of 2')
+    assert reasons['/bad'].startswith('message 2: The message ends after')
     assert 'bytes more than its type' in reasons['/odd']
 
 
@@ -235,17 +232,32 @@ def test_a_folder_or_file_that_is_no_bag_is_an_error(
     write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}, name='train_1')
     assert 'bags inside: train_1' in _error(tmp_path)
     (tmp_path / 'notes.txt').write_text('hello')
-    assert '.mcap or .db3' in _error(tmp_path / 'notes.txt')
+    assert '.mcap, .db3 or .bag' in _error(tmp_path / 'notes.txt')
 
 
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
-def test_a_bag_without_metadata_was_not_finished(
+def test_a_bag_without_metadata_is_read_if_its_files_were_finished(
     messages: Any, write_bag: Callable[..., Path], storage: str
 ):
     content = {('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}
     path = write_bag(content, storage=storage)
     (path / 'metadata.yaml').unlink()
-    assert 'was not finished' in _error(path, UnfinishedBagError)
+    assert [topic.topic for topic in read_bag(path).topics] == ['/js']
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_bag_whose_recorder_was_killed_was_not_finished(
+    messages: Any, tmp_path: Path, storage: str
+):
+    writer = BagWriter(tmp_path / 'killed', storage)
+    writer.add_topic('/js', STATE)
+    writer.write('/js', START, messages.joint_state(0, ['a'], [1]))
+    writer.flush()
+    assert '`sysid recover' in _error(tmp_path / 'killed', UnfinishedBagError)
+    (file,) = (entry for entry in (tmp_path / 'killed').iterdir() if entry.stem == 'killed_0')
+    assert file.name in _error(file, UnfinishedBagError)
+    writer.close()
+    assert len(read_bag(tmp_path / 'killed').topics) == 1
 
 
 def test_a_truncated_mcap_is_told_from_a_damaged_one(messages: Any, write_bag: Callable[..., Path]):

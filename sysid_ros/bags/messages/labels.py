@@ -1,33 +1,29 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Columns by label, from messages that may each carry other labels."""
+"""Names for the numbers of a message, by strings that the message carries."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-
-from sysid_ros.bags.columns import Field
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from sysid_ros.bags.messages.layout import Part
 
 
-class Block(NamedTuple):
-    """The values of some rows that carry the same labels.
+class Labeller(Protocol):
+    """Gives the parts of a message the fields and labels that they have as columns."""
 
-    Attributes:
-        rows: (m,) rows of the topic, int64.
-        labels: k labels.
-        values: (m, k) float64.
-    """
+    def __call__(
+        self, parts: Iterable[Part], texts: Mapping[str, tuple[str, ...]], /
+    ) -> Iterable[Part]:
+        """Label the parts of a message.
 
-    rows: NDArray[np.int64]
-    labels: tuple[str, ...]
-    values: NDArray[np.float64]
+        Args:
+            parts: What the definition alone says: paths as fields, indices as labels.
+            texts: Path to the strings in the message.
+        """
 
 
 def labels_for(names: Sequence[str], width: int) -> tuple[str, ...]:
@@ -41,26 +37,3 @@ def labels_for(names: Sequence[str], width: int) -> tuple[str, ...]:
         name = names[index] if index < len(names) and names[index] else str(index)
         labels.append(f'{name}[{index}]' if name in labels else name)
     return tuple(labels)
-
-
-def join(name: str, blocks: Sequence[Block], count: int) -> Field | None:
-    """Put blocks together into one field, NaN where a message has no value.
-
-    Args:
-        name: Name of the field.
-        blocks: The values, in any order of rows.
-        count: Rows of the topic.
-
-    Returns:
-        The field with its labels in order of first appearance, or None when no message carries it.
-    """
-    used = sorted((block for block in blocks if block.labels), key=lambda block: block.rows[0])
-    labels = tuple(dict.fromkeys(label for block in used for label in block.labels))
-    if not labels:
-        return None
-    column = {label: index for index, label in enumerate(labels)}
-    values = np.full((count, len(labels)), np.nan)
-    for block in used:
-        columns = [column[label] for label in block.labels]
-        values[block.rows[:, None], columns] = block.values
-    return Field(name, labels, values)

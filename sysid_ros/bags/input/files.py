@@ -1,0 +1,143 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the storage files of a bag have in common when they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import zstandard
+
+from sysid_ros.bags.messages.batch import Batch, batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+#: Messages are handed on when they are so many bytes: enough for NumPy, little for the memory.
+BATCH_BYTES = 4 << 20
+#: Or so many.
+BATCH_MESSAGES = 8192
+#: Nothing in a bag is larger when it is decompressed; what claims to be is damaged.
+_LARGEST = 1 << 30
+#: rosbag2 marks no message that it has compressed by itself, but zstd does; CDR begins otherwise.
+_ZSTD_MAGIC = np.frombuffer(b'\x28\xb5\x2f\xfd', np.uint8)
+
+
+class DamagedFileError(Exception):
+    """What is wrong with a file, in words that follow "The bag is damaged:"."""
+
+
+class Stream(NamedTuple):
+    """A topic in a file.
+
+    Attributes:
+        topic: Name of the topic.
+        msgtype: Its type.
+        definition: Definition of the type, or empty.
+        language: Language of the definition, ``ros2msg`` or ``ros2idl``, or empty.
+        serialization: How messages are encoded; ``cdr`` is what we read.
+    """
+
+    topic: str
+    msgtype: str
+    definition: str = ''
+    language: str = ''
+    serialization: str = 'cdr'
+
+
+class InputFile(Protocol):
+    """A storage file that is read."""
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """Facts of the session; all of them are known when the batches have been read."""
+
+    def counts(self) -> Mapping[Stream, int]:
+        """Return the announced messages of the topics that are known before reading."""
+
+    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+        """Yield the messages, per topic in the order of the file.
+
+        Args:
+            wanted: Whether messages of a topic are needed; asked again and again.
+
+        Raises:
+            DamagedFileError: The file is not whole.
+            Beside that, libraries let through whatever damaged bytes lead to.
+        """
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class Rows:
+    """Single messages on their way into batches."""
+
+    def __init__(self) -> None:
+        """Begin without messages."""
+        self._rows: dict[Stream, tuple[list[int], list[bytes]]] = {}
+        self._bytes = 0
+        self._count = 0
+
+    def add(self, stream: Stream, receive_ns: int, message: bytes) -> bool:
+        """Take a message; tell whether it is time to hand them on."""
+        rows = self._rows.get(stream)
+        if rows is None:
+            rows = self._rows[stream] = ([], [])
+        rows[0].append(receive_ns)
+        rows[1].append(message)
+        self._bytes += len(message)
+        self._count += 1
+        return self._bytes >= BATCH_BYTES or self._count >= BATCH_MESSAGES
+
+    def batches(self) -> Iterator[tuple[Stream, Batch]]:
+        """Hand on what was taken."""
+        rows, self._rows = self._rows, {}
+        self._bytes = self._count = 0
+        for stream, (stamps, messages) in rows.items():
+            yield stream, plain(batch(stamps, messages))
+
+
+def plain(found: Batch) -> Batch:
+    """Decompress messages that rosbag2 has compressed one by one."""
+    long_enough = found.sizes >= len(_ZSTD_MAGIC)
+    starts = found.starts[long_enough]
+    heads = found.buffer[starts[:, None] + np.arange(len(_ZSTD_MAGIC))]
+    if not (heads == _ZSTD_MAGIC).all(axis=1).any():
+        return found
+    magic = _ZSTD_MAGIC.tobytes()
+    messages = [found.message(row) for row in range(len(found.sizes))]
+    whole = [decompress(data) if data.startswith(magic) else data for data in messages]
+    return batch(found.receive_ns, whole)
+
+
+def decompress(data: bytes, size: int | None = None) -> bytes:
+    """Decompress a zstd frame.
+
+    Args:
+        data: The frame.
+        size: Bytes that it must have when it is decompressed, where they are known.
+
+    Raises:
+        DamagedFileError: It claims another size, or more than anything in a bag has.
+        zstandard.ZstdError: It is damaged.
+    """
+    announced = zstandard.frame_content_size(data)
+    limit = _LARGEST if size is None else size
+    if limit > _LARGEST or announced > limit:
+        msg = f'compressed data claims to be {max(limit, announced)} bytes'
+        raise DamagedFileError(msg)
+    if announced < 0 and size is None:
+        with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+            return reader.read(_LARGEST)
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
+
+
+def unpacked(file: Path, folder: Path) -> Path:
+    """Decompress a whole file into a folder and return it."""
+    target = folder / file.stem
+    with file.open('rb') as source, target.open('wb') as sink:
+        zstandard.ZstdDecompressor().copy_stream(source, sink)
+    return target

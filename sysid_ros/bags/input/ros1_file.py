@@ -1,0 +1,65 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""ROS 1 bags, read with rosbags; messages are brought into the encoding of ROS 2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rosbags.highlevel import AnyReader
+from rosbags.serde import SerdeError
+
+from sysid_ros.bags.input.files import DamagedFileError, Rows, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from rosbags.interfaces import Connection
+
+    from sysid_ros.bags.messages.batch import Batch
+
+
+class Ros1Input:
+    """A ROS 1 bag; see :class:`~sysid_ros.bags.input.files.InputFile`."""
+
+    def __init__(self, path: Path) -> None:
+        """Read topics."""
+        self.facts: dict[str, str] = {}
+        self._reader = AnyReader([path])
+        self._reader.open()
+
+    def counts(self) -> dict[Stream, int]:
+        """Return what the bag's index says."""
+        found: dict[Stream, int] = {}
+        for connection in self._reader.connections:
+            stream = _stream(connection)
+            found[stream] = found.get(stream, 0) + connection.msgcount
+        return found
+
+    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+        """Yield the messages."""
+        streams = {connection.id: _stream(connection) for connection in self._reader.connections}
+        needed = [item for item in self._reader.connections if wanted(streams[item.id])]
+        rows = Rows()
+        for connection, stamp, data in self._reader.messages(needed) if needed else ():
+            stream = streams[connection.id]
+            if not wanted(stream):
+                continue
+            try:
+                message = bytes(self._reader.typestore.ros1_to_cdr(data, connection.msgtype))
+            except SerdeError as err:
+                msg = f'a message on {connection.topic} does not fit its type'
+                raise DamagedFileError(msg) from err
+            if rows.add(stream, stamp, message):
+                yield from rows.batches()
+        yield from rows.batches()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()
+
+
+def _stream(connection: Connection) -> Stream:
+    # ROS 1 writes definitions nearly as ROS 2 does; rosbags reads both.
+    return Stream(connection.topic, connection.msgtype, connection.msgdef.data, 'ros2msg')

@@ -1,0 +1,116 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""rosbag2's SQLite files, read row by row in the order in which they were written."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from rosbags.typesys.msg import normalize_msgtype
+
+from sysid_ros.bags.input.files import DamagedFileError, Rows, Stream
+from sysid_ros.bags.output.files import FACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sysid_ros.bags.messages.batch import Batch
+
+
+def is_closed(path: Path) -> bool:
+    """Tell whether a database was closed by its recorder, as far as that can be seen.
+
+    A journal beside it that holds something, or a table for rosbag2's metadata without any, is
+    left behind by a recorder that was killed. Databases of old versions have no such table.
+    """
+    for suffix in ('-wal', '-journal'):
+        journal = path.with_name(path.name + suffix)
+        if journal.exists() and journal.stat().st_size:
+            return False
+    try:
+        with closing(_connect(path)) as connection:
+            if 'metadata' not in _tables(connection):
+                return True
+            return bool(connection.execute('SELECT count(*) FROM metadata').fetchone()[0])
+    except sqlite3.Error:
+        return True
+
+
+class SqliteInput:
+    """A SQLite file; see :class:`~sysid_ros.bags.input.files.InputFile`."""
+
+    def __init__(self, path: Path) -> None:
+        """Read topics and facts."""
+        self.facts: dict[str, str] = {}
+        self._connection = _connect(path)
+        try:
+            self._streams = self._read_topics()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def counts(self) -> dict[Stream, int]:
+        """Count messages by topic, which takes going through the file."""
+        found = dict.fromkeys(self._streams.values(), 0)
+        rows = self._connection.execute('SELECT topic_id, count(*) FROM messages GROUP BY topic_id')
+        for number, count in rows:
+            if number in self._streams:
+                found[self._streams[number]] += count
+        return found
+
+    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+        """Yield the messages of the topics that are wanted at the beginning."""
+        numbers = [number for number, stream in self._streams.items() if wanted(stream)]
+        marks = ', '.join('?' * len(numbers))
+        query = f'SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN ({marks})'  # noqa: S608
+        rows = Rows()
+        for number, stamp, data in self._connection.execute(query + ' ORDER BY id', numbers):
+            if not (isinstance(stamp, int) and isinstance(data, bytes)):
+                msg = 'a row is no message'
+                raise DamagedFileError(msg)
+            stream = self._streams[number]
+            if wanted(stream) and rows.add(stream, stamp, data):
+                yield from rows.batches()
+        yield from rows.batches()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def _read_topics(self) -> dict[int, Stream]:
+        execute = self._connection.execute
+        tables = _tables(self._connection)
+        if not {'topics', 'messages'} <= tables:
+            msg = 'it has no tables of topics and messages'
+            raise DamagedFileError(msg)
+        definitions: dict[str, tuple[str, str]] = {}
+        if 'message_definitions' in tables:
+            columns = 'topic_type, encoded_message_definition, encoding'
+            for name, text, language in execute(f'SELECT {columns} FROM message_definitions'):  # noqa: S608
+                definitions[str(name)] = (str(text), str(language))
+        if FACTS in tables:
+            self.facts.update(execute(f'SELECT key, value FROM {FACTS}'))  # noqa: S608
+        rows = execute('SELECT id, name, type, serialization_format FROM topics ORDER BY id')
+        return {
+            number: Stream(
+                str(topic),
+                normalize_msgtype(str(kind)),
+                *definitions.get(str(kind), ('', '')),
+                serialization=str(serialization),
+            )
+            for number, topic, kind, serialization in rows
+        }
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Immutable: nothing is written beside the file either, as a reader of a journal would.
+    return sqlite3.connect(f'{path.absolute().as_uri()}?immutable=1', uri=True)
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {
+        row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+    }
