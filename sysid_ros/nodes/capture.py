@@ -157,6 +157,7 @@ class Recorder:
             if not self._paused:
                 self._begin_recording(specs)
             self._topics.begin(specs)
+            self._tell_facts()
         waiting_for = self._topics.waiting_for
         if self._topics.begun and waiting_for is None:
             self._ready()

@@ -9,6 +9,7 @@ of the prefix that their package was installed to.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from pathlib import Path
@@ -26,6 +27,7 @@ _RULE = '=' * 80
 _PARTS = 3
 
 
+@functools.cache
 def installed_definition(msgtype: str) -> str | None:
     """Return the definition of a type and of all types inside it, as rosbag2 joins them.
 

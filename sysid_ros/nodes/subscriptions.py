@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 _DEPTH = 10_000
 #: Latched messages that are remembered per topic: each publisher has its own.
 _LATCHED = 1000
-#: A subscription that replaces another one is given so long to find the publishers, seconds.
-_OVERLAP_SECONDS = 2.0
+#: A subscription that replaces another one is given so long to be found by all publishers, after
+#: it has found them itself, and if it does not find all of them, seconds.
+_OVERLAP_SECONDS = (1.0, 3.0)
+#: A subscription that is not connected to a publisher for so long does not fit it, seconds.
+_BEHIND_SECONDS = 1.5
 
 
 class Sink(Protocol):
@@ -56,7 +59,7 @@ class Heard(NamedTuple):
         topic: Name of the topic.
         messages: Messages that came, recorded or not.
         publishers: Publishers that it is connected to.
-        mismatched: Whether it asks for more than a publisher offers.
+        mismatched: Whether it asks for more than a publisher offers, and gets nothing from it.
     """
 
     topic: str
@@ -77,7 +80,10 @@ class _Served:
     number: int = 0
     #: While two subscriptions hear the same: messages that one has heard more often than the other.
     balance: dict[bytes, int] | None = None
-    mismatched: bool = False
+    #: Whether the middleware has reported a publisher that offers less than is asked for.
+    reported: bool = False
+    #: Since when it is connected to fewer publishers than there are.
+    behind_since: float | None = None
     messages: int = 0
     #: Publishers that it was connected to at its end.
     publishers: int = 0
@@ -135,7 +141,8 @@ class Subscriptions:
                 topic,
                 served.messages,
                 served.publishers if self._closed else served.subscription.get_publisher_count(),
-                served.mismatched,
+                served.behind_since is not None
+                and time.monotonic() - served.behind_since > _BEHIND_SECONDS,
             )
             for topic, served in self._served.items()
         )
@@ -175,8 +182,14 @@ class Subscriptions:
             RosError: The topic has several types, or another one than before.
         """
         served = self._served[found.topic]
+        if served.subscription.get_publisher_count() >= len(found.publishers):
+            served.behind_since = None
+        elif served.behind_since is None:
+            served.behind_since = time.monotonic()
         if not found.publishers or served.old is not None:
             return False
+        # Not before a publisher is seen: its report may come earlier than its description.
+        served.reported = False
         spec = topic_spec(found)
         if spec.msgtype != served.spec.msgtype:
             msg = (
@@ -186,20 +199,18 @@ class Subscriptions:
             raise RosError(msg)
         qos = self._qos(spec)
         if _asks(qos) == _asks(served.qos):
-            if served.subscription.get_publisher_count() >= len(found.publishers):
-                served.mismatched = False
             return False
         served.spec, served.qos = spec, qos
-        served.mismatched = False
+        served.behind_since = None
         served.balance = {}
         served.old, served.replaced_at = served.subscription, time.monotonic()
         self._subscribe(served)
         return True
 
     @property
-    def mismatched(self) -> tuple[str, ...]:
-        """Topics whose subscription asks for more than a publisher offers."""
-        return tuple(topic for topic, served in self._served.items() if served.mismatched)
+    def reported(self) -> tuple[str, ...]:
+        """Topics with a publisher that offers less than is asked for, to be followed soon."""
+        return tuple(topic for topic, served in self._served.items() if served.reported)
 
     def settle(self) -> None:
         """End subscriptions that were replaced, once their successors hear as many publishers."""
@@ -209,7 +220,7 @@ class Subscriptions:
             waited = time.monotonic() - served.replaced_at
             publishers = self._node.count_publishers(served.spec.topic)
             connected = served.subscription.get_publisher_count() >= publishers
-            if connected or waited > _OVERLAP_SECONDS:
+            if waited > _OVERLAP_SECONDS[0 if connected else 1]:
                 self._listener.unsubscribe(served.old)
                 served.old = served.balance = None
 
@@ -268,7 +279,7 @@ class Subscriptions:
                 self._receive(served, stamp, cdr)
 
         def mismatch(_: object) -> None:
-            served.mismatched = True
+            served.reported = True
 
         def lost(event: Any) -> None:
             sink = self.sink

@@ -113,7 +113,7 @@ class TopicWatch:
             RosError: None of the topics can be recorded.
         """
         self._subscriptions.settle()
-        for topic in self._subscriptions.mismatched:
+        for topic in self._subscriptions.reported:
             self._follow(offer(self._node, topic))
         names = self._node.get_topic_names_and_types()
         if self.begun and names == self._names and not slowly:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rosbags.rosbag2 import Reader
-from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import UnfinishedBagError, read_bag
 from sysid_ros.errors import RosError
@@ -27,122 +25,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RECORDER = 'sysid_ros.nodes.recorder'
-JOINTS = 12
-STORE = get_typestore(Stores.ROS2_JAZZY)
-
-#: Publishes numbered joint states on all topics at once, as soon as somebody listens to each.
-PUBLISHER = f"""
-import argparse, sys, time
-import rclpy
-from rclpy.duration import Duration
-from rclpy.qos import QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import JointState
-
-parser = argparse.ArgumentParser()
-parser.add_argument('topics', nargs='+')
-parser.add_argument('--rate', type=float, default=500.0)
-parser.add_argument('--count', type=int, default=0)
-parser.add_argument('--best-effort', action='store_true')
-given = parser.parse_args()
-
-rclpy.init()
-node = rclpy.create_node('publisher')
-reliability = (
-    ReliabilityPolicy.BEST_EFFORT if given.best_effort else ReliabilityPolicy.RELIABLE
-)
-qos = QoSProfile(depth=1000, reliability=reliability)
-publishers = [node.create_publisher(JointState, topic, qos) for topic in given.topics]
-message = JointState(name=[f'joint{{index}}' for index in range({JOINTS})])
-message.position = message.velocity = message.effort = [0.0] * {JOINTS}
-print('ready', flush=True)
-while min(publisher.get_subscription_count() for publisher in publishers) == 0:
-    time.sleep(0.01)
-number, start = 0, time.monotonic()
-while given.count == 0 or number < given.count:
-    time.sleep(max(0.0, start + number / given.rate - time.monotonic()))
-    message.header.frame_id = str(number)
-    message.header.stamp = node.get_clock().now().to_msg()
-    for publisher in publishers:
-        publisher.publish(message)
-    number += 1
-for publisher in publishers:
-    publisher.wait_for_all_acked(Duration(seconds=20))
-print('published', number, flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def publish(start_node: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
-    """Return a function that starts a process that publishes numbered joint states."""
-    script = tmp_path / 'publisher.py'
-    script.write_text(PUBLISHER)
-
-    def start(*topics: str, **options: object) -> Any:
-        flags = [f'--{name.replace("_", "-")}={value}' for name, value in options.items()]
-        flags = [flag.removesuffix('=True') for flag in flags]
-        return start_node(script, *topics, *flags)
-
-    return start
-
-
-@pytest.fixture
-def record(start_node: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that starts a recorder with parameters."""
-
-    def start(**parameters: object) -> Any:
-        pairs = [f'{name}:={value}' for name, value in parameters.items()]
-        return start_node(RECORDER, '--ros-args', *(word for p in pairs for word in ('-p', p)))
-
-    return start
-
-
-def _numbers(bag: Path) -> dict[str, list[int]]:
-    """Return the numbers in the messages of each topic, as rosbags reads them."""
-    found: dict[str, list[int]] = {}
-    with Reader(bag) as reader:
-        for connection, _, data in reader.messages():
-            message: Any = STORE.deserialize_cdr(data, connection.msgtype)
-            assert len(message.name) == len(message.position) == JOINTS
-            found.setdefault(connection.topic, []).append(int(message.header.frame_id))
-    return found
-
-
-def _wait_for_status(client: Any, **expected: Any) -> dict[str, Any]:
-    """Return the first status with given values; ``messages`` is a minimum for every topic."""
-    minimum = expected.pop('messages', 0)
-
-    def accept(message: Any) -> bool:
-        status = json.loads(message.data)
-        counts = [count['messages'] for count in status['counts'].values()]
-        same = all(status[key] == value for key, value in expected.items())
-        return same and (not minimum or (bool(counts) and min(counts) >= minimum))
-
-    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
-
-    found: dict[str, Any] = json.loads(client.message(String, '/recorder/status', accept).data)
-    return found
-
-
-def _trigger(client: Any, name: str) -> tuple[bool, str]:
-    from std_srvs.srv import Trigger  # noqa: PLC0415 (absent without ROS)
-
-    response = client.call(Trigger, f'/recorder/{name}')
-    return response.success, response.message
 
 
 @pytest.mark.ros
-def test_four_topics_at_500_hz_for_10_s_are_recorded_without_loss(
-    record: Callable[..., Any], publish: Callable[..., Any], tmp_path: Path
-):
+def test_four_topics_at_500_hz_are_recorded_without_loss(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    tmp_path: Path,
+    read_numbers: Callable[..., Any],
+) -> None:
     topics = ['/joint_states', '/left/joint_states', '/right/joint_states', '/base/joint_states']
     recorder = record(output=tmp_path / 'bag', topics=topics)
-    publisher = publish(*topics, count=5000, rate=500)
-    publisher.wait_for_line('published 5000', 60)
+    publisher = publish(*topics, count=2000, rate=500)
+    publisher.wait_for_line('published 2000', 60)
     assert recorder.stop(signal.SIGINT) == 0
-    assert _numbers(tmp_path / 'bag') == {topic: list(range(5000)) for topic in topics}
+    assert read_numbers(tmp_path / 'bag') == {topic: list(range(2000)) for topic in topics}
     *_, total, then = recorder.output.splitlines()
-    assert total.split() == ['total', '20000', '0', '0']
+    assert total.split() == ['total', '8000', '0', '0']
     assert then == f'next: sysid inspect {tmp_path / "bag"}'
 
 
@@ -154,20 +53,21 @@ def test_four_topics_at_500_hz_for_10_s_are_recorded_without_loss(
 def test_an_interrupted_recorder_leaves_a_readable_bag(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    ros_client: Any,
     tmp_path: Path,
     number: int,
     storage: str,
     again: bool,
-):
+    read_numbers: Callable[..., Any],
+    wait_for_status: Callable[..., Any],
+) -> None:
     recorder = record(output=tmp_path / 'bag', topics=['/joint_states'], storage=storage)
     publish('/joint_states')
-    status = _wait_for_status(ros_client, state='recording', messages=200)
+    status = wait_for_status(state='recording', messages=200)
     recorder.process.send_signal(number)
     if again:
         recorder.process.send_signal(number)
     assert recorder.wait() == 0
-    numbers = _numbers(tmp_path / 'bag')['/joint_states']
+    numbers = read_numbers(tmp_path / 'bag')['/joint_states']
     assert numbers == list(range(len(numbers)))
     assert len(numbers) >= status['counts']['/joint_states']['messages']
     assert 'Traceback' not in recorder.output
@@ -178,20 +78,18 @@ def test_an_interrupted_recorder_leaves_a_readable_bag(
 def test_a_killed_recorder_loses_at_most_the_last_second(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    ros_client: Any,
     tmp_path: Path,
     storage: str,
-):
+    wait_for_status: Callable[..., Any],
+) -> None:
     bag = tmp_path / 'bag'
     recorder = record(output=bag, topics=['/joint_states'], storage=storage)
     publisher = publish('/joint_states', count=300)
     publisher.wait_for_line('published 300')
-    _wait_for_status(ros_client, state='recording', messages=300)
+    wait_for_status(state='recording', messages=300)
     # The status comes once per second, as the flush does: two more, and all is flushed.
     for _ in range(2):
-        from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
-
-        ros_client.message(String, '/recorder/status', latched=False)
+        wait_for_status(fresh=True)
     recorder.kill()
     assert _stored(bag, storage) == 300
     with pytest.raises(UnfinishedBagError) as caught:
@@ -220,8 +118,13 @@ def _stored(bag: Path, storage: str) -> int:
 
 @pytest.mark.ros
 def test_services_start_and_stop_recordings_into_bags_of_their_own(
-    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
-):
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+    wait_for_status: Callable[..., Any],
+    trigger: Callable[..., Any],
+) -> None:
     from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import String  # noqa: PLC0415
 
@@ -233,52 +136,58 @@ def test_services_start_and_stop_recordings_into_bags_of_their_own(
         output=bags[0], topics=['/joint_states', '/robot_description'], start_paused=True
     )
     publish('/joint_states')
-    _wait_for_status(ros_client, state='paused')
+    wait_for_status(state='paused')
     assert not bags[0].exists()
     for bag in bags:
-        success, message = _trigger(ros_client, 'start')
+        success, message = trigger('start')
         assert success, message
-        _wait_for_status(ros_client, state='recording', output=str(bag))
-        assert _trigger(ros_client, 'start') == (False, f'Already recording to {str(bag)!r}.')
+        wait_for_status(state='recording', output=str(bag))
+        assert trigger('start') == (False, f'Already recording to {str(bag)!r}.')
         # Two statuses at 1 Hz: more than a second of messages.
         for _ in range(2):
-            ros_client.message(String, '/recorder/status', latched=False)
-        success, message = _trigger(ros_client, 'stop')
+            wait_for_status(fresh=True)
+        success, message = trigger('stop')
         assert success, message
-        assert _wait_for_status(ros_client, state='stopped')['output'] == str(bag)
+        assert wait_for_status(state='stopped')['output'] == str(bag)
         columns = read_bag(bag)
         assert columns.texts == (('/robot_description', '<robot/>'),)
         assert [topic.topic for topic in columns.topics] == ['/joint_states']
         assert len(columns.topics[0].receive_ns) > 200
-    success, message = _trigger(ros_client, 'stop')
+    success, message = trigger('stop')
     assert (success, message) == (False, 'Not recording: the recorder is stopped.')
     assert recorder.stop(signal.SIGTERM) == 0
 
 
 @pytest.mark.ros
 def test_a_best_effort_publisher_is_recorded(
-    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
-):
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    tmp_path: Path,
+    read_numbers: Callable[..., Any],
+    wait_for_status: Callable[..., Any],
+) -> None:
     recorder = record(output=tmp_path / 'bag', topics=['/joint_states', '/imu_joints'])
     publish('/joint_states', best_effort=True)
     publish('/imu_joints', count=200).wait_for_line('published 200')
-    _wait_for_status(ros_client, state='recording', messages=200)
+    wait_for_status(state='recording', messages=200)
     assert recorder.stop(signal.SIGTERM) == 0
-    numbers = _numbers(tmp_path / 'bag')
+    numbers = read_numbers(tmp_path / 'bag')
     assert numbers['/imu_joints'] == list(range(200))
     assert len(numbers['/joint_states']) >= 200
     with Reader(tmp_path / 'bag') as reader:
-        offered = {
-            connection.topic: connection.ext.offered_qos_profiles[0].reliability.name
-            for connection in reader.connections
-        }
+        details: list[tuple[str, Any]] = [(c.topic, c.ext) for c in reader.connections]
+        offered = {topic: ext.offered_qos_profiles[0].reliability.name for topic, ext in details}
     assert offered == {'/joint_states': 'BEST_EFFORT', '/imu_joints': 'RELIABLE'}
 
 
 @pytest.mark.ros
 def test_commands_and_the_model_are_recorded_by_default(
-    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
-):
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+    wait_for_status: Callable[..., Any],
+) -> None:
     from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: PLC0415
     from std_msgs.msg import Float64MultiArray, String  # noqa: PLC0415 (absent without ROS)
 
@@ -297,7 +206,7 @@ def test_commands_and_the_model_are_recorded_by_default(
     commands = node.create_publisher(Float64MultiArray, '/arm/commands', loose)
     recorder.wait_for_line('subscribing again')
     node.create_timer(0.01, lambda: commands.publish(Float64MultiArray(data=[1.0])))
-    _wait_for_status(ros_client, state='recording', messages=1)
+    wait_for_status(state='recording', messages=1)
     assert recorder.stop() == 0
     columns = read_bag(tmp_path / 'bag')
     assert [topic.topic for topic in columns.topics] == ['/arm/commands', '/joint_states']
@@ -307,19 +216,23 @@ def test_commands_and_the_model_are_recorded_by_default(
 
 @pytest.mark.ros
 def test_max_duration_ends_the_recording(
-    record: Callable[..., Any], publish: Callable[..., Any], tmp_path: Path
-):
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    tmp_path: Path,
+    read_numbers: Callable[..., Any],
+) -> None:
     # An integer for a parameter that is a float, as people write it.
     recorder = record(output=tmp_path / 'bag', topics='/joint_states', max_duration=1)
     publish('/joint_states', rate=200)
     assert recorder.wait() == 0
-    assert 150 < len(_numbers(tmp_path / 'bag')['/joint_states']) < 400
+    assert 150 < len(read_numbers(tmp_path / 'bag')['/joint_states']) < 400
 
 
 @pytest.mark.ros
 def test_it_says_what_it_waits_for_and_ends_without_a_bag(
-    record: Callable[..., Any], tmp_path: Path
-):
+    record: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
     recorder = record(output=tmp_path / 'bag', topics=['/nowhere', '/elsewhere'])
     recorder.wait_for_line('waiting for a publisher of /nowhere, /elsewhere')
     assert recorder.stop(signal.SIGINT) == 0
@@ -328,14 +241,17 @@ def test_it_says_what_it_waits_for_and_ends_without_a_bag(
 
 @pytest.mark.ros
 def test_a_bag_removed_while_recording_ends_the_recorder_with_one_line(
-    record: Callable[..., Any], publish: Callable[..., Any], ros_client: Any, tmp_path: Path
-):
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    tmp_path: Path,
+    wait_for_status: Callable[..., Any],
+) -> None:
     bag = tmp_path / 'bag'
     recorder = record(output=bag, topics=['/joint_states'])
     publish('/joint_states')
-    _wait_for_status(ros_client, state='recording', messages=1)
+    wait_for_status(state='recording', messages=1)
     shutil.rmtree(bag)
-    status = _wait_for_status(ros_client, state='stopped')
+    status = wait_for_status(state='stopped')
     sentence = f'The bag {str(bag)!r} was removed while it was recorded.'
     assert status['error'] == sentence
     assert recorder.wait() == 2
@@ -361,8 +277,11 @@ def test_a_bag_removed_while_recording_ends_the_recorder_with_one_line(
     ],
 )
 def test_bad_parameters_are_one_sentence_and_exit_code_2(
-    record: Callable[..., Any], tmp_path: Path, parameters: dict[str, object], sentence: str
-):
+    record: Callable[..., Any],
+    tmp_path: Path,
+    parameters: dict[str, object],
+    sentence: str,
+) -> None:
     (tmp_path / 'bag').mkdir()
     if parameters:
         parameters = {'output': tmp_path / 'new', **parameters}
@@ -374,8 +293,10 @@ def test_bad_parameters_are_one_sentence_and_exit_code_2(
 
 @pytest.mark.ros
 def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
-    record: Callable[..., Any], ros_client: Any, tmp_path: Path
-):
+    record: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+) -> None:
     from rcl_interfaces.srv import DescribeParameters, SetParameters  # noqa: PLC0415
     from rclpy.parameter import Parameter  # noqa: PLC0415 (absent without ROS)
 
@@ -416,7 +337,10 @@ def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
 
 
 @pytest.mark.ros
-def test_a_signal_during_start_up_ends_cleanly(ros_env: dict[str, str], tmp_path: Path):
+def test_a_signal_during_start_up_ends_cleanly(
+    ros_env: dict[str, str],
+    tmp_path: Path,
+) -> None:
     program = (
         'import os, signal, sys\n'
         'from sysid_ros.nodes import recorder, runtime\n'
@@ -432,7 +356,9 @@ def test_a_signal_during_start_up_ends_cleanly(ros_env: dict[str, str], tmp_path
     assert (done.returncode, done.stdout, done.stderr) == (0, b'', b'')
 
 
-def test_without_rclpy_the_node_says_how_to_get_it_in_one_line(tmp_path: Path):
+def test_without_rclpy_the_node_says_how_to_get_it_in_one_line(
+    tmp_path: Path,
+) -> None:
     (tmp_path / 'rclpy.py').write_text('raise ModuleNotFoundError("No module named \'rclpy\'")\n')
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     command = [sys.executable, '-m', RECORDER]
@@ -446,7 +372,7 @@ def test_without_rclpy_the_node_says_how_to_get_it_in_one_line(tmp_path: Path):
     )
 
 
-def test_a_type_that_is_not_installed_is_named():
+def test_a_type_that_is_not_installed_is_named() -> None:
     with pytest.raises(RosError, match=r"'no_such_msgs/msg/Thing' of topic '/t' is not installed"):
         message_class('/t', 'no_such_msgs/msg/Thing')
 
@@ -465,25 +391,27 @@ TEXT = 'std_msgs/msg/String'
     ],
 )
 def test_a_subscription_asks_for_no_more_than_every_publisher_offers(
-    publishers: list[tuple[bool, bool]], reliable: bool, latched: bool
-):
+    publishers: list[tuple[bool, bool]],
+    reliable: bool,
+    latched: bool,
+) -> None:
     endpoints = tuple(Endpoint(STATE, *qos) for qos in publishers)
     qos = topic_spec(Offer('/joint_states', (STATE,), endpoints)).qos
     assert (qos.reliable, qos.transient_local) == (reliable, latched)
 
 
-def test_a_topic_with_two_types_is_refused():
+def test_a_topic_with_two_types_is_refused() -> None:
     with pytest.raises(RosError, match=r"Expected one message type on topic '/a', found .* and "):
         topic_spec(Offer('/a', (STATE, TEXT), ()))
 
 
-def test_a_type_without_definition_is_refused_with_the_nearest():
+def test_a_type_without_definition_is_refused_with_the_nearest() -> None:
     found = Offer('/a', ('sensor_msgs/msg/JointStates',), ())
     with pytest.raises(RosError, match=r"'sensor_msgs' .* nearest: sensor_msgs/msg/JointState"):
         topic_spec(found)
 
 
-def test_default_topics_are_commands_and_latched_models():
+def test_default_topics_are_commands_and_latched_models() -> None:
     latched = Endpoint(TEXT, reliable=True, transient_local=True)
     volatile = latched._replace(transient_local=False)
     graph = [

@@ -1,0 +1,256 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which topics a recorder takes, by which quality of service, with which definitions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+from sysid_ros.errors import ConfigError
+from sysid_ros.nodes.definitions import installed_definition
+from sysid_ros.nodes.discovery import Endpoint, Offer, message_class
+from sysid_ros.nodes.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STATE = 'sensor_msgs/msg/JointState'
+TEXT = 'std_msgs/msg/String'
+
+#: Runs a recorder where one package of messages is not installed, and another is none of the
+#: common interfaces.
+RECORDER = """
+import sys
+from sysid_ros.bags.writer import known_types
+from sysid_ros.nodes import recorder
+
+sys.modules['trajectory_msgs.msg'] = None
+for name in [name for name in known_types().fielddefs if name.startswith('lifecycle_msgs')]:
+    del known_types().fielddefs[name]
+sys.exit(recorder.main())
+"""
+
+
+def _graph(*topics: str) -> list[Offer]:
+    publisher = Endpoint(STATE, reliable=True, transient_local=False)
+    return [Offer(topic, (STATE,), (publisher,)) for topic in topics]
+
+
+@pytest.mark.parametrize(
+    ('selection', 'taken'),
+    [
+        (Selection(names=('/b', '/nowhere')), ['/b']),
+        (Selection(regex=re.compile('a')), ['/a', '/ab', '/x/a']),
+        (Selection(regex=re.compile('^/a'), exclude=re.compile('b')), ['/a']),
+        (Selection(names=('/b',), regex=re.compile('x')), ['/b', '/x/a']),
+        (Selection(everything=True, exclude=re.compile('a')), ['/b']),
+        (Selection(everything=True, own=('/b',)), ['/a', '/ab', '/x/a']),
+        (Selection(names=('/_hidden',)), ['/_hidden']),
+        (Selection(names=('/b',), awaited=('/a',)), ['/a', '/b']),
+    ],
+)
+def test_topics_are_selected_by_name_expression_or_all(
+    selection: Selection, taken: list[str]
+) -> None:
+    graph = _graph('/a', '/ab', '/b', '/x/a', '/_hidden')
+    assert [found.topic for found in selection.take(graph)] == taken
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of messages of an installed package."""
+    folder = tmp_path / 'share' / 'lab_msgs' / 'msg'
+    folder.mkdir(parents=True)
+    monkeypatch.setenv('AMENT_PREFIX_PATH', f'/nowhere:{tmp_path}')
+    installed_definition.cache_clear()
+    return folder
+
+
+def test_a_definition_comes_with_all_types_inside_it(package: Path) -> None:
+    (package / 'Hand.msg').write_text(
+        '# A hand\nuint8 LEFT=1\nFinger[5] fingers\nlab_msgs/Palm[<=2] palms\nstring<=8 name\n'
+    )
+    (package / 'Finger.msg').write_text('Tip tip\nfloat64[] angles\n')
+    (package / 'Palm.msg').write_text('Tip tip\n')
+    (package / 'Tip.msg').write_text('float32 force 1.0  # N\n')
+    text = installed_definition('lab_msgs/msg/Hand')
+    assert text is not None
+    assert re.findall('MSG: (.*)', text) == ['lab_msgs/Finger', 'lab_msgs/Palm', 'lab_msgs/Tip']
+    store = get_typestore(Stores.EMPTY)
+    store.register(get_types_from_msg(text, 'lab_msgs/msg/Hand'))
+    assert store.generate_msgdef('lab_msgs/msg/Hand', ros_version=2)
+
+
+@pytest.mark.parametrize('text', ['lab_msgs/Missing it\n', 'not a definition\n', '\udcff'])
+def test_there_is_no_definition_with_a_part_missing_or_malformed(package: Path, text: str) -> None:
+    (package / 'Hand.msg').write_bytes(text.encode(errors='surrogateescape'))
+    assert installed_definition('lab_msgs/msg/Hand') is None
+    assert installed_definition('lab_msgs/msg/Foot') is None
+    assert installed_definition('no_such_msgs/Foot') is None
+
+
+@pytest.mark.ros
+def test_types_are_recorded_by_installed_definitions_and_named_when_not_installed(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    diagnosis: Callable[..., Any],
+    wait_for_status: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+) -> None:
+    from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
+    from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
+
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    kind = message_class('/event', 'lifecycle_msgs/msg/TransitionEvent')
+    on = message_class('/event', 'lifecycle_msgs/msg/State')(label='on')
+    event = ros_client.node.create_publisher(kind, '/event', latched)
+    event.publish(kind(timestamp=7, goal_state=on))
+    ros_client.node.create_publisher(JointTrajectory, '/trajectory', 10)
+    script = tmp_path / 'odd.py'
+    script.write_text(RECORDER)
+    topics = ['/joint_states', '/trajectory', '/event']
+    recorder = record(script, output=tmp_path / 'bag', topics=topics)
+    publish('/joint_states', rate=100)
+    recorder.wait_for_line('recording /joint_states, /event to')
+    sentence = "'trajectory_msgs/msg/JointTrajectory' of topic '/trajectory' is not installed here"
+    assert diagnosis('/trajectory', sentence).level == b'\2'
+    wait_for_status(state='recording', messages=1)
+    assert recorder.stop() == 0
+    # Once when it was found, once at the end.
+    assert recorder.output.count(sentence) == 2
+    assert 'Traceback' not in recorder.output
+    with Reader(tmp_path / 'bag') as reader:
+        (found,) = (c for c in reader.connections if c.topic == '/event')
+        assert {c.topic for c in reader.connections} == {'/joint_states', '/event'}
+        store = get_typestore(Stores.EMPTY)
+        store.register(get_types_from_msg(found.msgdef.data, found.msgtype))
+        ((_, _, data),) = reader.messages([found])
+        message: Any = store.deserialize_cdr(data, found.msgtype)
+    assert (message.timestamp, message.goal_state.label) == (7, 'on')
+
+
+@pytest.mark.ros
+def test_nothing_but_types_that_are_not_installed_is_an_error(
+    record: Callable[..., Any], ros_client: Any, tmp_path: Path
+) -> None:
+    from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415 (absent without ROS)
+
+    ros_client.node.create_publisher(JointTrajectory, '/trajectory', 10)
+    script = tmp_path / 'odd.py'
+    script.write_text(RECORDER)
+    recorder = record(script, output=tmp_path / 'bag', topics='/trajectory')
+    assert recorder.wait() == 2
+    assert recorder.output.splitlines()[-1].startswith('recorder: Message type ')
+    assert not (tmp_path / 'bag').exists()
+
+
+@pytest.mark.ros
+def test_topics_that_match_later_are_recorded_from_their_first_message(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    read_numbers: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    recorder = record(output=tmp_path / 'bag', regex='joint_states$', exclude='^/base')
+    publish('/base/joint_states')
+    publish('/joint_states', rate=100)
+    recorder.wait_for_line('recording /joint_states to')
+    later = publish('/left/joint_states', count=100, best_effort=True)
+    recorder.wait_for_line('also recording /left/joint_states')
+    later.wait_for_line('published 100')
+    assert recorder.stop() == 0
+    numbers = read_numbers(tmp_path / 'bag')
+    assert numbers.keys() == {'/joint_states', '/left/joint_states'}
+    assert numbers['/left/joint_states'] == list(range(100))
+
+
+@pytest.mark.ros
+def test_another_qos_costs_no_message_of_those_who_publish_already(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    wait_for_status: Callable[..., Any],
+    read_numbers: Callable[..., Any],
+    ros_client: Any,
+    tmp_path: Path,
+) -> None:
+    from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: PLC0415 (absent without ROS)
+    from sensor_msgs.msg import JointState  # noqa: PLC0415
+
+    recorder = record(output=tmp_path / 'bag', topics='/joint_states')
+    publish('/joint_states', rate=1000)
+    wait_for_status(state='recording', messages=100)
+    loose = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
+    publisher = ros_client.node.create_publisher(JointState, '/joint_states', loose)
+    recorder.wait_for_line('subscribing again')
+    seen = wait_for_status(fresh=True)['counts']['/joint_states']['messages']
+    wait_for_status(messages=seen + 1200)
+    # It follows the other way, too.
+    ros_client.node.destroy_publisher(publisher)
+    wait_for_status(messages=seen + 4000)
+    assert recorder.output.count('subscribing again') == 2
+    assert recorder.stop() == 0
+    numbers = read_numbers(tmp_path / 'bag')['/joint_states']
+    assert numbers == list(range(len(numbers)))
+
+
+@pytest.mark.ros
+def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    diagnosis: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / 'qos.yaml'
+    file.write_text('/joint_states:\n  durability: transient_local\n  history: keep_all\n')
+    recorder = record(output=tmp_path / 'bag', topics='/joint_states', qos_overrides=file)
+    publish('/joint_states')
+    status = diagnosis('/joint_states', 'offers less than')
+    assert status.level == b'\2'
+    assert recorder.stop() == 0
+
+
+@pytest.mark.ros
+def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
+    from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
+
+    from sysid_ros.nodes.qos_overrides import read_overrides  # noqa: PLC0415
+
+    file = tmp_path / 'qos.yaml'
+    file.write_text('joint_states:\n  history: keep_all\n  deadline: {sec: 1, nsec: 500000000}\n')
+    (override,) = (found := read_overrides(ros_client.node, str(file))).values()
+    assert found.keys() == {'/joint_states'}
+    qos = QoSProfile(depth=5)
+    override.apply(qos)
+    assert qos.history is HistoryPolicy.KEEP_ALL
+    assert (qos.depth, qos.deadline.nanoseconds) == (5, 1_500_000_000)
+    file.write_text('/joint_states:\n  reliability: best_efort\n')
+    with pytest.raises(ConfigError, match=r"topic '/joint_states' of .* nearest: best_effort"):
+        read_overrides(ros_client.node, str(file))
+    file.write_text('/joint_states: reliable\n')
+    with pytest.raises(ConfigError, match=r"Expected keys and values for topic '/joint_states'"):
+        read_overrides(ros_client.node, str(file))
+
+
+@pytest.mark.ros
+def test_what_two_subscriptions_hear_is_taken_once() -> None:
+    from sysid_ros.nodes.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
+
+    balance: dict[bytes, int] = {}
+    old, new = 1, -1
+    heard = [(old, b'a'), (old, b'b'), (new, b'b'), (new, b'c'), (old, b'c'), (new, b'c')]
+    assert [_is_copy(balance, cdr, sign) for sign, cdr in heard] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert balance == {b'a': 1, b'c': -1}
