@@ -4,19 +4,30 @@
 
 Both read the same bag from the page cache and end with the same arrays: stamps of receipt and
 header, positions, velocities and efforts per joint. The loop is what one writes with rosbags: one
-deserialised message after the other. The arrays are compared, bit by bit.
+deserialised message after the other. The arrays are compared, bit by bit. Each run is a process of
+its own, so that the peak of its memory is known: the largest resident size, less what the imports
+take, over the size of the arrays.
+
+    python benchmarks/bag_reading.py --minutes 2
+    python benchmarks/bag_reading.py --minutes 60 --runs 1 --storage sqlite3
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import importlib.metadata
+import json
 import os
 import platform
+import resource
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from rosbags.rosbag2 import Reader
@@ -28,13 +39,16 @@ from sysid_ros.bags.writer import BagWriter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RUNS = 5
-MESSAGES = 100_000
+    from sysid_ros.config import Storage
+
 JOINTS = tuple(f'joint_{k}' for k in range(12))
 FIELDS = ('position', 'velocity', 'effort')
 TOPIC = '/joint_states'
 MSGTYPE = 'sensor_msgs/msg/JointState'
-_PERIOD_NS = 1_000_000
+RATE = 1000
+#: Values repeat after this many messages; stamps never do.
+_PERIOD = 10_000
+_STAMP = slice(4, 12)
 
 
 class Arrays(NamedTuple):
@@ -45,22 +59,27 @@ class Arrays(NamedTuple):
     fields: tuple[NDArray[np.float64], ...]
 
 
-def write_bag(path: Path) -> None:
-    """Write 100 s of a 12-joint robot at 1 kHz."""
+def write_bag(path: Path, count: int, storage: Storage, compression: str) -> None:
+    """Write a 12-joint robot at 1 kHz."""
     types = get_typestore(Stores.ROS2_JAZZY)
     message_type, header_type, time_type = (
         types.types[name]
         for name in (MSGTYPE, 'std_msgs/msg/Header', 'builtin_interfaces/msg/Time')
     )
-    values = np.random.default_rng(0).normal(size=(MESSAGES, len(FIELDS), len(JOINTS)))
-    with BagWriter(path) as writer:
+    header = header_type(stamp=time_type(sec=0, nanosec=0), frame_id='')
+    rows = np.random.default_rng(0).normal(size=(_PERIOD, len(FIELDS), len(JOINTS)))
+    templates = []
+    for row in rows:
+        message: Any = message_type(header, list(JOINTS), row[0], row[1], row[2])
+        templates.append(bytearray(types.serialize_cdr(message, MSGTYPE)))
+    with BagWriter(path, storage, compression=compression, durable=False) as writer:
         writer.add_topic(TOPIC, MSGTYPE)
-        for number, row in enumerate(values):
-            seconds, nanoseconds = divmod(number * _PERIOD_NS, 10**9)
-            header = header_type(stamp=time_type(sec=seconds, nanosec=nanoseconds), frame_id='')
-            message: Any = message_type(header, list(JOINTS), row[0], row[1], row[2])
-            stamp = number * _PERIOD_NS + 200_000
-            writer.write(TOPIC, stamp, bytes(types.serialize_cdr(message, MSGTYPE)))
+        for number in range(count):
+            data = templates[number % _PERIOD]
+            seconds, rest = divmod(number, RATE)
+            nanoseconds = rest * (1_000_000_000 // RATE)
+            data[_STAMP] = np.array([seconds, nanoseconds], '<i4').tobytes()
+            writer.write(TOPIC, seconds * 1_000_000_000 + nanoseconds + 200_000, bytes(data))
 
 
 def ours(path: Path) -> Arrays:
@@ -69,9 +88,7 @@ def ours(path: Path) -> Arrays:
     if topic.header_ns is None:
         msg = 'Expected header stamps, found none.'
         raise ValueError(msg)
-    return Arrays(
-        topic.receive_ns, topic.header_ns, tuple(np.array(field.values) for field in topic.fields)
-    )
+    return Arrays(topic.receive_ns, topic.header_ns, tuple(field.values for field in topic.fields))
 
 
 def loop(path: Path) -> Arrays:
@@ -89,36 +106,81 @@ def loop(path: Path) -> Arrays:
     return Arrays(np.array(received), np.array(stamps), tuple(np.array(rows) for rows in values))
 
 
+CONTENDERS = {'sysid_ros': ours, 'rosbags loop': loop}
+
+
+def measure(name: str, path: Path) -> None:
+    """Read once and print what it took, in JSON."""
+    # Linux counts the peak in kB, the present in pages.
+    resident = int(Path('/proc/self/statm').read_text('ascii').split()[1])
+    before = resident * resource.getpagesize()
+    began = time.perf_counter()
+    found = CONTENDERS[name](path)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    arrays = (found.receive_ns, found.header_ns, *found.fields)
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    size = sum(array.nbytes for array in arrays)
+    print(json.dumps({'seconds': seconds, 'peak': peak, 'size': size, 'sha': digest.hexdigest()}))
+
+
+def _measured(name: str, path: Path) -> dict[str, Any]:
+    """Measure in a process of its own."""
+    command = [sys.executable, __file__, '--measure', name, str(path)]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return cast('dict[str, Any]', json.loads(out))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('--minutes', type=float, default=2.0, help='length of the recording')
+    parser.add_argument('--runs', type=int, default=3)
+    parser.add_argument('--storage', choices=('mcap', 'sqlite3'), default='mcap')
+    parser.add_argument('--compression', choices=('none', 'zstd'), default='none')
+    parser.add_argument('--folder', type=Path, help='where the bag is written; default: temporary')
+    parser.add_argument('--measure', nargs=2, metavar=('NAME', 'BAG'), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
 def main() -> None:
     """Run both in turns and print medians, rates, their ratio, and whether the arrays agree."""
+    args = _arguments()
+    if args.measure:
+        measure(args.measure[0], Path(args.measure[1]))
+        return
+    count = round(args.minutes * 60 * RATE)
     print(
         f'{os.cpu_count()} cores, Python {platform.python_version()}, '
         f'rosbags {importlib.metadata.version("rosbags")}, NumPy {np.__version__}'
     )
-    print(f'{MESSAGES} JointState messages of {len(JOINTS)} joints, mcap, {RUNS} runs')
-    contenders = {'sysid_ros': ours, 'rosbags loop': loop}
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    equal = True
-    with tempfile.TemporaryDirectory() as folder:
+    print(
+        f'{count} JointState messages of {len(JOINTS)} joints, {args.storage}, '
+        f'compression {args.compression}, {args.runs} runs'
+    )
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = Path(folder) / 'bag'
-        write_bag(path)
-        for run in range(-1, RUNS):  # the first warms up
-            found = []
-            for name, contender in contenders.items():
-                began = time.perf_counter()
-                found.append(contender(path))
-                if run >= 0:
-                    seconds[name].append(time.perf_counter() - began)
-            first, second = found
-            pairs = zip((*first[:2], *first.fields), (*second[:2], *second.fields), strict=True)
-            equal &= all(np.array_equal(a, b) for a, b in pairs)
-    print(f'{"":14s}{"median/s":>9s}{"fastest":>9s}{"slowest":>9s}{"messages/s":>12s}')
-    for name, times in seconds.items():
-        median = statistics.median(times)
-        print(f'{name:14s}{median:9.3f}{min(times):9.3f}{max(times):9.3f}{MESSAGES / median:12.0f}')
-    medians = [statistics.median(times) for times in seconds.values()]
+        write_bag(path, count, args.storage, args.compression)
+        for _ in range(args.runs):
+            for name, found in runs.items():
+                found.append(_measured(name, path))
+    print(
+        f'{"":14s}{"median/s":>9s}{"fastest":>9s}{"slowest":>9s}{"messages/s":>12s}{"memory":>8s}'
+    )
+    medians = []
+    for name, found in runs.items():
+        times = [run['seconds'] for run in found]
+        medians.append(statistics.median(times))
+        memory = max(run['peak'] / run['size'] for run in found)
+        print(
+            f'{name:14s}{medians[-1]:9.2f}{min(times):9.2f}{max(times):9.2f}'
+            f'{count / medians[-1]:12.0f}{memory:8.2f}'
+        )
     print(f'ratio of the medians: {medians[1] / medians[0]:.1f}')
-    print(f'arrays equal: {"yes" if equal else "NO"}')
+    equal = len({run['sha'] for found in runs.values() for run in found}) == 1
+    print(f'arrays ({runs["sysid_ros"][0]["size"] / 1e6:.0f} MB) equal: {"yes" if equal else "NO"}')
 
 
 if __name__ == '__main__':

@@ -106,11 +106,6 @@ def test_metadata_without_data(project: Any, refused: Callable[..., str]):
     )
 
 
-def test_data_without_metadata(project: Any, refused: Callable[..., str]):
-    (project.folder / 'train' / 'metadata.yaml').unlink()
-    assert 'was not finished (was the recorder killed?)' in refused()
-
-
 @pytest.mark.parametrize('text', ['', 'rosbag2_bagfile_information: [', 'a: 1'])
 def test_metadata_that_is_something_else(project: Any, refused: Callable[..., str], text: str):
     (project.folder / 'train' / 'metadata.yaml').write_text(text)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Messages are handed on when they are so many bytes: enough for NumPy, little for the memory.
 BATCH_BYTES = 4 << 20
 #: Or so many.
-BATCH_MESSAGES = 8192
+BATCH_MESSAGES = 4096
 #: Nothing in a bag is larger when it is decompressed; what claims to be is damaged.
 _LARGEST = 1 << 30
 #: rosbag2 marks no message that it has compressed by itself, but zstd does; CDR begins otherwise.

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from rosbags.typesys.msg import normalize_msgtype
 
-from sysid_ros.bags.input.files import DamagedFileError, Rows, Stream
+from sysid_ros.bags.input.files import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    DamagedFileError,
+    Stream,
+    plain,
+)
+from sysid_ros.bags.messages.batch import batch
 from sysid_ros.bags.output.files import FACTS
 
 if TYPE_CHECKING:
@@ -18,6 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sysid_ros.bags.messages.batch import Batch
+
+#: Rows that are fetched first, before it is known how large they are.
+_FIRST_ROWS = 64
 
 
 def is_closed(path: Path) -> bool:
@@ -62,19 +72,37 @@ class SqliteInput:
         return found
 
     def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
-        """Yield the messages of the topics that are wanted at the beginning."""
-        numbers = [number for number, stream in self._streams.items() if wanted(stream)]
-        marks = ', '.join('?' * len(numbers))
-        query = f'SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN ({marks})'  # noqa: S608
-        rows = Rows()
-        for number, stamp, data in self._connection.execute(query + ' ORDER BY id', numbers):
-            if not (isinstance(stamp, int) and isinstance(data, bytes)):
-                msg = 'a row is no message'
-                raise DamagedFileError(msg)
-            stream = self._streams[number]
-            if wanted(stream) and rows.add(stream, stamp, data):
-                yield from rows.batches()
-        yield from rows.batches()
+        """Yield the messages; topics that are no longer wanted are not even fetched."""
+        last, limit = -1, _FIRST_ROWS
+        while True:
+            numbers = [number for number, stream in self._streams.items() if wanted(stream)]
+            marks = ', '.join('?' * len(numbers))
+            rows = self._connection.execute(
+                'SELECT rowid, topic_id, timestamp, data FROM messages '  # noqa: S608
+                f'WHERE rowid > ? AND topic_id IN ({marks}) ORDER BY rowid LIMIT ?',
+                (last, *numbers, limit),
+            ).fetchall()
+            if not rows:
+                return
+            last, *_ = rows[-1]
+            size = 0
+            for stream, messages in self._batches(rows):
+                size += len(messages.buffer)
+                yield stream, plain(messages)
+            limit = min(max(BATCH_BYTES * len(rows) // max(size, 1), 1), 2 * limit, BATCH_MESSAGES)
+
+    def _batches(self, rows: list[tuple[int, int, int, bytes]]) -> Iterator[tuple[Stream, Batch]]:
+        _, numbers, stamps, data = zip(*rows, strict=True)
+        which = set(numbers)
+        if len(which) == 1:
+            yield self._streams[numbers[0]], batch(stamps, data)
+            return
+        for number in sorted(which):
+            own = [row for row, item in enumerate(numbers) if item == number]
+            yield (
+                self._streams[number],
+                batch([stamps[row] for row in own], [data[row] for row in own]),
+            )
 
     def close(self) -> None:
         """Let go of the file."""

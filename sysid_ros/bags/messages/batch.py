@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sysid_ros.bags.messages.layout import Layout, Part
 
 #: Layouts that are tried on messages of one size before one of the messages is walked through.
-_REMEMBERED = 8
+_REMEMBERED = 32
 _WORD = 8
 _SECOND_NS = 1_000_000_000
 

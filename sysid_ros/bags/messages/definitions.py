@@ -82,7 +82,6 @@ def _parsed(name: str, text: str, encoding: str) -> dict[str, Any]:
 
 
 def _collected(name: str, own: Mapping[str, Any]) -> dict[str, tuple[Member, ...]]:
-    known = known_types().fielddefs
     found: dict[str, tuple[Member, ...]] = {}
 
     def collect(item: str, around: tuple[str, ...]) -> None:
@@ -91,7 +90,8 @@ def _collected(name: str, own: Mapping[str, Any]) -> dict[str, tuple[Member, ...
             raise DefinitionError(msg)
         if item in found:
             return
-        definition = own.get(item) or known.get(item)
+        # ROS 2's own are many: they are loaded when something is missing.
+        definition = own.get(item) or known_types().fielddefs.get(item)
         if definition is None:
             where = f' (in {around[0]!r})' if around else ''
             msg = f'there is no readable definition of message type {item!r}{where}'

@@ -12,10 +12,13 @@ from sysid_ros.bags.messages import (
     float64_multi_array,
     joint_state,
     joint_trajectory,
+    tf_message,
 )
 from sysid_ros.bags.messages.batch import Splitter, batch
 from sysid_ros.bags.messages.columns import Columns
 from sysid_ros.bags.messages.definitions import message_type
+from sysid_ros.bags.messages.layout import NoColumnsError
+from sysid_ros.bags.messages.not_numbers import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,12 +30,11 @@ if TYPE_CHECKING:
     from sysid_ros.bags.messages.batch import Batch, Table
     from sysid_ros.bags.messages.labels import Labeller
 
+_MODULES = (controller_state, dynamic_joint_state, float64_multi_array, joint_state, tf_message)
 #: Message type to what names its columns; other types are named by their definition alone.
-#: A new type is a new module and a word here.
+#: A new type is a new module and a word in the line above.
 LABELLERS: Mapping[str, Labeller] = {
-    msgtype: module.label
-    for module in (controller_state, dynamic_joint_state, float64_multi_array, joint_state)
-    for msgtype in module.MSGTYPES
+    msgtype: module.label for module in _MODULES for msgtype in module.MSGTYPES
 }
 
 
@@ -83,6 +85,8 @@ class TopicReader:
         """
         splitter = self._splitters.get((definition, encoding))
         if splitter is None:
+            if self._msgtype in REASONS:
+                raise NoColumnsError(REASONS[self._msgtype])
             kind = message_type(self._msgtype, definition, encoding)
             splitter = Splitter(kind, texts_matter=self._by_point or self._label is not None)
             self._splitters[definition, encoding] = splitter
