@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     import mujoco
     from rich.console import Console
 
-    from sysid_ros.alignment.coverage import Judgement
     from sysid_ros.alignment.inspection import Inspection
     from sysid_ros.config import MappingConfig
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
-#: From this width on there is room for types.
+#: From this width on there is room for clocks and types.
 _WIDE = 110
 #: So many names stand in a line.
 _SHOWN = 4
@@ -125,7 +124,8 @@ def _print_topics(console: Console, found: Inspection) -> None:
     ]
     table = _table('Topics', 'topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', 'stamps')
     if console.width >= _WIDE:
-        table.add_column('type', no_wrap=True)
+        table.add_column('clock/ms', justify='right')
+        table.add_column('type')
     for item in shown:
         row = [
             item.topic,
@@ -134,13 +134,14 @@ def _print_topics(console: Console, found: Inspection) -> None:
             _number(1e3 * item.jitter, 2),
             _number(item.longest_gap, 3),
             item.stamps,
+            _number(1e3 * item.clock, 2),
             item.msgtype,
         ]
         table.add_row(*map(escape, row[: len(table.columns)]))
     if shown:
         console.print(table)
     for names, what in (
-        ([item.topic for item in found.topics if item not in shown], 'nothing wrong'),
+        ([item.topic for item in found.topics if item not in shown], 'without findings'),
         ([item.topic for item in found.unread if item.count], 'not read'),
         ([item.topic for item in found.unread if not item.count], 'no messages'),
     ):
@@ -153,9 +154,10 @@ def _print_joints(console: Console, found: Inspection) -> None:
     if not found.joints:
         return
     judged = any(joint.excitation is not None for joint in found.joints)
-    table = _table('Joints', 'joint', '>position', *(('>of range', *_PHYSICS) if judged else ()))
+    physics = ('>of range', *_PHYSICS) if judged else ()
+    table = _table('Joints', 'joint', '>position', '>step', *physics)
     for joint in found.joints:
-        row = [joint.name, _span(joint.low, joint.high)]
+        row = [joint.name, _span(joint.low, joint.high), _or_dash(joint.step)]
         if judged:
             what = joint.excitation
             covered = math.nan if what is None else what.of_range
@@ -164,11 +166,15 @@ def _print_joints(console: Console, found: Inspection) -> None:
             row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
         table.add_row(*map(escape, row))
     console.print(table)
-    for joint in found.joints:
-        for name in _PHYSICS if joint.excitation is not None else ():
-            view: Judgement = getattr(joint.excitation, name)
-            if not view.shown:
-                _say(console, f'no {name} at {joint.name}: {view.reason}')
+    for name in _PHYSICS:
+        judgements = [
+            (joint.name, view)
+            for joint in found.joints
+            if (view := getattr(joint.excitation, name, None)) is not None
+        ]
+        reasons = [f'{joint} ({view.reason})' for joint, view in judgements if not view.shown]
+        if reasons:
+            _say(console, f'no {name}: {_some(reasons)}')
     if judged:
         _say(console, _RULE)
     console.print()
@@ -236,6 +242,10 @@ def _some(names: Sequence[str]) -> str:
 
 def _span(low: float, high: float) -> str:
     return '-' if math.isnan(low) else f'{significant(low, 3)}…{significant(high, 3)}'
+
+
+def _or_dash(value: float) -> str:
+    return '-' if math.isnan(value) else significant(value, 3)
 
 
 def _number(value: float, digits: int) -> str:

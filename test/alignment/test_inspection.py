@@ -140,6 +140,26 @@ def test_gaps_missing_values_dead_channels_and_absent_fields_are_found(columns: 
     assert (topic.gaps, topic.longest_gap) == (1, pytest.approx(1.01))
 
 
+def test_efforts_at_a_limit_are_found_but_not_commands(columns: Any):
+    effort = np.clip(2 * np.sin(6 * TIMES), -1, 1)
+    fields = {'effort': {'elbow': effort}}
+    topics = [columns.topic(name, TIMES, fields) for name in ('/joint_states', '/joint_commands')]
+    found = [item for item in inspect(columns.bag(*topics)).findings if item.kind == 'clipped']
+    assert [item.count for item in found] == [np.count_nonzero(np.abs(effort) == 1)]
+    assert found[0].subject.startswith('/joint_states')
+
+
+def test_topics_that_have_nothing_to_do_with_the_robot_have_no_findings(columns: Any):
+    times = np.concatenate([TIMES[:100], TIMES[200:]])
+    level = {'level': {'cell': np.sin(times), 'cells': 0 * times + 6}}
+    battery = columns.topic('/battery', times, level, msgtype='sensor_msgs/msg/BatteryState')
+    found = inspect(columns.bag(battery, _state(columns)))
+    assert found.findings == ()
+    # What it is like is said all the same.
+    assert [item.gaps for item in found.topics] == [1, 0]
+    assert [item.dead for item in found.channels[:2]] == [False, True]
+
+
 def test_joints_without_names_are_found(columns: Any):
     state = columns.topic('/servos', TIMES, {'position': {'0': TIMES, '1': -TIMES}})
     assert ('/servos', 'no names') in _kinds(inspect(columns.bag(state)))
