@@ -21,12 +21,13 @@ from sysid_ros import config, demo
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
-from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, make_parser
+from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.overrides import parse_overrides
 from sysid_ros.config import CalibrationConfig, MappingConfig, Section, validate
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.identification.targets import KINDS, Kind
+from sysid_ros.nodes.qos_overrides import QosOverride
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -372,6 +373,9 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         validate(CalibrationConfig, {**needed, **document}, block.page)
     elif block.checked == 'mapping':
         validate(MappingConfig, document, block.page)
+    elif block.checked == 'QoS overrides':
+        for topic, values in document.items():
+            validate(QosOverride, values, f'{block.page}: {topic}')
     elif block.checked == 'waypoints':
         path = tmp_path / 'waypoints.yaml'
         path.write_text(block.text)
@@ -391,7 +395,7 @@ def test_waypoints_in_csv_are_valid(tmp_path: Path):
 
 
 def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (block,) = (b for b in _blocks(ROOT / 'docs/recording.md') if b.language == 'python')
+    (words,) = (w for page, w in _commands_that_start_with('sysid') if w[0] == 'recover')
     types = known_types()
     message = types.serialize_cdr(types.types[TEXT]('hello'), TEXT)
     monkeypatch.chdir(tmp_path)
@@ -402,8 +406,8 @@ def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(BagError):
         read_bag(Path('bags/train_1'))
-    exec(block.text, {})  # noqa: S102 (our own documentation)
-    assert read_bag(Path('bags/recovered.mcap')).texts == (('/said', 'hello'),)
+    assert main(words) == 0
+    assert read_bag(Path('bags/train_1_recovered')).texts == (('/said', 'hello'),)
     writer.close()
 
 
