@@ -37,6 +37,8 @@ _DESCRIPTION = 'robot_description'
 _STRING = 'std_msgs/msg/String'
 #: A bag that is not finished knows the clocks as they were so long before its end, ns.
 _CLOCK_NS = 60 * 10**9
+#: The clocks are read this often; the quickest reading counts.
+_TRIES = 5
 
 
 class ClockReading(NamedTuple):
@@ -56,18 +58,11 @@ class ClockReading(NamedTuple):
         return self.realtime_ns - self.monotonic_ns
 
 
-def read_clocks(tries: int = 5) -> ClockReading:
+def read_clocks() -> ClockReading:
     """Read both clocks as close to each other as a few tries allow."""
-    best: tuple[int, ClockReading] | None = None
-    for _ in range(tries):
-        before = time.monotonic_ns()
-        realtime = time.time_ns()
-        after = time.monotonic_ns()
-        reading = ClockReading(realtime, (before + after) // 2)
-        if best is None or after - before < best[0]:
-            best = after - before, reading
-    assert best is not None  # noqa: S101 (there is at least one try)
-    return best[1]
+    tries = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(_TRIES)]
+    before, realtime, after = min(tries, key=lambda stamps: stamps[2] - stamps[0])
+    return ClockReading(realtime, (before + after) // 2)
 
 
 def clock_fact(begin: ClockReading, now: ClockReading, *, sim_time: bool) -> str:
