@@ -143,9 +143,9 @@ class Recorder:
             if 0 < self._config.max_duration <= self._recorded:
                 self._log.info(f'max_duration of {self._config.max_duration:g} s is over')
                 self._stop.request()
+        self._facts.look(self._topics.graph, slowly=due)
         if due:
             self._slow = now
-            self._facts.look(self._topics.graph)
             self._tell_facts()
             self._publish()
 

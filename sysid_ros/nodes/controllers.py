@@ -50,7 +50,7 @@ _INTERFACES = ('interface_name', 'interface_names', 'command_interfaces')
 #: Parameters that are asked for by one call at most.
 _MOST = 1000
 #: A node has so many looks to answer, once its services are there.
-_PATIENCE = 3
+_PATIENCE = 50
 
 
 class Controllers:
@@ -80,7 +80,7 @@ class Controllers:
         return {'controllers': json.dumps(self._answers)} if self._answers else {}
 
     def follow(self) -> None:
-        """Ask controllers that are there now and were not before; to be called every second."""
+        """Find controllers that were not there before; to be called every second."""
         present = {
             f'{namespace.rstrip("/")}/{name}'
             for name, namespace in self._node.get_node_names_and_namespaces()
@@ -94,10 +94,13 @@ class Controllers:
         wanted = {name for name in present - {own} if self._is_wanted(name)}
         for name in [name for name in self._asked if name not in wanted]:
             self._asked.pop(name).end()
-        for question in self._asked.values():
-            question.look()
         for name in sorted(wanted - self._asked.keys()):
             self._asked[name] = _Question(self._node, name, self._wants, self._take)
+
+    def ask(self) -> None:
+        """Go on with who was found; to be called several times a second."""
+        for question in self._asked.values():
+            question.look()
 
     def close(self) -> None:
         """Ask no more."""

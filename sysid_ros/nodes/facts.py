@@ -141,10 +141,17 @@ class SessionFacts:
         self._session: dict[str, str] = {}
         self._began = self._read = read_clocks()
 
-    def look(self, graph: Iterable[Offer]) -> None:
-        """Follow the graph; to be called every second."""
-        self._descriptions.follow(graph)
-        self._controllers.follow()
+    def look(self, graph: Iterable[Offer], *, slowly: bool) -> None:
+        """Go on asking; to be called several times a second.
+
+        Args:
+            graph: All topics.
+            slowly: Look for who is new, too; once a second.
+        """
+        if slowly:
+            self._descriptions.follow(graph)
+            self._controllers.follow()
+        self._controllers.ask()
 
     def begin(self, config: RecorderConfig, topics: TopicWatch) -> dict[str, str]:
         """Return the facts of a new bag."""
