@@ -94,9 +94,8 @@ class Salvage:
         """Tell whether nothing is missing, as far as the files themselves show."""
         if self.skipped or not all(file.closed for file in self.files):
             return False
-        return not self.source.is_dir() or _names(self.metadata) == [
-            file.path.name for file in self.files
-        ]
+        names = [name.removesuffix(_ZSTD) for name in _names(self.metadata)]
+        return not self.source.is_dir() or names == [file.path.name for file in self.files]
 
 
 @contextmanager
