@@ -58,6 +58,7 @@ TEST = (
     'colcon-common-extensions',
     'hypothesis',
     'lxml-stubs',
+    'mcap-ros2-support>=0.5',  # another writer of bags
     'mujoco[sysid]',  # its files and ours interchange
     'mypy',
     'pytest',

@@ -47,7 +47,9 @@ class Ros1Input:
             if not wanted(stream):
                 continue
             try:
-                message = bytes(self._reader.typestore.ros1_to_cdr(data, connection.msgtype))
+                # ros1_to_cdr() would drop the header's number, which is in the definition.
+                content = self._reader.typestore.deserialize_ros1(data, connection.msgtype)
+                message = bytes(self._reader.typestore.serialize_cdr(content, connection.msgtype))
             except SerdeError as err:
                 msg = f'a message on {connection.topic} does not fit its type'
                 raise DamagedFileError(msg) from err

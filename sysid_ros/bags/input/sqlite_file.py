@@ -84,7 +84,10 @@ class SqliteInput:
             ).fetchall()
             if not rows:
                 return
-            last, *_ = rows[-1]
+            if rows[-1][0] <= last:
+                msg = 'its rows are not in order'
+                raise DamagedFileError(msg)
+            last = rows[-1][0]
             size = 0
             for stream, messages in self._batches(rows):
                 size += len(messages.buffer)

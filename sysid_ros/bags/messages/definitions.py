@@ -55,12 +55,7 @@ def message_type(name: str, text: str = '', encoding: str = '') -> MessageType:
     """
     name = normalize_msgtype(name)
     own = _parsed(name, text, encoding)
-    try:
-        return MessageType(name, _collected(name, own))
-    except DefinitionError:
-        if not own:
-            raise
-    return MessageType(name, _collected(name, {}))
+    return MessageType(name, _collected(name, own))
 
 
 def _parsed(name: str, text: str, encoding: str) -> dict[str, Any]:
