@@ -19,11 +19,13 @@ from sysid_ros.bags.input.places import (
     COMPRESSED,
     MCAP,
     METADATA,
+    ROS1,
     SQLITE,
     Place,
     UnfinishedBagError,
     check_finished,
     find_bag,
+    recovery_hint,
     suffix,
 )
 from sysid_ros.bags.input.ros1_file import Ros1Input
@@ -60,13 +62,18 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         BagError: There is no bag, or it is damaged or empty, or it has none of a topic.
     """
     path = Path(path)
-    with _readable(path):
-        place = find_bag(path)
-        with ExitStack() as stack:
-            files = [_opened(place, file, stack) for file in place.files]
+    place = find_bag(path)
+    with ExitStack() as stack:
+        files = []
+        for file in place.files:
+            with _readable(path, file):
+                files.append(_opened(place, file, stack))
+        with _readable(path, path):
             content = _Content(place, files, topics)
-            for file in files:
-                content.read(file)
+        for file, opened in zip(place.files, files, strict=True):
+            with _readable(path, file):
+                content.read(opened)
+        with _readable(path, path):
             return content.columns()
 
 
@@ -190,8 +197,13 @@ def _opened(place: Place, file: Path, stack: ExitStack) -> InputFile:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged bag raises into one sentence."""
+def _readable(path: Path, file: Path) -> Iterator[None]:
+    """Turn whatever damaged bytes raise into one sentence.
+
+    Args:
+        path: The bag.
+        file: What of it is read.
+    """
     try:
         yield
     except BagError:
@@ -199,13 +211,15 @@ def _readable(path: Path) -> Iterator[None]:
     except MemoryError as err:
         msg = f'The bag {str(path)!r} is damaged or too large: it announces more than memory holds.'
         raise BagError(msg) from err
+    except OSError as err:
+        msg = f'The bag {str(path)!r} cannot be read: {err.strerror or err} ({file.name}).'
+        raise BagError(msg) from err
     # The libraries let everything through that damaged bytes can cause: struct.error, KeyError,
     # AssertionError, TypeError, sqlite and zstd errors beside their own.
     except Exception as err:
-        told = isinstance(err, (DamagedFileError, OSError, sqlite3.Error, ReaderError))
-        text = ' '.join(str(err).split()) if told else ''
-        raise BagError(_sentence(path, text or 'its files cannot be decoded')) from err
-
-
-def _sentence(path: Path, reason: str) -> str:
-    return f'The bag {str(path)!r} is damaged: {reason.rstrip(".")}.'
+        told = isinstance(err, (DamagedFileError, sqlite3.Error, ReaderError))
+        reason = ' '.join(str(err).split()).rstrip('.') if told else ''
+        where = '' if file == path else f' ({file.name})'
+        hint = '' if suffix(file) == ROS1 else f'; {recovery_hint(path)}'
+        msg = f'The bag {str(path)!r} is damaged: {reason or "it cannot be decoded"}{where}{hint}.'
+        raise BagError(msg) from err

@@ -65,6 +65,7 @@ class McapInput:
         self.facts: dict[str, str] = {}
         self._schemas: dict[int, Schema] = {}
         self._streams: dict[int, Stream] = {}
+        self._found = 0
         self._file = path.open('rb')
         try:
             self._statistics = self._read_summary()
@@ -82,6 +83,7 @@ class McapInput:
     def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
         """Yield the messages, several chunks at a time."""
         self._file.seek(len(MAGIC))
+        self._found = 0
         waiting: list[bytes] = []
         size = 0
         for opcode, head, content in self._records():
@@ -98,6 +100,10 @@ class McapInput:
                 yield from self._cut(b''.join(waiting), wanted)
                 waiting, size = [], 0
         yield from self._cut(b''.join(waiting), wanted)
+        announced = sum(self._statistics.values())
+        if self._statistics and self._found != announced:
+            msg = f'its summary announces {announced} messages, it holds {self._found}'
+            raise DamagedFileError(msg)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -166,6 +172,7 @@ class McapInput:
     def _cut(self, data: bytes, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
         """Cut records into the messages of each topic."""
         starts, sizes = self._messages(data)
+        self._found += len(starts)
         buffer = np.frombuffer(data, np.uint8)
         channels = _gathered(buffer, starts, *_CHANNEL)
         for channel in np.unique(channels).tolist():

@@ -32,8 +32,13 @@ class UnfinishedBagError(BagError):
         """Say what is missing, and which command saves the rest."""
         super().__init__(
             f'The bag {str(path)!r} was not finished (was the recorder killed?): {missing}; '
-            f'`sysid recover {shlex.quote(str(path))}` saves what is in it.'
+            f'{recovery_hint(path)}.'
         )
+
+
+def recovery_hint(path: Path) -> str:
+    """Say which command helps with an unfinished or damaged bag."""
+    return f'`sysid recover {shlex.quote(str(path))}` saves what is in it'
 
 
 class Place(NamedTuple):
