@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairing by the joint names that bag and model share.
 
-Sensors: a JointState's position, velocity and effort of a joint are the model's jointpos, jointvel
-and jointactuatorfrc sensors on that joint. Actuators: commands by joint name go to the actuators
-whose transmission is that joint. An array of numbers carries no names: it is taken in model order
-only where nothing else is possible, and the result says so.
+Names that differ only in case, separators and affixes are the same where no other name is as near,
+and the result says so. Sensors: a JointState's position, velocity and effort of a joint are the
+model's jointpos, jointvel and jointactuatorfrc sensors on that joint. Actuators: commands by joint
+name go to the actuators whose transmission is that joint. An array of numbers carries no names:
+it is taken in the order that the recorder heard from its controller, else in model order, and the
+latter only where nothing else is possible; the result says so.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -27,6 +30,7 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
+from sysid_ros.alignment.proposal_names import SAME_CORE, similarities
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
@@ -66,16 +70,31 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
     states = _state_topics(bag, joints)
     sensors = _sensor_pairs(states.chosen, model, joints)
     if not sensors:
-        shared = _joined(
-            label for topic in states.chosen for label in _labels(topic) if label in joints
-        )
+        shared = _joined(joint for topic in states.chosen for joint in _shared(topic, joints))
         msg = (
             'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
             f'measures at joints {shared}.'
         )
         raise AlignmentError(msg)
     actuators, refused, health = _actuator_pairs(bag, model, joints)
-    return Mapping((*sensors, *actuators), (*states.refused, *refused), health)
+    pairs = (*sensors, *actuators)
+    renamed = _renamed(bag, pairs, joints)
+    return Mapping(pairs, (*states.refused, *refused), (*renamed, *health))
+
+
+def _renamed(
+    bag: BagColumns, pairs: tuple[Pair, ...], joints: dict[str, int]
+) -> tuple[HealthFinding, ...]:
+    """Say which labels were taken for joints that are written otherwise."""
+    found = {}
+    for topic in bag.topics:
+        used = {pair.label for pair in pairs if pair.topic == topic.topic}
+        for joint, label in _shared(topic, joints).items():
+            if label in used and label != joint:
+                detail = f'taken for the joint {joint!r}, whose name differs in writing only'
+                subject = f'{topic.topic} {label}'
+                found[subject] = HealthFinding(bag.path.name, subject, 'assumed name', 1, detail)
+    return tuple(found.values())
 
 
 def is_command(topic: str) -> bool:
@@ -85,6 +104,25 @@ def is_command(topic: str) -> bool:
 
 def _labels(topic: TopicColumns) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
+
+
+def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
+    """Return joint of the model to its label in a topic, in the order of the labels."""
+    labels = _labels(topic)
+    found = {label: label for label in labels if label in joints}
+    if len(found) in {len(labels), len(joints)}:
+        return found
+    left = [label for label in labels if label not in found]
+    free = [joint for joint in joints if joint not in found]
+    alike = similarities([*left, *found], [*free, *found])[: len(left), : len(free)]
+    for row, label in enumerate(left):
+        near = np.flatnonzero(alike[row] >= SAME_CORE)
+        if len(near) and np.count_nonzero(alike[row] == alike[row].max()) == 1:
+            column = int(np.argmax(alike[row]))
+            if np.count_nonzero(alike[:, column] == alike[row, column]) == 1:
+                found.setdefault(free[column], label)
+    order = {label: row for row, label in enumerate(labels)}
+    return dict(sorted(found.items(), key=lambda item: order[item[1]]))
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -104,13 +142,13 @@ def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _Claims:
         what = 'only command topics carry joint states' if all_states else 'there is none'
         msg = f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
         raise AlignmentError(msg)
-    matching = [topic for topic in states if any(label in joints for label in _labels(topic))]
+    matching = [topic for topic in states if _shared(topic, joints)]
     if not matching:
         labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))
         raise AlignmentError(_nothing_in_common(labels, list(joints)))
 
     def rank(topic: TopicColumns) -> tuple[int, bool, int]:
-        shared = sum(label in joints for label in _labels(topic))
+        shared = len(_shared(topic, joints))
         return shared, topic.topic.endswith('joint_states'), len(topic.receive_ns)
 
     claims = _claim(sorted(matching, key=rank, reverse=True), joints, 'the measured state')
@@ -128,7 +166,7 @@ def _claim(topics: list[TopicColumns], joints: dict[str, int], purpose: str) -> 
     chosen: list[TopicColumns] = []
     refused: list[Unmapped] = []
     for topic in topics:
-        shared = [label for label in _labels(topic) if label in joints]
+        shared = list(_shared(topic, joints))
         taken = next((owner[label] for label in shared if label in owner), None)
         if taken is not None:
             reason = f'{taken} is taken for {purpose} of the same joints'
@@ -150,7 +188,8 @@ def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
     unnamed = ' (its messages carry no names)' if all(label.isdigit() for label in labels) else ''
     return (
         f'No joint name in common: the bag has {_joined(labels) or "none"}{unnamed}, '
-        f'the model has {_joined(joints) or "none"}; {hint}.'
+        f'the model has {_joined(joints) or "none"}; {hint}; '
+        '`sysid map BAG MODEL` proposes a mapping.'
     )
 
 
@@ -159,6 +198,7 @@ def _sensor_pairs(
 ) -> list[Pair]:
     pairs = []
     by_id = {joint: name for name, joint in joints.items()}
+    shared = {topic.topic: _shared(topic, joints) for topic in states}
     taken: set[tuple[str, str]] = set()
     for sensor, name in enumerate(sensor_names(model)):
         field = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
@@ -166,9 +206,9 @@ def _sensor_pairs(
         if not name or field is None or joint is None or (field, joint) in taken:
             continue
         for topic in states:
-            columns = field_columns(topic, field)
-            if columns is not None and joint in columns.labels:
-                pairs.append(Pair(Role.SENSOR, name, topic.topic, field, joint))
+            columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
+            if columns is not None and label in columns.labels:
+                pairs.append(Pair(Role.SENSOR, name, topic.topic, field, label))
                 taken.add((field, joint))
                 break
     return pairs
@@ -194,7 +234,7 @@ def _actuator_pairs(
         for topic in bag.topics
         if topic.msgtype == TRAJECTORY or (topic.msgtype == STATE and is_command(topic.topic))
     ]
-    named = [topic for topic in named if any(label in joints for label in _labels(topic))]
+    named = [topic for topic in named if _shared(topic, joints)]
     named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
     claims = _claim(named, joints, 'the commands')
     pairs = _named_commands(claims.chosen, model, joints)
@@ -204,7 +244,54 @@ def _actuator_pairs(
         reason = f'carries no names; commands are taken by joint name from {by}'
         refused = [Unmapped('topic', topic.topic, reason) for topic in arrays]
         return pairs, [*claims.refused, *refused], ()
+    told = _told_commands(bag, arrays, model, joints)
+    if told:
+        used = {pair.topic for pair in told}
+        reason = f'the order of {_joined(used)} is known from its controller'
+        others = [topic.topic for topic in arrays if topic.topic not in used]
+        return told, [*claims.refused, *(Unmapped('topic', name, reason) for name in others)], ()
     return _ordered_commands(bag.path.name, arrays, model, list(claims.refused))
+
+
+def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
+    """Return controller to its joints, from what the recorder noted about the session."""
+    try:
+        known = json.loads(bag.facts.get('controllers') or '{}')
+    except ValueError:
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {
+        str(name).strip('/'): [str(joint) for joint in told['joints']]
+        for name, told in known.items()
+        if isinstance(told, dict) and isinstance(told.get('joints'), list)
+    }
+
+
+def controller_of(topic: str) -> str:
+    """Return the controller that a topic such as ``/arm_controller/commands`` belongs to."""
+    return topic.strip('/').rpartition('/')[0]
+
+
+def _told_commands(
+    bag: BagColumns, arrays: list[TopicColumns], model: mujoco.MjModel, joints: dict[str, int]
+) -> list[Pair]:
+    """Pair arrays whose controller says which joint each element is."""
+    orders = controller_joints(bag)
+    pairs = []
+    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    for actuator, name in enumerate(actuator_names(model)):
+        if not name or mujoco.mjtTrn(model.actuator_trntype[actuator]) not in on_joint:
+            continue
+        for topic in arrays:
+            order = orders.get(controller_of(topic.topic), [])
+            ids = [joints.get(joint) for joint in order]
+            joint = int(model.actuator_trnid[actuator, 0])
+            if len(order) == _width(topic) and joint in ids:
+                label = str(ids.index(joint))
+                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, 'data', label))
+                break
+    return pairs
 
 
 def _named_commands(
@@ -212,6 +299,7 @@ def _named_commands(
 ) -> list[Pair]:
     pairs = []
     by_id = {joint: name for name, joint in joints.items()}
+    shared = {topic.topic: _shared(topic, joints) for topic in topics}
     on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
     for actuator, name in enumerate(actuator_names(model)):
         joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
@@ -220,9 +308,9 @@ def _named_commands(
             continue
         field = command_field(model, actuator)
         for topic in topics:
-            columns = field_columns(topic, field)
-            if columns is not None and joint in columns.labels:
-                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, field, joint))
+            columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
+            if columns is not None and label in columns.labels:
+                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, field, label))
                 break
     return pairs
 

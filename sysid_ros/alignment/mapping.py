@@ -22,6 +22,7 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     topic_columns,
 )
+from sysid_ros.alignment.proposal_checks import ADVICE, contradiction
 from sysid_ros.errors import AlignmentError, nearest
 
 if TYPE_CHECKING:
@@ -46,10 +47,16 @@ def map_columns(
             actuators refer to, never by order; a mapping pairs what it names and nothing else.
 
     Raises:
-        AlignmentError: Nothing can be paired, or the mapping names what is not there.
+        AlignmentError: Nothing can be paired, the data contradict the names, or the mapping names
+            what is not there.
     """
     if mapping == 'auto':
-        return _checked(bag, model, auto.auto_mapping(bag, model))
+        found = _checked(bag, model, auto.auto_mapping(bag, model))
+        reason = contradiction(bag, model, found.pairs)
+        if reason is not None:
+            msg = f'Mapping by names cannot be right: {reason}; {ADVICE}.'
+            raise AlignmentError(msg)
+        return found
     widths = [int(width) for width in model.sensor_dim]
     pairs = [
         *_explicit(bag, Role.SENSOR, mapping.sensors, sensor_names(model), widths),

@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.auto import ARRAY, TRAJECTORY, is_command
+from sysid_ros.alignment.auto import (
+    ARRAY,
+    TRAJECTORY,
+    controller_joints,
+    controller_of,
+    is_command,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +86,7 @@ class Axis(NamedTuple):
 def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
     """Collect the axes of a bag; of several with one name the most telling is kept."""
     found: dict[tuple[str, str, str, bool], Axis] = {}
-    orders = _controller_joints(bag)
+    orders = controller_joints(bag)
     for topic in bag.topics:
         for field in topic.fields:
             kind, commanded = _meaning(topic, field)
@@ -138,26 +143,10 @@ def _name(label: str, topic: str, orders: dict[str, list[str]]) -> str:
     """Return what a column's joint is called: its label, or what the bag's facts tell."""
     if label and not label.isdigit():
         return label
-    joints = orders.get(topic.strip('/').rpartition('/')[0], [])
+    joints = orders.get(controller_of(topic), [])
     if label and int(label) < len(joints):
         return joints[int(label)]
     return label or topic.strip('/').replace('/', '_')
-
-
-def _controller_joints(bag: BagColumns) -> dict[str, list[str]]:
-    """Return controller to joints, from the session facts that the recorder left in the bag."""
-    text = dict(getattr(bag, 'facts', {})).get('controllers', '')
-    try:
-        known = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    if not isinstance(known, dict):
-        return {}
-    return {
-        str(name).strip('/'): [str(joint) for joint in told['joints']]
-        for name, told in known.items()
-        if isinstance(told, dict) and isinstance(told.get('joints'), list)
-    }
 
 
 def _distinct(axes: list[Axis]) -> tuple[Axis, ...]:

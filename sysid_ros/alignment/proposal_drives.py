@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 LEAST_CORRELATION = 0.5
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
-#: Relative tolerance (natural logarithm) of a unit that is told by a servo's response, and by a
-#: derivative.
-_LOOSE, _TIGHT = 0.3, 0.15
+#: Relative tolerance (natural logarithm) of a unit that is told by a servo's response, of a unit by
+#: a derivative, and of there being no unit by a derivative.
+_LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.05
 #: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
 _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
 
@@ -58,17 +58,16 @@ class Drive(NamedTuple):
     whole: bool
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
-        """Return what a position may be in: each unit, and behind a gear if commands tell one."""
+        """Return what a position may be in: each unit, and behind a gear if something tells one."""
         plain = units('position', hinge=hinge, whole=self.whole)
-        if self.kind != 'position' or self.following.correlation == 0.0:
-            return plain
-        told = units('position', hinge=hinge, whole=True)
-        factors = [unit.factor / abs(self.following.slope) for unit in told]
-        if any(nearest_unit(factor, plain, _LOOSE) for factor in factors):
-            return plain
-        # Neither side's unit alone explains the slope: the command is taken to be in a plain one.
-        gears = [geared(unit, unit.factor / abs(self.following.slope)) for unit in told[:2]]
-        return (*plain, *(gear for gear in gears if gear is not None))
+        found = list(plain)
+        if abs(self.speeding.correlation) >= LEAST_CORRELATION:
+            told = units('velocity', hinge=hinge, whole=False)
+            found += _gears(plain, told, abs(self.speeding.slope), _EXACT)
+        if self.kind == 'position' and abs(self.following.correlation) >= LEAST_CORRELATION:
+            told = units('position', hinge=hinge, whole=True)
+            found += _gears(plain, told, 1 / abs(self.following.slope), _LOOSE)
+        return tuple(dict.fromkeys(found))
 
     def command_unit(self, position: Unit, *, hinge: bool) -> Unit:
         """Return what the command is in, given what the position is in."""
@@ -98,6 +97,24 @@ class Drive(NamedTuple):
             or geared(plain[0], factor)
             or Unit(f'{factor:.3g} {plain[0].name}', factor, 6.0)
         )
+
+
+def _gears(
+    plain: tuple[Unit, ...], told: tuple[Unit, ...], ratio: float, tolerance: float
+) -> list[Unit]:
+    """Return units behind a gear where no plain unit explains a ratio to something in a unit.
+
+    Args:
+        plain: What the position may be in.
+        told: What the other quantity may be in.
+        ratio: Change of the other per change of the position, in units of the bag.
+        tolerance: Of the ratio's natural logarithm.
+    """
+    if any(nearest_unit(ratio * unit.factor, plain, tolerance) for unit in told):
+        return []
+    # The other is taken to be in one of the usual units.
+    gears = [geared(plain[0], ratio * unit.factor / plain[0].factor) for unit in told[:2]]
+    return [gear for gear in gears if gear is not None]
 
 
 def make_drives(

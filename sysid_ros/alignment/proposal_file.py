@@ -28,7 +28,7 @@ def to_yaml(proposal: Proposal, model: str) -> str:
     lines = [
         f'# Proposed by sysid map for bag {proposal.bag} and model {model}.',
         f'# It looked at {proposal.seconds:.0f} s of motion. The number above a pair is its score.',
-        f'# Pairs below {CONFIDENCE:g} are commented out: look at them, correct them, remove the #.',
+        f'# Pairs below {CONFIDENCE:g} are commented out: look at them, correct them, drop the #.',
         '# The value in the model is scale * bag value + offset.',
         '# Use it with `mapping: THIS_FILE` in calibration.yaml.',
     ]

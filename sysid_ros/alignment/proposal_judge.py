@@ -54,6 +54,8 @@ TURNS = (-math.pi, -math.pi / 2, math.pi / 2, math.pi)
 _MARGIN = 0.05
 #: Cost of positions that all lie outside; a third outside is as bad.
 _OUTSIDE = 10.0
+#: A motion over less than this part of the range is seldom what is recorded, and its cost.
+_SMALL, _SMALL_COST = 0.02, 4.0
 #: Standard deviation of the logarithm of a servo's true gain over the model's, and its limit.
 _GAIN_SPREAD, _GAIN_LIMIT = 0.5, 3.0
 #: Half the part of the mean torque that counts as variation.
@@ -62,6 +64,8 @@ _MEAN_PART = 0.1
 _SLOW = 0.05
 #: The true armature is at most so many times the model's, or one so many times smaller.
 _ARMATURE = 4.0
+#: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
+_MASSES = 1.6
 #: Improvements below this are none.
 GAIN = 1e-6
 
@@ -107,7 +111,14 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Judges hypotheses on one bag and one model."""
+    """Judges hypotheses on one bag and one model.
+
+    Attributes:
+        drives: Of the bag.
+        joints: Of the model.
+        alike: (drives, joints) how alike their names are.
+        trust: From 0 to 1, how much torques count against what is usual.
+    """
 
     def __init__(self, drives: tuple[Drive, ...], mechanism: Mechanism, seconds: float) -> None:
         """Prepare.
@@ -118,6 +129,7 @@ class Judge:
             seconds: How long they moved.
         """
         self.drives = drives
+        self.trust = 1.0
         self.joints = mechanism.joints
         self._mechanism = mechanism
         self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
@@ -153,6 +165,7 @@ class Judge:
                     again |= guess.shift == 'position'
             if again:
                 torques = self._all_torques(guesses, offsets)
+        weight = self._weight * self.trust
         parts = []
         for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
             if guess.joint < 0:
@@ -168,7 +181,7 @@ class Judge:
             for part in (servo, motion):
                 if not math.isnan(part):
                     held = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
-                    total -= self._weight * math.log(held)
+                    total -= weight * math.log(held)
         return Verdict(float(total), tuple(offsets), tuple(parts))
 
     def _prior(self, row: int, drive: Drive, guess: Guess) -> float:
@@ -234,7 +247,8 @@ class Judge:
         margin = _MARGIN * (high - low)
         values = guess.sign * guess.unit.factor * drive.position.values + offset[0]
         part = float(np.mean((values < low - margin) | (values > high + margin)))
-        return _OUTSIDE * min(1.0, 3.0 * part)
+        still = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * still
 
     def _all_torques(
         self, guesses: tuple[Guess, ...], offsets: list[tuple[float, float]]
@@ -361,20 +375,33 @@ def _motion_part(
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
     slow = _SLOW * float(np.sqrt(np.mean(rate**2))) or 1.0
-    least = joint.armature / _ARMATURE
-    left = driving - torque - least * acceleration
-    bases = np.column_stack([acceleration, rate, np.tanh(rate / slow)])
+    bases = np.column_stack([torque, acceleration, rate, np.tanh(rate / slow)])
+    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
+    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
+    return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
+
+
+def _bounded(
+    bases: NDArray[np.float64],
+    values: NDArray[np.float64],
+    least: NDArray[np.float64],
+    most: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the (k,) factors of (n, k) bases that fit (n,) values, near the best within bounds."""
     sizes = np.sqrt((bases**2).sum(axis=0))
     sizes[sizes == 0] = 1.0
-    found, _ = nnls(bases / sizes, left)
-    found /= sizes
-    most = (_ARMATURE - 1 / _ARMATURE) * joint.armature
-    if joint.armature and found[0] > most:
-        left = left - most * acceleration
-        found[1:], _ = nnls(bases[:, 1:] / sizes[1:], left)
-        found[1:] /= sizes[1:]
-        found[0] = 0.0
-    return _part(left - bases @ found, driving)
+    factors: NDArray[np.float64] = least.copy()
+    free = np.ones(len(least), dtype=bool)
+    while free.any():
+        factors[free] = least[free]
+        found, _ = nnls(bases[:, free] / sizes[free], values - bases @ factors)
+        factors[free] += found / sizes[free]
+        beyond = factors > most
+        if not beyond.any():
+            break
+        factors[beyond] = most[beyond]
+        free &= ~beyond
+    return factors
 
 
 def _part(left: NDArray[np.float64], whole: NDArray[np.float64]) -> float:

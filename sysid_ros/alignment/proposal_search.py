@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Sweeps after which the search gives up.
 _SWEEPS = 12
+#: How little torques count at first in the second ascent.
+_DISTRUST = 0.2
 #: With more drives than this, drives are not turned while they are exchanged.
 _MANY = 12
 
@@ -59,10 +61,22 @@ class _Change(NamedTuple):
 
 
 def search(judge: Judge) -> Found:
-    """Find the hypothesis that nothing near it is better than."""
-    current = _start(judge)
-    # What excuses much comes last: zeros elsewhere, and drives that are no joint of the model.
-    _climb(judge, current, excuses=False)
+    """Find the hypothesis that nothing near it is better than.
+
+    Without measured efforts, wrong units and offsets can explain each other; a second ascent lets
+    what is usual decide first.
+    """
+    start = _start(judge)
+    ends = []
+    for trusts in ((1.0,), (_DISTRUST, 1.0)):
+        current = list(start)
+        for judge.trust in trusts:
+            # What excuses much comes last: zeros elsewhere, drives that are no joint of the model.
+            verdict = _climb(judge, current, excuses=False)[0]
+        ends.append((verdict.total, current))
+        if all(drive.effort is not None for drive in judge.drives):
+            break
+    current = max(ends, key=lambda end: end[0])[1]
     verdict, margins = _climb(judge, current, excuses=True)
     return Found(tuple(current), verdict, margins)
 

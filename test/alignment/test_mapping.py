@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -123,7 +124,7 @@ def test_no_common_name_names_the_nearest(arm: Any, columns: Any):
         map_columns(columns.bag(state), arm, 'auto')
     assert str(caught.value) == (
         'No joint name in common: the bag has Sholder, q7, the model has shoulder, elbow, wrist; '
-        'nearest: Sholder and shoulder.'
+        'nearest: Sholder and shoulder; `sysid map BAG MODEL` proposes a mapping.'
     )
     state = columns.topic('/js', TIMES, {'position': {'0': TIMES}})
     with pytest.raises(AlignmentError, match='its messages carry no names'):
@@ -257,3 +258,83 @@ def test_a_channel_may_be_one_string(arm: Any, columns: Any):
     ]
     with pytest.raises(ConfigError, match=r'as /topic\.field\[label\], found .joint_states'):
         validate(MappingConfig, {'sensors': {'s1': 'joint_states'}}, 'a test')
+
+
+def test_names_that_differ_in_writing_only_are_the_same_and_it_is_said(arm: Any, columns: Any):
+    labels = {'Shoulder': TIMES, 'elbow_joint': 2 * TIMES, 'WRIST': 3 * TIMES}
+    mapping = map_columns(
+        columns.bag(columns.topic('/js', TIMES, {'position': labels})), arm, 'auto'
+    )
+    assert {name: pair[2] for name, pair in _pairs(mapping, Role.SENSOR).items()} == {
+        's0': 'Shoulder',
+        's1': 'elbow_joint',
+        's2': 'WRIST',
+    }
+    said = [item.subject for item in mapping.health if item.kind == 'assumed name']
+    assert said == ['/js Shoulder', '/js elbow_joint', '/js WRIST']
+
+
+def test_a_name_that_two_labels_could_be_is_nobodys(arm: Any, columns: Any):
+    labels = {'shoulder': TIMES, 'elbow_joint': 2 * TIMES, 'elbow_link': 3 * TIMES}
+    mapping = map_columns(
+        columns.bag(columns.topic('/js', TIMES, {'position': labels})), arm, 'auto'
+    )
+    assert list(_pairs(mapping, Role.SENSOR)) == ['s0']
+
+
+def test_an_array_is_taken_in_the_order_that_its_controller_told(arm: Any, columns: Any):
+    made = columns.bag(columns.state(TIMES), columns.array(TIMES))
+    facts = {'controllers': '{"controller": {"joints": ["shoulder", "elbow", "wrist"]}}'}
+    mapping = map_columns(dataclasses.replace(made, facts=facts), arm, 'auto')
+    labels = {name: pair[2] for name, pair in _pairs(mapping, Role.ACTUATOR).items()}
+    assert labels == {'drive_e': '1', 'drive_w': '2', 'drive_s': '0'}
+    assert not [item for item in mapping.health if item.kind == 'assumed order']
+
+
+LONG = np.arange(0, 8, 0.01)
+SWING = {'shoulder': np.sin(3 * LONG), 'elbow': np.sin(4 * LONG + 1), 'wrist': np.sin(5 * LONG)}
+SPEED = {
+    'shoulder': 3 * np.cos(3 * LONG),
+    'elbow': 4 * np.cos(4 * LONG + 1),
+    'wrist': 5 * np.cos(5 * LONG),
+}
+
+
+@pytest.mark.parametrize(
+    ('speed', 'commands', 'complaint'),
+    [
+        ({**SPEED, 'elbow': -SPEED['elbow']}, SWING, r'velocity\[elbow\] runs against'),
+        ({**SPEED, 'wrist': 57 * SPEED['wrist']}, SWING, r'velocity\[wrist\] is 57 times'),
+        (SPEED, {**SWING, 'elbow': -SWING['elbow']}, "'elbow' moves against its command"),
+        (
+            SPEED,
+            {**SWING, 'elbow': SWING['shoulder'], 'shoulder': SWING['elbow']},
+            "'elbow' follows the command .*not 'shoulder'",
+        ),
+    ],
+)
+def test_auto_refuses_what_the_motion_contradicts(
+    hinges: Any, columns: Any, speed: dict[str, Any], commands: dict[str, Any], complaint: str
+):
+    model = hinges(list(SWING))
+
+    def mapped(speed: dict[str, Any], commands: dict[str, Any]) -> Mapping:
+        fields = {'position': SWING, 'velocity': speed}
+        data = {'data': {str(row): commands[joint] for row, joint in enumerate(SWING)}}
+        kind = 'std_msgs/msg/Float64MultiArray'
+        told = columns.topic('/c/commands', LONG, data, msgtype=kind, header=False)
+        return map_columns(columns.bag(columns.topic('/js', LONG, fields), told), model, 'auto')
+
+    assert len(mapped(SPEED, SWING).pairs) == 9
+    with pytest.raises(AlignmentError, match=f'{complaint}.*`sysid map'):
+        mapped(speed, commands)
+
+
+def test_auto_refuses_positions_that_no_joint_can_have(columns: Any):
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><joint name="j" range="-90 90"/><geom size=".1"/></body>'
+        '</worldbody><sensor><jointpos name="p" joint="j"/></sensor></mujoco>'
+    )
+    state = columns.topic('/js', TIMES, {'position': {'j': 50 + 20 * np.sin(TIMES)}})
+    with pytest.raises(AlignmentError, match=r'runs from 50 to 70.*-1.571 to 1.571 rad.*sysid map'):
+        map_columns(columns.bag(state), model, 'auto')

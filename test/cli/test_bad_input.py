@@ -204,11 +204,12 @@ def test_a_damaged_mapping_file(
 
 
 def test_no_joint_name_in_common(project: Any, refused: Callable[..., str]):
-    project.replace_in_model('"shoulder"', '"shoulder_joint"')
-    project.replace_in_model('"elbow"', '"elbow_joint"')
+    project.replace_in_model('"shoulder"', '"sholder"')
+    project.replace_in_model('"elbow"', '"elbwo"')
     assert refused() == (
-        'No joint name in common: the bag has shoulder, elbow, the model has shoulder_joint, '
-        'elbow_joint; nearest: shoulder and shoulder_joint, elbow and elbow_joint.'
+        'No joint name in common: the bag has shoulder, elbow, the model has sholder, elbwo; '
+        'nearest: shoulder and sholder, elbow and elbwo; '
+        '`sysid map BAG MODEL` proposes a mapping.'
     )
 
 
