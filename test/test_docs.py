@@ -395,7 +395,8 @@ def test_waypoints_in_csv_are_valid(tmp_path: Path):
 
 
 def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (words,) = (w for page, w in _commands_that_start_with('sysid') if w[0] == 'recover')
+    recoveries = (w for _, w in _commands_that_start_with('sysid') if w[0] == 'recover')
+    words = next(w for w in recoveries if w[1:] == ['bags/train_1'])
     types = known_types()
     message = types.serialize_cdr(types.types[TEXT]('hello'), TEXT)
     monkeypatch.chdir(tmp_path)

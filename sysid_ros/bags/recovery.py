@@ -68,6 +68,7 @@ class Recovered(NamedTuple):
         source: The old bag.
         target: The new bag; None where the old one was only examined.
         topics: What became of each topic.
+        lost: Messages of all topics that are known to be lost, also where their topics are not.
         skipped: Parts of the old bag that are not in the new one.
         unchecked: Saved messages that no checksum vouches for: a byte that was changed inside of
             them would not be noticed.
@@ -77,6 +78,7 @@ class Recovered(NamedTuple):
     source: Path
     target: Path | None
     topics: tuple[RecoveredTopic, ...]
+    lost: int
     skipped: tuple[Skipped, ...]
     unchecked: int
     whole: bool
@@ -150,10 +152,9 @@ def _is_read(source: Path, messages: int) -> bool:
 
 def _history(found: Recovered) -> str:
     """Say how a bag came about."""
-    lost = sum(topic.lost for topic in found.topics)
     return (
         f'by sysid_ros {__version__} from {found.source.name!r}: {found.saved} messages, '
-        f'{found.unchecked} of them without checksum; {lost} known to be lost, '
+        f'{found.unchecked} of them without checksum; {found.lost} known to be lost, '
         f'{len(found.skipped)} parts skipped'
     )
 
@@ -188,35 +189,43 @@ class _Tally:
 
     def report(self, target: Path | None) -> Recovered:
         """Return what became of the messages."""
-        lost: Counter[str] = Counter()
-        refused: list[Skipped] = []
-        for (file, topic, reason), count in self._refused.items():
-            lost[topic] += count
-            refused.append(Skipped(file, 0, 0, f'{count} messages of {topic}: {reason}'))
-        for number_of_file in self._old.files:
-            topics = number_of_file.topics
-            for part in number_of_file.skipped:
-                for number, count in part.lost.items():
-                    if number in topics:
-                        lost[topics[number].name] += count
+        refused = tuple(
+            Skipped(file, 0, 0, f'{count} messages of {topic}: {reason}')
+            for (file, topic, reason), count in self._refused.items()
+        )
+        lost = self._lost()
         announced = self._old.announced()
+        topics = tuple(
+            RecoveredTopic(
+                topic,
+                msgtype,
+                self._saved[topic],
+                max(lost[topic], announced[topic] - self._saved[topic]),
+                *self._span_ns.get(topic, (0, 0)),
+            )
+            for topic, msgtype in sorted(self._types.items())
+        )
         return Recovered(
             source=self._old.source,
             target=target,
-            topics=tuple(
-                RecoveredTopic(
-                    topic,
-                    msgtype,
-                    self._saved[topic],
-                    max(lost[topic], announced[topic] - self._saved[topic]),
-                    *self._span_ns.get(topic, (0, 0)),
-                )
-                for topic, msgtype in sorted(self._types.items())
-            ),
+            topics=topics,
+            lost=max(sum(lost.values()), sum(topic.lost for topic in topics)),
             skipped=(*self._old.skipped, *refused),
             unchecked=sum(file.unchecked for file in self._old.files),
             whole=self._old.is_whole() and not refused,
         )
+
+    def _lost(self) -> Counter[str]:
+        """Count what the files show to be lost by topic, '' where the topic is not known."""
+        lost: Counter[str] = Counter()
+        for (_, topic, _), count in self._refused.items():
+            lost[topic] += count
+        for file in self._old.files:
+            topics = file.topics
+            for part in file.skipped:
+                for number, count in part.lost.items():
+                    lost[topics[number].name if number in topics else ''] += count
+        return lost
 
 
 def _copy(old: Salvage, writer: BagWriter | None) -> _Tally:

@@ -162,7 +162,7 @@ class SalvagedSqlite:
         self._connection = sqlite3.connect(_address(file, immutable=True), uri=True)
         self._connection.text_factory = _text
         self._rows = self._selected
-        existing = {name for (name,) in self._connection.execute('SELECT name FROM sqlite_schema')}
+        existing = {name for (name,) in self._connection.execute('SELECT name FROM sqlite_master')}
         for table in _TABLES:
             if table not in existing:
                 continue
@@ -206,10 +206,13 @@ class SalvagedSqlite:
 
     def _skip_pages(self, size: int) -> None:
         page_size = self._pages.page_size
-        for page in self._pages.unreadable():
-            offset = page * page_size
+        # Pages side by side differ from their places among them by the same number.
+        pages = enumerate(self._pages.unreadable())
+        for _, side_by_side in groupby(pages, key=lambda place: place[1] - place[0]):
+            numbers = [page for _, page in side_by_side]
+            offset, extent = numbers[0] * page_size, len(numbers) * page_size
             self.skipped.append(
-                Skipped(self.path.name, offset, page_size, 'a page holds nothing readable')
+                Skipped(self.path.name, offset, extent, 'nothing readable is there')
             )
         whole = self._pages.count * page_size
         if whole < size:

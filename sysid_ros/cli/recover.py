@@ -49,7 +49,7 @@ def describe(found: Recovered) -> str:
         span = [(stamp - start) * 1e-9 for stamp in (topic.first_ns, topic.last_ns)]
         times = [f'{seconds:.3f}' if topic.saved else '' for seconds in span]
         rows.append((topic.topic, str(topic.saved), str(topic.lost), *times))
-    rows.append(('total', str(found.saved), str(sum(topic.lost for topic in found.topics)), '', ''))
+    rows.append(('total', str(found.saved), str(found.lost), '', ''))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         '  '.join(
