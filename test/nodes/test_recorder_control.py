@@ -81,6 +81,7 @@ def test_diagnostics_follow_a_publisher_that_leaves_and_returns(
     record: Callable[..., Any],
     publish: Callable[..., Any],
     diagnosis: Callable[..., Any],
+    wait_for_status: Callable[..., Any],
     read_numbers: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
@@ -97,8 +98,10 @@ def test_diagnostics_follow_a_publisher_that_leaves_and_returns(
     assert diagnosis('recorder', '1 of 2 topics need attention').level == b'\1'
     first.stop()
     assert diagnosis('/joint_states', 'no publisher').level == b'\1'
+    messages = wait_for_status(fresh=True)['counts']['/joint_states']['messages']
     publish('/joint_states', rate=100)
     assert diagnosis('/joint_states', 'ok').level == b'\0'
+    wait_for_status(messages=messages + 20)
     assert recorder.stop() == 0
     numbers = read_numbers(tmp_path / 'bag')['/joint_states']
     assert numbers.count(0) == 2
