@@ -30,6 +30,8 @@ from sysid_ros.errors import ConfigError, nearest
 T = TypeVar('T', bound=BaseModel)
 
 Stamps = Literal['auto', 'header', 'receive']
+#: One for all topics, or by topic; those that are not named are ``auto``.
+StampChoice = Stamps | dict[str, Stamps]
 Storage = Literal['mcap', 'sqlite3']
 
 #: A channel in one string; a topic's name has no dots, a label may have anything but brackets.
@@ -157,8 +159,9 @@ class CalibrationConfig(Section):
     mapping: Literal['auto'] | MappingConfig | Path = Field(
         default='auto', description='auto, a mapping, or a YAML file that holds one'
     )
-    stamps: Stamps = Field(
-        default='auto', description='time of a message: header stamp unless zero, or as told'
+    stamps: StampChoice = Field(
+        default='auto',
+        description='time of a message: header stamp unless zero, or as told, for all or by topic',
     )
     parameters: tuple[ParameterConfig, ...] = Field(description='what to identify')
     sensors: tuple[str, ...] | None = Field(

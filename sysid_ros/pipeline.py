@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.alignment import Alignment
-    from sysid_ros.config import CalibrationConfig, MappingConfig, Stamps
+    from sysid_ros.config import CalibrationConfig, MappingConfig, StampChoice
     from sysid_ros.identification.sequence import Sequence as Run
     from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.unknown import Unknown
@@ -96,7 +96,7 @@ def convert(
     output: Path | None,
     *,
     mapping: str = 'auto',
-    stamps: Stamps = 'auto',
+    stamps: StampChoice = 'auto',
     formats: Sequence[Format] = (Format.NPZ, Format.CSV),
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
@@ -247,7 +247,7 @@ def _align(
     bag: Path,
     model: mujoco.MjModel,
     mapping: Literal['auto'] | MappingConfig,
-    stamps: Stamps,
+    stamps: StampChoice,
     longest_delay: float = 0.0,
 ) -> Alignment:
     columns = read_bag(bag)

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import CLOCK_JUMP_S, SECOND_NS
+from sysid_ros.alignment.health import SECOND_NS, HealthFinding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sysid_ros.bags import TopicColumns
+
+#: A lasting change of receive time minus header stamp by more than this is a jump of a clock, s.
+CLOCK_JUMP_S = 0.1
+#: A drift that moves stamps by more than this over a recording, s, is worth a word, …
+_DRIFTED_S = 1e-3
+#: … if it is so many of its standard deviations; …
+_CERTAIN = 5.0
+#: … with a larger one, millionths, these are no two clocks of the same time: a simulation's, say.
+LARGEST_DRIFT = 1000.0
 #: Messages are taken together in at most so many groups of neighbours.
 _GROUPS = 400
 #: A drift is told from so many messages and seconds on.
@@ -45,6 +55,7 @@ class ClockFit(NamedTuple):
         deviation: Standard deviation of the drift, millionths; NaN likewise.
         jitter: Scatter of the transport time, s: 1.4826 times the median deviation.
         jumps: Where the line has steps.
+        duration: From the first message to the last, s.
     """
 
     offset: float
@@ -52,6 +63,13 @@ class ClockFit(NamedTuple):
     deviation: float
     jitter: float
     jumps: tuple[ClockJump, ...]
+    duration: float
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the drift is certain, and moves stamps by more than a millisecond."""
+        moved = 1e-6 * abs(self.drift) * self.duration
+        return moved > _DRIFTED_S and abs(self.drift) > _CERTAIN * self.deviation
 
 
 def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) -> ClockFit | None:
@@ -95,7 +113,26 @@ def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) 
         deviation=1e6 * deviation,
         jitter=1.4826 * float(np.median(np.abs(rest - middle))),
         jumps=tuple(ClockJump(int(received[place]), seconds) for place, seconds in jumps),
+        duration=float(times[-1] - times[0]),
     )
+
+
+def clock_findings(bag: str, topic: TopicColumns, fit: ClockFit | None) -> list[HealthFinding]:
+    """Report jumps and drift between the clock of the header stamps and that of the recorder."""
+    if fit is None:
+        return []
+    found = []
+    if fit.jumps:
+        sizes = ', '.join(f'{jump.seconds:+.3f}' for jump in fit.jumps[:3])
+        detail = f'receive time minus header stamp changes for good, by {sizes} s'
+        found.append(HealthFinding(bag, topic.topic, 'clock jump', len(fit.jumps), detail))
+    if fit.drifts:
+        detail = (
+            f"the recorder's clock gains {fit.drift:.1f} ± {1.96 * fit.deviation:.1f} millionths "
+            f'on the header stamps, {1e-3 * fit.drift * fit.duration:.1f} ms over the recording'
+        )
+        found.append(HealthFinding(bag, topic.topic, 'clock drift', 1, detail))
+    return found
 
 
 def _lasting(late: NDArray[np.float64], places: NDArray[np.int64]) -> list[tuple[int, float]]:

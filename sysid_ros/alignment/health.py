@@ -19,8 +19,6 @@ SECOND_NS = 1_000_000_000
 #: A gap is longer than so many median periods and longer than GAP_S seconds.
 GAP_PERIODS = 5.0
 GAP_S = 0.05
-#: A change of header stamp minus receive time by more than this is a jump of a clock, s.
-CLOCK_JUMP_S = 0.1
 #: An interval that differs from the median by more than this part of it is jittered.
 JITTER = 0.2
 #: A topic is called jittered when more than this part of its intervals is.
@@ -101,20 +99,6 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
         )
         findings.append(HealthFinding(bag, topic, 'jitter', jittered, detail))
     return findings
-
-
-def clock_findings(bag: str, topic: TopicColumns) -> list[HealthFinding]:
-    """Count jumps between the clock of the header stamps and the clock of the recorder."""
-    if topic.header_ns is None:
-        return []
-    stamped = topic.header_ns != 0
-    offset = (topic.receive_ns[stamped] - topic.header_ns[stamped]) / SECOND_NS
-    jumps = np.abs(np.diff(offset))
-    jumps = jumps[jumps > CLOCK_JUMP_S]
-    if not len(jumps):
-        return []
-    detail = f'receive time minus header stamp changes by up to {jumps.max():.3f} s'
-    return [HealthFinding(bag, topic.topic, 'clock jump', len(jumps), detail)]
 
 
 def dead_columns(topic: TopicColumns) -> list[tuple[Field, str]]:

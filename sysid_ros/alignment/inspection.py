@@ -13,6 +13,7 @@ import numpy as np
 from sysid_ros.alignment.bag_facts import BagFacts, bag_facts
 from sysid_ros.alignment.consistency import joint_findings
 from sysid_ros.alignment.joints import is_of_joints, joints_by_name, joints_of_model
+from sysid_ros.alignment.lag import lag
 from sysid_ros.alignment.mapping import map_columns
 from sysid_ros.alignment.stamps import one_clock, stamp
 from sysid_ros.alignment.topic_reports import (
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.coverage import Excitation
     from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.alignment.joints import Joint, Trace
+    from sysid_ros.alignment.lag import Lag
     from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped
     from sysid_ros.alignment.stamps import Stamped
     from sysid_ros.bags import BagColumns, UnreadTopic
-    from sysid_ros.config import MappingConfig, Stamps
+    from sysid_ros.config import MappingConfig, StampChoice
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class JointReport:
         low: Least position, in units of the model, or of the bag without one; NaN if unknown.
         high: Greatest position.
         step: Of the encoder, in units of the bag; NaN where none shows.
+        lag: Of the position behind its command; None where there is none or it cannot be told.
         excitation: What the motion shows; None without a model.
     """
 
@@ -63,6 +66,7 @@ class JointReport:
     low: float
     high: float
     step: float
+    lag: Lag | None
     excitation: Excitation | None
 
 
@@ -127,7 +131,7 @@ def bag_joints(
     bag: BagColumns,
     model: mujoco.MjModel | None = None,
     mapping: Literal['auto'] | MappingConfig = 'auto',
-    stamps: Stamps = 'auto',
+    stamps: StampChoice = 'auto',
 ) -> BagJoints:
     """Find the joints of a bag, by the model where that fits, else by the names in the messages.
 
@@ -162,7 +166,7 @@ def inspect(
     model: mujoco.MjModel | None = None,
     *,
     mapping: Literal['auto'] | MappingConfig = 'auto',
-    stamps: Stamps = 'auto',
+    stamps: StampChoice = 'auto',
 ) -> Inspection:
     """Say what is in a bag, what is wrong with it, and what could be identified from it.
 
@@ -233,5 +237,13 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
         low=least(values),
         high=greatest(values),
         step=steps.get(source(position), math.nan),
+        lag=_lag(joint),
         excitation=judged,
     )
+
+
+def _lag(joint: Joint) -> Lag | None:
+    asked, given = joint.find('position', command=True), joint.find('position')
+    if asked is None or given is None:
+        return None
+    return lag(asked.times, asked.values, given.times, given.values)

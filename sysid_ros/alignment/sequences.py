@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.bags import BagColumns
-    from sysid_ros.config import Stamps
+    from sysid_ros.config import StampChoice
 
 #: The bag is cut where nothing is measured for longer than this, s.
 CUT_S = 1.0
@@ -96,7 +96,7 @@ def align(
     bag: BagColumns,
     model: mujoco.MjModel,
     mapping: Mapping,
-    stamps: Stamps,
+    stamps: StampChoice,
     *,
     longest_delay: float = 0.0,
 ) -> Alignment:

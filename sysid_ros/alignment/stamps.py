@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, HealthFinding, clock_findings
+from sysid_ros.alignment.clocks import LARGEST_DRIFT, clock_findings, compare_clocks
+from sysid_ros.alignment.health import SECOND_NS, HealthFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from sysid_ros.alignment.clocks import ClockFit
     from sysid_ros.bags import TopicColumns
-    from sysid_ros.config import Stamps
+    from sysid_ros.config import StampChoice
 
+#: What ``stamps`` asks for, or header stamps carried over to the recorder's clock.
+Clock = Literal['auto', 'header', 'receive', 'carried']
 #: Header stamps this far from the receive times are from another clock (simulated time, a robot
 #: that is not synchronised), s. Transport alone never takes as long.
 OTHER_CLOCK_S = 1.0
@@ -32,65 +36,99 @@ class Stamped(NamedTuple):
         usable: (n,) False for rows that were left out because their stamp is not after the
             stamps before.
         findings: What was found on the way.
+        clock: Header stamps against receive times; None without header stamps.
     """
 
     times_ns: NDArray[np.int64]
     usable: NDArray[np.bool_]
     findings: tuple[HealthFinding, ...]
+    clock: ClockFit | None
 
 
 def one_clock(
-    bag: str, topics: Sequence[TopicColumns], stamps: Stamps
-) -> tuple[Stamps, tuple[HealthFinding, ...]]:
+    bag: str, topics: Sequence[TopicColumns], stamps: StampChoice
+) -> tuple[Clock | dict[str, Clock], tuple[HealthFinding, ...]]:
     """Decide whether header stamps and receive times can be used side by side.
 
     Commands without a header have receive times only. If the header stamps of the other topics
-    are from another clock, mixing the two would shift commands against measurements, so that
-    ``auto`` uses the recorder's clock for all.
+    are from another clock, mixing the two would shift commands against measurements. ``auto`` then
+    carries header stamps over to the recorder's clock along a straight line, which keeps their
+    steadiness, and takes receive times where no line does.
 
     Returns:
-        The choice for all topics, and what it was made from.
+        The choice for all topics, or by topic, and what it was made from.
     """
-    if stamps != 'auto' or not any(_receive_only(topic) for topic in topics):
-        return stamps, ()
-    offsets = {
-        topic.topic: float(np.median(topic.receive_ns - topic.header_ns) / SECOND_NS)
+    told: dict[str, Clock] = dict(stamps) if isinstance(stamps, dict) else {}
+    by_receive = any(_receive_only(topic) or told.get(topic.topic) == 'receive' for topic in topics)
+    if isinstance(stamps, dict):
+        rest = [topic for topic in topics if topic.topic not in told]
+        choice, findings = _common(bag, rest) if by_receive else ('auto', ())
+        return {**{topic.topic: choice for topic in rest}, **told}, findings
+    return _common(bag, topics) if stamps == 'auto' and by_receive else (stamps, ())
+
+
+def _common(bag: str, topics: Sequence[TopicColumns]) -> tuple[Clock, tuple[HealthFinding, ...]]:
+    """Choose for topics of which the times are used beside receive times."""
+    fits = {
+        topic.topic: compare_clocks(topic.receive_ns, topic.header_ns)
         for topic in topics
         if topic.header_ns is not None and not _receive_only(topic)
     }
-    worst = max(offsets, key=lambda name: abs(offsets[name]), default='')
-    if not worst or abs(offsets[worst]) < OTHER_CLOCK_S:
-        return stamps, ()
-    detail = (
-        f'header stamps are {offsets[worst]:+.3f} s before the receive times and another topic '
-        'has no header stamps; receive times are used for all'
+    others = {
+        name: fit
+        for name, fit in fits.items()
+        if fit is not None and (abs(fit.offset) >= OTHER_CLOCK_S or fit.drifts)
+    }
+    if not others:
+        return 'auto', ()
+    straight = all(not fit.jumps and not abs(fit.drift) > LARGEST_DRIFT for fit in others.values())
+    done = 'they are carried over to its clock' if straight else 'receive times are used for all'
+    findings = tuple(
+        HealthFinding(
+            bag,
+            name,
+            'clock offset',
+            1,
+            f'header stamps are {fit.offset:+.3f} s before the receive times and another topic has '
+            f'no header stamps; {done}',
+        )
+        for name, fit in others.items()
     )
-    return 'receive', (HealthFinding(bag, worst, 'clock offset', 1, detail),)
+    return 'carried' if straight else 'receive', findings
 
 
 def _receive_only(topic: TopicColumns) -> bool:
     return topic.header_ns is None or not topic.header_ns.any()
 
 
-def stamp(bag: str, topic: TopicColumns, stamps: Stamps) -> Stamped:
+def stamp(bag: str, topic: TopicColumns, choice: Clock | Mapping[str, Clock]) -> Stamped:
     """Give each row of a topic its time.
 
     Args:
         bag: Name of the bag.
         topic: The topic.
-        stamps: ``receive``, or header stamps; where there is none or it is zero, the receive time
-            takes its place in either case.
+        choice: ``receive``, or header stamps, ``carried`` over to the recorder's clock or as they
+            are; where there is none or it is zero, the receive time takes its place. By topic, the
+            default is ``auto``.
     """
+    stamps = choice if isinstance(choice, str) else choice.get(topic.topic, 'auto')
     findings: list[HealthFinding] = []
     times = topic.receive_ns
+    fit = None if topic.header_ns is None else compare_clocks(topic.receive_ns, topic.header_ns)
     if stamps != 'receive' and topic.header_ns is not None:
         zero = topic.header_ns == 0
-        times = np.where(zero, topic.receive_ns, topic.header_ns)
+        header = topic.header_ns
+        if stamps == 'carried' and fit is not None:
+            known = topic.receive_ns[~zero]
+            passed = (topic.receive_ns - known[0]) / SECOND_NS
+            drift = 0.0 if np.isnan(fit.drift) else 1e-6 * fit.drift
+            header = header + np.round((fit.offset + drift * passed) * SECOND_NS).astype(np.int64)
+        times = np.where(zero, topic.receive_ns, header)
         if zero.any():
             detail = f'of {len(zero)} header stamps; the receive time is used'
             count = int(zero.sum())
             findings.append(HealthFinding(bag, topic.topic, 'zero stamp', count, detail))
-        findings += clock_findings(bag, topic)
+        findings += clock_findings(bag, topic, fit)
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, 'no stamp', len(times), detail))
@@ -104,7 +142,7 @@ def stamp(bag: str, topic: TopicColumns, stamps: Stamps) -> Stamped:
         ):
             if count:
                 findings.append(HealthFinding(bag, topic.topic, kind, count, 'rows left out'))
-    return Stamped(times, usable, tuple(findings))
+    return Stamped(times, usable, tuple(findings), fit)
 
 
 def longest_increasing(times: NDArray[np.int64]) -> NDArray[np.bool_]:

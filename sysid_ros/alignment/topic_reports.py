@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.bag_facts import BagFacts
+    from sysid_ros.alignment.clocks import ClockFit
     from sysid_ros.alignment.stamps import Stamped
     from sysid_ros.bags import TopicColumns
 
@@ -43,6 +44,8 @@ _ROBOT_TYPES = (
 FEWEST_PERIODIC = 5
 #: No message for longer than this at the begin or the end of a bag is worth a word, s.
 SILENCE_S = 1.0
+#: A drift is shown when it is known to this, millionths, one standard deviation.
+_KNOWN_DRIFT = 5.0
 #: Fields that a message of joints can carry beside the position.
 _JOINT_STATE = ('position', 'velocity', 'effort')
 
@@ -60,7 +63,9 @@ class TopicReport:
         longest_gap: Longest interval, s.
         gaps: Intervals of more than 5 median periods and 50 ms.
         stamps: Which time is used: ``header`` or ``receive``.
-        clock: Median of receive time minus header stamp, s; NaN without header stamps.
+        clock: Receive time minus header stamp at the first message, s; NaN without header stamps.
+        drift: What the recorder's clock gains on the header stamps, millionths; NaN unless it is
+            known to 5.
     """
 
     topic: str
@@ -72,6 +77,7 @@ class TopicReport:
     gaps: int
     stamps: str
     clock: float
+    drift: float
 
 
 @dataclass(frozen=True)
@@ -150,15 +156,13 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
         longest_gap=rate.longest_gap,
         gaps=sum(gaps),
         stamps='header' if by_header else 'receive',
-        clock=_clock(topic),
+        clock=math.nan if stamped.clock is None else stamped.clock.offset,
+        drift=_drift(stamped.clock),
     )
 
 
-def _clock(topic: TopicColumns) -> float:
-    if topic.header_ns is None or not topic.header_ns.any():
-        return math.nan
-    stamped = topic.header_ns != 0
-    return float(np.median(topic.receive_ns[stamped] - topic.header_ns[stamped])) / SECOND_NS
+def _drift(clock: ClockFit | None) -> float:
+    return math.nan if clock is None or not clock.deviation < _KNOWN_DRIFT else clock.drift
 
 
 def report_channels(topic: TopicColumns) -> list[ChannelReport]:

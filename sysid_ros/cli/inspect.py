@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sysid_ros.alignment.inspection import Inspection
+    from sysid_ros.alignment.lag import Lag
     from sysid_ros.config import MappingConfig
 
 #: More topics than this are not listed when nothing is wrong with them.
@@ -125,6 +126,7 @@ def _print_topics(console: Console, found: Inspection) -> None:
     table = _table('Topics', 'topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', 'stamps')
     if console.width >= _WIDE:
         table.add_column('clock/ms', justify='right')
+        table.add_column('drift/ppm', justify='right')
         table.add_column('type')
     for item in shown:
         row = [
@@ -135,6 +137,7 @@ def _print_topics(console: Console, found: Inspection) -> None:
             _number(item.longest_gap, 3),
             item.stamps,
             _number(1e3 * item.clock, 2),
+            _number(item.drift, 1),
             item.msgtype,
         ]
         table.add_row(*map(escape, row[: len(table.columns)]))
@@ -155,9 +158,12 @@ def _print_joints(console: Console, found: Inspection) -> None:
         return
     judged = any(joint.excitation is not None for joint in found.joints)
     physics = ('>of range', *_PHYSICS) if judged else ()
-    table = _table('Joints', 'joint', '>position', '>step', *physics)
+    lags = ('>lag/ms',) if any(joint.lag is not None for joint in found.joints) else ()
+    table = _table('Joints', 'joint', '>position', '>step', *lags, *physics)
     for joint in found.joints:
         row = [joint.name, _span(joint.low, joint.high), _or_dash(joint.step)]
+        if lags:
+            row.append('-' if joint.lag is None else _milliseconds(joint.lag))
         if judged:
             what = joint.excitation
             covered = math.nan if what is None else what.of_range
@@ -234,6 +240,10 @@ def _table(title: str, *headers: str) -> Table:
 
 def _say(console: Console, text: str) -> None:
     console.print(text, markup=False)
+
+
+def _milliseconds(lag: Lag) -> str:
+    return f'{1e3 * lag.seconds:.1f} ± {1.96e3 * lag.deviation:.1f}'
 
 
 def _some(names: Sequence[str]) -> str:
