@@ -34,8 +34,11 @@ Stamps = Literal['auto', 'header', 'receive']
 StampChoice = Stamps | dict[str, Stamps]
 Storage = Literal['mcap', 'sqlite3']
 
-#: A channel in one string; a topic's name has no dots, a label may have anything but brackets.
-_CHANNEL = re.compile(r'(?P<topic>/[^.\[\]]*)\.(?P<field>[^\[\]]+)(?:\[(?P<label>.*)\])?')
+#: A channel in one string, as ``bags.parse_channel`` reads it: a topic's name has no dots, a label is
+#: in the last pair of brackets and may hold brackets itself.
+_CHANNEL = re.compile(
+    r'(?P<topic>/[^.\[\]]*)\.(?P<field>.+?)(?:\[(?P<label>(?:[^\[\]]|\[[^\[\]]*\])*)\])?'
+)
 
 
 class Section(BaseModel):

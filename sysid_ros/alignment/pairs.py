@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.bags.columns import Channel
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -56,7 +58,7 @@ class Unmapped(NamedTuple):
 
     Attributes:
         kind: ``topic``, ``column``, ``sensor`` or ``actuator``.
-        name: Its name; a column is written as topic, field and label: ``/js position[elbow]``.
+        name: Its name; a column is written as ``/js.position[elbow]``.
         reason: Why it is not used.
     """
 
@@ -109,7 +111,7 @@ def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool
 
 def column_name(topic: str, field: str, label: str) -> str:
     """Return how a column is called in messages and tables."""
-    return f'{topic} {field}[{label}]'
+    return str(Channel(topic, field, label))
 
 
 def names_of(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int) -> list[str]:

@@ -152,7 +152,7 @@ def test_values_of_one_sensor_are_columns_of_their_own(arm: Any, columns: Any, t
 
 def test_the_description_says_what_was_mapped_and_what_was_not(alignment: Alignment):
     text = describe(alignment)
-    assert '/joint_states position[elbow]' in text
+    assert '/joint_states.position[elbow]' in text
     assert '/joint_states is taken for the measured state' in text
     assert 'assumed order' in text
     assert '100.00' in text

@@ -55,7 +55,7 @@ def test_sensors_are_found_by_what_they_refer_to(arm: Any, columns: Any):
     }
     reasons = _reasons(mapping)
     assert 's6' in reasons
-    assert 'no sensor' in reasons['/joint_states velocity[wrist]']
+    assert 'no sensor' in reasons['/joint_states.velocity[wrist]']
     assert {item.subject for item in mapping.health if item.kind == 'unmapped'} == {
         'drive_e',
         'drive_w',
@@ -150,9 +150,9 @@ def test_channels_without_values_or_life_are_left_out_and_named(arm: Any, column
     assert list(_pairs(mapping, Role.SENSOR)) == ['s0']
     kinds = {item.subject: item.kind for item in mapping.health if item.kind != 'unmapped'}
     assert kinds == {
-        '/js position[elbow]': 'masked',
-        '/js position[wrist]': 'dead channel',
-        '/js effort[shoulder]': 'dead channel',
+        '/js.position[elbow]': 'masked',
+        '/js.position[wrist]': 'dead channel',
+        '/js.effort[shoulder]': 'dead channel',
     }
 
 

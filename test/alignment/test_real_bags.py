@@ -30,13 +30,13 @@ def test_a_bag_with_names_maps_what_it_has(real_bags: Path, hinges: Any):
     expected = [f'{kind}_q{joint}' for joint in range(3) for kind in 'pv']
     assert mapped == dict.fromkeys(expected, '/servo/out/state')
     kinds = {item.subject: item.kind for item in alignment.health}
-    assert kinds['/servo/out/state effort[q1]'] == 'dead channel'
+    assert kinds['/servo/out/state.effort[q1]'] == 'dead channel'
     (sequence,) = alignment.sequences
     assert len(sequence.measurements[0]) == 102
     reasons = {item.name: item.reason for item in alignment.unmapped}
     assert '/servo/out/state is taken' in reasons['/servo/in/state']
     assert 'p_q9' in reasons
-    assert '/servo/out/state position[q1]' in describe(alignment)
+    assert '/servo/out/state.position[q1]' in describe(alignment)
 
 
 def test_a_bag_without_names_needs_a_mapping(real_bags: Path, hinges: Any):
