@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,13 +151,16 @@ def test_files_without_chunks_index_summary_or_checksums_are_read(
     assert _plain(read_bag(_mcap(tmp_path / 'a.mcap', rows, **options))) == _expected(rows)
 
 
-@pytest.mark.parametrize('storage', list(StoragePlugin), ids=lambda item: item.name)
-@pytest.mark.parametrize('mode', list(CompressionMode), ids=lambda item: item.name)
+@pytest.mark.parametrize(
+    ('storage', 'mode'),
+    # SQLite has no chunks to compress.
+    [(StoragePlugin.MCAP, mode) for mode in CompressionMode]
+    + [(StoragePlugin.SQLITE3, mode) for mode in list(CompressionMode)[:3]],
+    ids=lambda item: item.name,
+)
 def test_bags_of_rosbags_are_read_in_every_compression(
     tmp_path: Path, rows: list[Row], storage: StoragePlugin, mode: CompressionMode
 ):
-    if mode is CompressionMode.STORAGE and storage is StoragePlugin.SQLITE3:
-        pytest.skip('SQLite has no chunks')
     path = _rosbags(tmp_path / 'bag', rows, mode, storage)
     assert _plain(read_bag(path)) == _expected(rows)
     # Files speak for themselves.
@@ -285,7 +290,7 @@ def test_other_encodings_are_named(tmp_path: Path):
     assert "serialized as 'json', expected cdr" in unread.reason
 
 
-def test_a_file_of_a_bag_with_a_leftover_journal_was_not_finished(tmp_path: Path, rows: list[Row]):
+def test_a_database_with_a_leftover_journal_was_not_finished(tmp_path: Path, rows: list[Row]):
     path = _ours(tmp_path / 'bag', rows, 'sqlite3')
     file = tmp_path / 'alone.db3'
     shutil.copy(path / 'bag_0.db3', file)
@@ -293,6 +298,18 @@ def test_a_file_of_a_bag_with_a_leftover_journal_was_not_finished(tmp_path: Path
     file.with_name('alone.db3-wal').write_bytes(b'something')
     with pytest.raises(UnfinishedBagError):
         read_bag(file)
+
+
+def test_a_database_of_old_rosbag2_needs_metadata_in_a_folder(tmp_path: Path, rows: list[Row]):
+    path = _ours(tmp_path / 'bag', rows, 'sqlite3')
+    with closing(sqlite3.connect(path / 'bag_0.db3', isolation_level=None)) as connection:
+        connection.execute('DELETE FROM metadata')
+        connection.execute('DROP TABLE sysid_ros')
+        connection.execute('DROP TABLE message_definitions')
+    assert _plain(read_bag(path)) == _plain(read_bag(path / 'bag_0.db3')) == _expected(rows)
+    (path / 'metadata.yaml').unlink()
+    with pytest.raises(UnfinishedBagError, match=r'no metadata\.yaml'):
+        read_bag(path)
 
 
 def test_truncated_and_flipped_files_are_one_sentence_or_columns(tmp_path: Path, rows: list[Row]):

@@ -106,9 +106,13 @@ def check_finished(place: Place, file: Path) -> None:
     kind = suffix(file)
     if kind == MCAP and not mcap_file.is_closed(file):
         raise UnfinishedBagError(place.path, f'{file.name} has no MCAP footer')
-    if kind == SQLITE and place.announced is None and not sqlite_file.is_closed(file):
-        where = f'there is no {METADATA}, and ' if place.path.is_dir() else ''
-        raise UnfinishedBagError(place.path, f'{where}{file.name} was not closed')
+    if kind != SQLITE or place.announced is not None:
+        return
+    closed = sqlite_file.is_closed(file)
+    if place.path.is_dir() and not closed:
+        raise UnfinishedBagError(place.path, f'there is no {METADATA}, and {file.name} has none')
+    if closed is False:
+        raise UnfinishedBagError(place.path, f'{file.name} was not closed')
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 64
 
 
-def is_closed(path: Path) -> bool:
-    """Tell whether a database was closed by its recorder, as far as that can be seen.
+def is_closed(path: Path) -> bool | None:
+    """Tell whether a database was closed by its recorder, or None where that cannot be seen.
 
-    A journal beside it that holds something, or a table for rosbag2's metadata without any, is
-    left behind by a recorder that was killed. Databases of old versions have no such table.
+    A recorder that is killed leaves a journal with something in it, or rosbag2's metadata out.
+    Before ROS 2 Iron, rosbag2 never put them into the database.
     """
     for suffix in ('-wal', '-journal'):
         journal = path.with_name(path.name + suffix)
@@ -42,10 +42,12 @@ def is_closed(path: Path) -> bool:
             return False
     try:
         with closing(_connect(path)) as connection:
-            if 'metadata' not in _tables(connection):
+            tables = _tables(connection)
+            if 'metadata' in tables and connection.execute('SELECT 1 FROM metadata').fetchone():
                 return True
-            return bool(connection.execute('SELECT count(*) FROM metadata').fetchone()[0])
+            return False if FACTS in tables else None
     except sqlite3.Error:
+        # It is damaged: reading it says how.
         return True
 
 
@@ -123,7 +125,8 @@ class SqliteInput:
             for name, text, language in execute(f'SELECT {columns} FROM message_definitions'):  # noqa: S608
                 definitions[str(name)] = (str(text), str(language))
         if FACTS in tables:
-            self.facts.update(execute(f'SELECT key, value FROM {FACTS}'))  # noqa: S608
+            rows = execute(f'SELECT key, value FROM {FACTS}')  # noqa: S608
+            self.facts = {str(key): str(value) for key, value in rows}
         rows = execute('SELECT id, name, type, serialization_format FROM topics ORDER BY id')
         return {
             number: Stream(
