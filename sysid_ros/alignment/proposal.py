@@ -191,9 +191,9 @@ def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
         column = drive.command.columns.get(drive.kind) or drive.command.columns.get(UNKNOWN)
         law = joint.law
         if column is not None and law is not None and law.kind == drive.kind:
-            unit = drive.command_unit(guess.unit, hinge=joint.hinge)
+            unit = drive.command_unit(guess.unit, hinge=joint.hinge, like=guess.command_like)
             scale = guess.sign * guess.command_sign * unit.factor
-            score = _score(found, row, 'joint', 'sign', 'unit', 'offset')
+            score = _score(found, row, 'joint', 'sign', 'unit', 'offset', 'command')
             follows = abs(drive.following.correlation)
             notes = [
                 f'{drive.axis.name} follows it (correlation {follows:.2f})'

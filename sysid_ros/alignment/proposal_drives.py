@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 #: Commands and responses that agree less than this are not called a pair.
 LEAST_CORRELATION = 0.5
+#: Derivatives and velocities that agree less than this do not tell a unit.
+_CLEAR = 0.8
+#: Natural logarithm of the factor by which a servo may miss what it is told.
+_WAY = 0.9
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
 #: Relative tolerance (natural logarithm) of a unit that is told by a servo's response, of a unit by
@@ -61,42 +65,58 @@ class Drive(NamedTuple):
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
         plain = units('position', hinge=hinge, whole=self.whole)
         found = list(plain)
-        if abs(self.speeding.correlation) >= LEAST_CORRELATION:
+        if abs(self.speeding.correlation) >= _CLEAR:
             told = units('velocity', hinge=hinge, whole=False)
             found += _gears(plain, told, abs(self.speeding.slope), _EXACT)
-        if self.kind == 'position' and abs(self.following.correlation) >= LEAST_CORRELATION:
+        if self.kind == 'position' and abs(self.following.correlation) >= _CLEAR:
             told = units('position', hinge=hinge, whole=True)
-            found += _gears(plain, told, 1 / abs(self.following.slope), _LOOSE)
+            found += _gears(plain, told, 1 / abs(self.following.slope), _WAY)
         return tuple(dict.fromkeys(found))
 
-    def command_unit(self, position: Unit, *, hinge: bool) -> Unit:
-        """Return what the command is in, given what the position is in."""
+    def command_unit(self, position: Unit, *, hinge: bool, like: bool) -> Unit:
+        """Return what the command is in, given what the position is in.
+
+        A servo seldom goes all the way: a slope that is not far from one is no other unit.
+
+        Args:
+            position: Unit of the position.
+            hinge: Of a hinge, not of a slide.
+            like: Take the same unit, however far the servo goes.
+        """
         if self.kind == 'effort':
             return units('effort', hinge=hinge, whole=False)[0]
-        plain = units(self.kind, hinge=hinge, whole=True)
         slope = abs(self.following.slope)
-        if abs(self.following.correlation) < LEAST_CORRELATION or not slope:
-            return plain[0]
+        told = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
+        if like or not told or abs(math.log(slope)) < _WAY:
+            return _same(position, self.kind, hinge=hinge)
         factor = slope * position.factor
+        plain = units(self.kind, hinge=hinge, whole=False)
+        counted = units(self.kind, hinge=hinge, whole=True)
         return (
-            nearest_unit(factor, plain, _LOOSE)
-            or geared(plain[0], factor)
-            or Unit(f'{factor:.3g} {plain[0].name}', factor, 6.0)
+            nearest_unit(factor, plain, _WAY)
+            or nearest_unit(factor, counted, _LOOSE)
+            or _odd(plain[0], factor)
         )
 
     def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
         """Return what the velocity is in, given what the position is in."""
-        plain = units('velocity', hinge=hinge, whole=True)
         slope = abs(self.speeding.slope)
-        if abs(self.speeding.correlation) < LEAST_CORRELATION or not slope:
-            same = [unit for unit in plain if unit.factor == position.factor]
-            return same[0] if same else plain[0]
+        if abs(self.speeding.correlation) < _CLEAR or not slope:
+            return _same(position, 'velocity', hinge=hinge)
+        plain = units('velocity', hinge=hinge, whole=True)
         factor = position.factor / slope
-        return (
-            nearest_unit(factor, plain, _TIGHT)
-            or geared(plain[0], factor)
-            or Unit(f'{factor:.3g} {plain[0].name}', factor, 6.0)
-        )
+        return nearest_unit(factor, plain, _TIGHT) or _odd(plain[0], factor)
+
+
+def _same(position: Unit, kind: str, *, hinge: bool) -> Unit:
+    """Return the unit of a command or velocity that goes with that of the position."""
+    plain = units(kind, hinge=hinge, whole=True)
+    return next((unit for unit in plain if unit.factor == position.factor), plain[0])
+
+
+def _odd(unit: Unit, factor: float) -> Unit:
+    """Return a unit for a factor that no unit has."""
+    return geared(unit, factor) or Unit(f'{factor:.3g} {unit.name}', factor, 6.0)
 
 
 def _gears(

@@ -41,6 +41,8 @@ _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
 _LEAST_PART, _MOST_PART = 0.01, 100.0
 #: Cost of a state's sign, a command's, what both together save, an effort's against its position.
 _STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
+#: Cost of a servo that goes a small or large part of its way.
+_LIKE = 2.0
 #: Cost of an offset of the position, of the command, of both.
 SHIFTS = {'none': 0.0, 'position': 3.0, 'command': 5.5}
 _TURN = 4.0
@@ -83,6 +85,7 @@ class Guess:
         effort_sign: Of the effort against that of the position.
         effort_unit: Of the effort.
         command_sign: Of the command against that of the position.
+        command_like: Whether the command has the position's unit whatever the response says.
     """
 
     joint: int
@@ -93,6 +96,7 @@ class Guess:
     effort_sign: int = 1
     effort_unit: Unit = units('effort', hinge=True, whole=False)[0]
     command_sign: int = 1
+    command_like: bool = False
 
 
 class Verdict(NamedTuple):
@@ -195,9 +199,10 @@ class Judge:
         cost += _EFFORT_SIGN * (guess.effort_sign < 0)
         cost += guess.unit.cost + guess.effort_unit.cost
         if told:
-            cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge).cost
+            cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like).cost
         if drive.speeding.correlation:
             cost += 0.5 * drive.velocity_unit(guess.unit, hinge=hinge).cost
+        cost += _LIKE * guess.command_like
         cost += SHIFTS[guess.shift] + _TURN * (guess.turn != 0.0)
         return float(self._names[row, guess.joint]) - cost
 
@@ -206,7 +211,7 @@ class Judge:
         if drive.told is None:
             return None
         hinge = self.joints[guess.joint].hinge
-        unit = drive.command_unit(guess.unit, hinge=hinge)
+        unit = drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like)
         return guess.sign * guess.command_sign * unit.factor * drive.told + offset
 
     @staticmethod

@@ -68,9 +68,14 @@ class Motion(NamedTuple):
 
 def make_motion(axes: Sequence[Axis]) -> Motion | None:
     """Bring all axes to common instants; None where there is no stretch that all share."""
-    measured = [column for axis in axes if not axis.commanded for column in axis.columns.values()]
     times = {id(column): _times(column) for axis in axes for column in axis.columns.values()}
-    spans = [times[id(column)] for column in measured if len(times[id(column)]) > _WINDOW]
+    measured = [column for axis in axes if not axis.commanded for column in axis.columns.values()]
+    measured = [column for column in measured if len(times[id(column)]) > _WINDOW]
+    longest = max((float(np.ptp(times[id(column)])) for column in measured), default=0.0)
+    # A topic that was there for a moment only must not hide what the others did.
+    measured = [column for column in measured if np.ptp(times[id(column)]) >= longest / 2]
+    spans = [times[id(column)] for column in measured]
+    kept = {id(column) for column in measured}
     if not spans:
         return None
     begin = max(span[0] for span in spans)
@@ -87,7 +92,8 @@ def make_motion(axes: Sequence[Axis]) -> Motion | None:
         for kind, column in axis.columns.items():
             known = np.isfinite(column.values) & longest_increasing(column.receive_ns)
             own = times[id(column)]
-            if len(own) != len(column.values) or np.count_nonzero(known) <= _WINDOW:
+            absent = not axis.commanded and id(column) not in kept
+            if absent or np.count_nonzero(known) <= _WINDOW:
                 continue
             values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:

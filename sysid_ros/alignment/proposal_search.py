@@ -186,6 +186,8 @@ def _changes(drive: Drive, *, hinge: bool, turning: bool) -> list[_Change]:
     found += [_Change('sign', ('sign',), {'shift': shift, 'turn': 0.0}) for shift in shifts]
     if drive.command and abs(drive.following.correlation) < LEAST_CORRELATION:
         found.append(_Change('sign', ('command_sign',), {}))
+    if drive.command:
+        found += [_Change('command', (), {'command_like': like}) for like in (False, True)]
     if drive.effort is not None:
         found.append(_Change('effort', ('effort_sign',), {}))
         found += [
