@@ -23,17 +23,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
 
 from sysid_ros.alignment.proposal_drives import LEAST_CORRELATION
 from sysid_ros.alignment.proposal_names import similarities
+from sysid_ros.alignment.proposal_torques import (
+    LEAST_SHIFT,
+    law_part,
+    motion_part,
+    servo_torque,
+)
 from sysid_ros.alignment.proposal_units import Unit, units
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.proposal_drives import Drive
-    from sysid_ros.alignment.proposal_model import Joint, Mechanism
+    from sysid_ros.alignment.proposal_model import Mechanism
 
 #: Weight of a second of motion, and of the longest recording.
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
@@ -48,8 +53,6 @@ SHIFTS = {'none': 0.0, 'position': 3.0, 'command': 5.5}
 _TURN = 4.0
 #: Cost of a drive without a joint while there is a joint without a drive.
 _LEFT = 6.0
-#: A smaller offset, rad or m per unit of stiffness, is none: friction holds a joint so far away.
-_LEAST_SHIFT = 0.02
 #: Zeros of joints that drivers choose differently, rad.
 TURNS = (-math.pi, -math.pi / 2, math.pi / 2, math.pi)
 #: Positions this far outside of the range, as a part of it, are still inside.
@@ -58,16 +61,6 @@ _MARGIN = 0.05
 _OUTSIDE = 10.0
 #: A motion over less than this part of the range is seldom what is recorded, and its cost.
 _SMALL, _SMALL_COST = 0.02, 4.0
-#: Standard deviation of the logarithm of a servo's true gain over the model's, and its limit.
-_GAIN_SPREAD, _GAIN_LIMIT = 0.5, 3.0
-#: Half the part of the mean torque that counts as variation.
-_MEAN_PART = 0.1
-#: Speeds at which dry friction turns, as a part of the motion's.
-_SLOW = 0.05
-#: The true armature is at most so many times the model's, or one so many times smaller.
-_ARMATURE = 4.0
-#: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
-_MASSES = 1.6
 #: Improvements below this are none.
 GAIN = 1e-6
 
@@ -175,7 +168,7 @@ class Judge:
             if guess.joint < 0:
                 parts.append((math.nan, math.nan))
                 continue
-            if guess.shift != 'none' and max(map(abs, offset)) - abs(guess.turn) < _LEAST_SHIFT:
+            if guess.shift != 'none' and max(map(abs, offset)) - abs(guess.turn) < LEAST_SHIFT:
                 total -= _OUTSIDE
             total -= self._outside(drive, guess, offset)
             torque = None if torques is None else torques[:, guess.joint]
@@ -294,15 +287,15 @@ class Judge:
         position = factor * drive.position.values + offset[0]
         rate = factor * drive.position.rate
         effort = self.effort(drive, guess)
-        servo = _servo(joint, drive.kind, self.told(drive, guess, offset[1]), position, rate)
-        law_part, cost = math.nan, 0.0
+        servo = servo_torque(joint, drive.kind, self.told(drive, guess, offset[1]), position, rate)
+        explained, cost = math.nan, 0.0
         if effort is not None and servo is not None:
-            law_part, cost = _law_part(joint, effort, servo)
+            explained, cost = law_part(joint, effort, servo)
         driving = servo if effort is None else effort
         if driving is None or torque is None:
-            return law_part, math.nan, cost
+            return explained, math.nan, cost
         acceleration = factor * drive.position.acceleration
-        return law_part, _motion_part(joint, driving, torque, rate, acceleration), cost
+        return explained, motion_part(joint, driving, torque, rate, acceleration), cost
 
     def local(self, row: int, joint: int) -> tuple[float, Guess]:
         """Return how well a drive fits a joint by itself, and the best guess then."""
@@ -338,80 +331,6 @@ def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
     held = np.clip(score, 0.5, 0.99)
     found: NDArray[np.float64] = np.log(held / (1 - held))
     return found
-
-
-def _servo(
-    joint: Joint,
-    kind: str,
-    told: NDArray[np.float64] | None,
-    position: NDArray[np.float64],
-    rate: NDArray[np.float64],
-) -> NDArray[np.float64] | None:
-    """Return the (n,) torques of the actuator by the model's gains."""
-    law = joint.law
-    if law is None or not law.known or told is None or law.kind != kind:
-        return None
-    if kind == 'position':
-        return law.stiffness * (told - position) - law.damping * rate
-    return law.damping * (told - rate) if kind == 'velocity' else told
-
-
-def _law_part(
-    joint: Joint, effort: NDArray[np.float64], servo: NDArray[np.float64]
-) -> tuple[float, float]:
-    """Return the part of an effort that a servo's law leaves unexplained, and the gain's cost."""
-    moving = servo - servo.mean()
-    size = float(moving @ moving)
-    gain = float(moving @ (effort - effort.mean())) / size if size > 0 else 1.0
-    gain = min(max(gain, 1 / _GAIN_LIMIT), _GAIN_LIMIT)
-    left = effort - gain * servo
-    stiffness = joint.law.stiffness if joint.law else 0.0
-    slack = _LEAST_SHIFT * gain * stiffness
-    left -= min(max(float(left.mean()), -slack), slack)
-    return _part(left, effort), (math.log(gain) / _GAIN_SPREAD) ** 2
-
-
-def _motion_part(
-    joint: Joint,
-    driving: NDArray[np.float64],
-    torque: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    acceleration: NDArray[np.float64],
-) -> float:
-    """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
-    slow = _SLOW * float(np.sqrt(np.mean(rate**2))) or 1.0
-    bases = np.column_stack([torque, acceleration, rate, np.tanh(rate / slow)])
-    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
-    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
-    return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
-
-
-def _bounded(
-    bases: NDArray[np.float64],
-    values: NDArray[np.float64],
-    least: NDArray[np.float64],
-    most: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return the (k,) factors of (n, k) bases that fit (n,) values, near the best within bounds."""
-    sizes = np.sqrt((bases**2).sum(axis=0))
-    sizes[sizes == 0] = 1.0
-    factors: NDArray[np.float64] = least.copy()
-    free = np.ones(len(least), dtype=bool)
-    while free.any():
-        factors[free] = least[free]
-        found, _ = nnls(bases[:, free] / sizes[free], values - bases @ factors)
-        factors[free] += found / sizes[free]
-        beyond = factors > most
-        if not beyond.any():
-            break
-        factors[beyond] = most[beyond]
-        free &= ~beyond
-    return factors
-
-
-def _part(left: NDArray[np.float64], whole: NDArray[np.float64]) -> float:
-    size = float(np.var(whole) + (_MEAN_PART * np.mean(whole)) ** 2)
-    return float(np.mean(left**2)) / size if size > 0 else math.nan
 
 
 def blank(drive: Drive) -> Guess:

@@ -127,7 +127,9 @@ def _moves(
             hinge = judge.joints[current[row].joint].hinge
             for change in _changes(drive, hinge=hinge, turning=hinge and excuses):
                 rival = change.of(current[row])
-                if rival != current[row]:
+                if rival != current[row] and not _same_command(
+                    drive, current[row], rival, hinge=hinge
+                ):
                     yield change.choice, {row: rival}
     signs = (1, -1) if len(judge.drives) <= _MANY else (1,)
     for a, b in itertools.combinations(range(len(judge.drives)), 2):
@@ -148,6 +150,17 @@ def _placements(
         if joint not in {guess.joint for guess in current}:
             alone = judge.local(row, joint)[1]
             yield {row: _moved(current[row], joint, sign) if sign else alone}
+
+
+def _same_command(drive: Drive, guess: Guess, rival: Guess, *, hinge: bool) -> bool:
+    """Tell whether a rival only reads the command otherwise, and ends in the same unit."""
+    if dataclasses.replace(rival, command_like=guess.command_like) != guess:
+        return False
+    ends = [
+        drive.command_unit(item.unit, hinge=hinge, like=item.command_like)
+        for item in (guess, rival)
+    ]
+    return ends[0] == ends[1]
 
 
 def _exchanges(
