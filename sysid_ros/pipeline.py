@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.alignment import Alignment
-    from sysid_ros.config import CalibrationConfig, MappingConfig, StampChoice
+    from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.identification.sequence import Sequence as Run
     from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.unknown import Unknown
@@ -97,6 +97,7 @@ def convert(
     *,
     mapping: str = 'auto',
     stamps: StampChoice = 'auto',
+    segments: SegmentsConfig | None = None,
     formats: Sequence[Format] = (Format.NPZ, Format.CSV),
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
@@ -107,6 +108,7 @@ def convert(
         output: Folder for the series; None writes nothing.
         mapping: ``auto``, or the path of a mapping file.
         stamps: Which time of a message counts.
+        segments: What becomes sequences; by default all, cut at gaps.
         formats: How the series are written.
 
     Returns:
@@ -119,7 +121,7 @@ def convert(
     chosen: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
         chosen = load_mapping(Path(mapping))
-    alignment = _align(bag, compiled, chosen, stamps)
+    alignment = _align(bag, compiled, chosen, stamps, segments)
     if output is None:
         return alignment, ()
     _check_writable(output)
@@ -205,7 +207,9 @@ def _fit(
     recordings = []
     for path, role in _bags(config):
         observer.stage(f'reading {path}')
-        alignment = _align(path, model, mapping, config.stamps, _longest_delay(early))
+        alignment = _align(
+            path, model, mapping, config.stamps, config.segments, _longest_delay(early)
+        )
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(Recording(path, role, alignment))
@@ -248,11 +252,12 @@ def _align(
     model: mujoco.MjModel,
     mapping: Literal['auto'] | MappingConfig,
     stamps: StampChoice,
+    segments: SegmentsConfig | None,
     longest_delay: float = 0.0,
 ) -> Alignment:
     columns = read_bag(bag)
     pairing = map_columns(columns, model, mapping)
-    return align(columns, model, pairing, stamps, longest_delay=longest_delay)
+    return align(columns, model, pairing, stamps, segments=segments, longest_delay=longest_delay)
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.health import HealthFinding
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,19 +41,31 @@ class Channel(NamedTuple):
     values: NDArray[np.float64]
 
 
-def initial_state(
-    model: mujoco.MjModel, channels: Iterable[Channel]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+class InitialState(NamedTuple):
+    """The state at time zero.
+
+    Attributes:
+        qpos: (nq,) configuration.
+        qvel: (nv,) velocity.
+        derived: Joints whose velocity is the slope of their position.
+    """
+
+    qpos: NDArray[np.float64]
+    qvel: NDArray[np.float64]
+    derived: tuple[int, ...]
+
+
+def initial_state(model: mujoco.MjModel, channels: Iterable[Channel]) -> InitialState:
     """Estimate the state at time zero.
 
-    Joints that are not measured start at the model's qpos0, at rest.
+    Joints that are not measured start at the model's qpos0, at rest. Where no velocity is measured
+    the slope of the polynomial that fits the positions around time zero is taken, over the same
+    instants before and after where there are some: the derivative of a Savitzky-Golay filter
+    (doi:10.1021/ac60214a047), without its need for a constant period, and like that without phase.
 
     Args:
         model: The compiled model.
         channels: Samples of the sensors; jointpos and jointvel sensors count.
-
-    Returns:
-        qpos of shape (nq,) and qvel of shape (nv,).
     """
     qpos = np.array(model.qpos0, dtype=np.float64)
     qvel = np.zeros(model.nv)
@@ -64,7 +79,24 @@ def initial_state(
     for channel in velocities:
         joint = model.sensor_objid[channel.sensor]
         qvel[model.jnt_dofadr[joint]] = _value_at_zero(channel)
-    return qpos, qvel
+    measured = {int(model.sensor_objid[channel.sensor]) for channel in velocities}
+    sloped = {int(model.sensor_objid[channel.sensor]) for channel in positions}
+    return InitialState(qpos, qvel, tuple(sorted(sloped - measured)))
+
+
+def derived_findings(
+    bag: str, model: mujoco.MjModel, starts: Sequence[InitialState]
+) -> list[HealthFinding]:
+    """Name the joints whose velocity was derived, and at how many starts."""
+    counts = Counter(joint for start in starts for joint in start.derived)
+    detail = (
+        'no velocity is measured; at the start of each sequence it is the slope of the position '
+        f'(polynomial over ±{1e3 * SLOPE_WINDOW_S:g} ms, not causal)'
+    )
+    return [
+        HealthFinding(bag, model.joint(joint).name, 'derived velocity', count, detail)
+        for joint, count in sorted(counts.items())
+    ]
 
 
 def _is(model: mujoco.MjModel, channel: Channel, kind: mujoco.mjtSensor) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import (
@@ -16,7 +17,7 @@ from sysid_ros.alignment.health import (
     timing_findings,
     topic_rate,
 )
-from sysid_ros.alignment.initial import Channel, initial_state
+from sysid_ros.alignment.initial import Channel, InitialState, derived_findings, initial_state
 from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
@@ -27,24 +28,32 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     whole_rows,
 )
+from sysid_ros.alignment.segments import (
+    FEWEST_SAMPLES,
+    LEFT_OUT,
+    Segment,
+    Signals,
+    find_cuts,
+    find_segments,
+    marker_topics,
+)
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
+from sysid_ros.alignment.still import Samples
+from sysid_ros.config import SegmentsConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.identification.sequence import Sequence
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
-    import mujoco
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import StampChoice
 
-#: The bag is cut where nothing is measured for longer than this, s.
-CUT_S = 1.0
 #: Commands are kept from this long before a sequence starts: a delay makes them act later, s.
 COMMAND_HISTORY_S = 1.0
-#: A sequence with fewer instants than this says nothing.
-FEWEST_SAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -84,20 +93,13 @@ class _Group(NamedTuple):
     values: NDArray[np.float64]
 
 
-class _Span(NamedTuple):
-    """First and last measured instant of a sequence, ns, and of the run it was cut from."""
-
-    first: int
-    last: int
-    run_first: int
-
-
 def align(
     bag: BagColumns,
     model: mujoco.MjModel,
     mapping: Mapping,
     stamps: StampChoice,
     *,
+    segments: SegmentsConfig | None = None,
     longest_delay: float = 0.0,
 ) -> Alignment:
     """Turn a bag into sequences.
@@ -107,17 +109,22 @@ def align(
         model: The compiled model.
         mapping: How bag and model are paired.
         stamps: ``auto`` (header stamp unless zero), ``header`` or ``receive``.
+        segments: What becomes sequences; by default all, cut at gaps.
         longest_delay: Seconds by which commands may act late. Sequences start that much after the
             first command: until then one that is not in the bag may be in force.
 
     Raises:
-        AlignmentError: No measurement is left while commands are known.
+        AlignmentError: No measurement is left while commands are known, or a marker is missing.
     """
+    segments = segments or SegmentsConfig()
     name = bag.path.name
     used = {pair.topic for pair in mapping.pairs}
     measured = {pair.topic for pair in mapping.pairs if pair.role is Role.SENSOR}
     mapped = [topic for topic in bag.topics if topic.topic in used]
-    choice, found = one_clock(name, mapped, stamps)
+    # Commands or a marker may have receive times only; all must be of one clock.
+    markers = marker_topics(bag, segments)
+    timed = [*mapped, *(topic for topic in markers if topic.topic not in used)]
+    choice, found = one_clock(name, timed, stamps)
     health = [*mapping.health, *found]
     stamped: dict[str, Stamped] = {}
     rates: list[TopicRate] = []
@@ -130,13 +137,17 @@ def align(
             health += result.findings
         if topic.topic in measured:
             health += timing_findings(name, topic.topic, times)
+    for topic in markers:
+        stamped.setdefault(topic.topic, stamp(name, topic, choice))
     groups, masked = _groups(bag, mapping, stamped)
     health += masked
-    spans, skipped = _spans(bag, groups, longest_delay)
+    spans, skipped = _find_segments(bag, model, groups, stamped, segments, longest_delay)
     health += skipped
+    starts = [_start(model, groups, span) for span in spans]
+    health += derived_findings(name, model, starts)
     sequences = tuple(
-        _sequence(name if len(spans) == 1 else f'{name}_{number}', model, groups, span)
-        for number, span in enumerate(spans)
+        _sequence(name if len(spans) == 1 else f'{name}_{number}', groups, span, start)
+        for number, (span, start) in enumerate(zip(spans, starts, strict=True))
     )
     return Alignment(name, sequences, mapping.pairs, mapping.unmapped, tuple(rates), tuple(health))
 
@@ -168,10 +179,15 @@ def _groups(
     return groups, findings
 
 
-def _spans(
-    bag: BagColumns, groups: list[_Group], longest_delay: float
-) -> tuple[list[_Span], list[HealthFinding]]:
-    """Find the continuous runs in which all commands are known."""
+def _find_segments(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    groups: list[_Group],
+    stamped: dict[str, Stamped],
+    config: SegmentsConfig,
+    longest_delay: float,
+) -> tuple[list[Segment], list[HealthFinding]]:
+    """Find the continuous runs in which all commands are known, and what of them is wanted."""
     name = bag.path.name
     instants = np.unique(
         np.concatenate([group.times_ns for group in groups if group.role is Role.SENSOR])
@@ -192,15 +208,17 @@ def _spans(
             f'{(known - instants[0]) / SECOND_NS:.3f} s on'
         )
         findings.append(HealthFinding(name, name, 'before first command', early, detail))
-    spans = []
-    for run in np.split(instants, np.flatnonzero(np.diff(instants) > CUT_S * SECOND_NS) + 1):
-        inside = run[run >= known]
-        if len(inside) >= FEWEST_SAMPLES:
-            spans.append(_Span(int(inside[0]), int(inside[-1]), int(run[0])))
-        elif len(inside):
-            detail = f'{len(inside)} instants between gaps of more than {CUT_S:g} s; left out'
-            findings.append(HealthFinding(name, name, 'short sequence', len(inside), detail))
-    if not spans:
+    start = int(instants[0])
+    cuts, chosen = find_cuts(bag, config, _signals(model, groups), stamped, start)
+    segments, cut = find_segments(name, instants, known, config, cuts, chosen)
+    if not segments and any(item.kind in LEFT_OUT for item in cut):
+        what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
+        msg = (
+            f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} between the cuts '
+            f'that segments asks for, found none ({what}).'
+        )
+        raise AlignmentError(msg)
+    if not segments:
         after = [(int(time - instants[0])) / SECOND_NS for time in (known, instants[-1])]
         msg = (
             f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} once every actuator '
@@ -208,12 +226,61 @@ def _spans(
             f'{int(np.count_nonzero(instants >= known))}, the last at {after[1]:+.3f} s.'
         )
         raise AlignmentError(msg)
-    return spans, findings
+    return segments, [*findings, *cut]
 
 
-def _sequence(name: str, model: mujoco.MjModel, groups: list[_Group], span: _Span) -> Sequence:
-    commands, measurements, channels = [], [], []
+def _signals(model: mujoco.MjModel, groups: list[_Group]) -> Signals:
+    """Sort channels by what motion and stops are told from."""
+    kind = mujoco.mjtSensor
+    types = dict(zip(sensor_names(model), model.sensor_type.tolist(), strict=True))
+    measured = {
+        (types[name], int(model.sensor(name).objid[0]))
+        for group in groups
+        if group.role is Role.SENSOR
+        for name in group.names
+    }
+
+    def tells_motion(name: str) -> bool:
+        position = (kind.mjSENS_JOINTPOS, int(model.sensor(name).objid[0]))
+        velocity = types[name] == kind.mjSENS_JOINTVEL and position not in measured
+        return types[name] == kind.mjSENS_JOINTPOS or velocity
+
+    def tells_effort(name: str) -> bool:
+        return types[name] in (kind.mjSENS_JOINTACTFRC, kind.mjSENS_ACTUATORFRC)
+
+    def pick(role: Role, wanted: Callable[[str], bool]) -> list[Samples]:
+        found = []
+        for group in groups:
+            if group.role is role and len(group.times_ns):
+                chosen = [column for column, name in enumerate(group.names) if wanted(name)]
+                if chosen:
+                    found.append(Samples(group.times_ns, group.values[:, chosen]))
+        return found
+
+    return Signals(
+        pick(Role.SENSOR, tells_motion),
+        pick(Role.SENSOR, tells_effort),
+        pick(Role.ACTUATOR, lambda _: True),
+    )
+
+
+def _start(model: mujoco.MjModel, groups: list[_Group], span: Segment) -> InitialState:
+    """Estimate the state at the first instant from what was measured around it."""
     known = sensor_names(model)
+    channels = []
+    for group in groups:
+        if group.role is Role.SENSOR:
+            first, stop = np.searchsorted(group.times_ns, [span.run_first, span.last + 1])
+            times = (group.times_ns[first:stop] - span.first) / SECOND_NS
+            for column, sensor in enumerate(group.names):
+                channels.append(
+                    Channel(known.index(sensor), times, group.values[first:stop, column])
+                )
+    return initial_state(model, channels)
+
+
+def _sequence(name: str, groups: list[_Group], span: Segment, state: InitialState) -> Sequence:
+    commands, measurements = [], []
     for group in groups:
         times_ns = group.times_ns
         start = int(np.searchsorted(times_ns, span.first))
@@ -223,16 +290,10 @@ def _sequence(name: str, model: mujoco.MjModel, groups: list[_Group], span: _Spa
             # One more before the window: it is in force when the window begins.
             begin = max(int(np.searchsorted(times_ns, history, side='right')) - 1, 0)
             commands.append(_series(group, slice(begin, stop), span.first, SignalType.MjCtrl))
-            continue
-        if stop > start:
+        elif stop > start:
             rows = slice(start, stop)
             measurements.append(_series(group, rows, span.first, SignalType.MjSensor))
-        run = slice(int(np.searchsorted(times_ns, span.run_first)), stop)
-        times = (times_ns[run] - span.first) / SECOND_NS
-        for column, sensor in enumerate(group.names):
-            channels.append(Channel(known.index(sensor), times, group.values[run, column]))
-    qpos, qvel = initial_state(model, channels)
-    return Sequence(name, span.first, qpos, qvel, tuple(commands), tuple(measurements))
+    return Sequence(name, span.first, state.qpos, state.qvel, tuple(commands), tuple(measurements))
 
 
 def _series(group: _Group, rows: slice, origin_ns: int, kind: SignalType) -> TimeSeries:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, describe
+from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.pipeline import convert
 
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         args.output,
         mapping=args.mapping,
         stamps=args.stamps,
+        segments=None if args.segments is None else load_segments(args.segments),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
     )
     print(describe(alignment))

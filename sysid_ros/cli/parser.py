@@ -81,6 +81,12 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
         help='how they are written, may be repeated; default npz and csv; parquet needs pyarrow',
     )
     _add_pairing(parser)
+    parser.add_argument(
+        '--segments',
+        type=Path,
+        metavar='FILE',
+        help='cut and choose as the section segments of this file says; default all',
+    )
 
 
 def _add_inspect(commands: argparse._SubParsersAction[Parser]) -> None:

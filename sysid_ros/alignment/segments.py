@@ -1,0 +1,269 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which parts of a bag become sequences: what is left out, what is chosen, where it is cut."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.alignment.health import SECOND_NS, HealthFinding
+from sysid_ros.alignment.still import Piece, rest, stops, within
+from sysid_ros.bags import TopicColumns
+from sysid_ros.bags.messages import TEXT
+from sysid_ros.errors import AlignmentError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.stamps import Stamped
+    from sysid_ros.alignment.still import Samples
+    from sysid_ros.bags import BagColumns
+    from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
+
+#: A sequence with fewer instants than this says nothing.
+FEWEST_SAMPLES = 5
+#: Kinds of findings about instants that were left out because segments asks for it.
+LEFT_OUT = frozenset({'e-stop', 'contact', 'told', 'rest', 'not chosen'})
+#: So many pieces are named one by one.
+_NAMED = 3
+#: The end of a piece that goes on, ns.
+_FOREVER = int(np.iinfo(np.int64).max)
+
+
+class Segment(NamedTuple):
+    """First and last measured instant of a sequence, ns, and of the run it was cut from.
+
+    What was measured earlier in the run helps to tell the state at the first instant.
+    """
+
+    first: int
+    last: int
+    run_first: int
+
+
+class Cut(NamedTuple):
+    """What is left out.
+
+    Attributes:
+        kind: ``e-stop``, ``rest``, ``contact`` or ``told``.
+        why: What was seen, or who said so.
+        pieces: Where.
+    """
+
+    kind: str
+    why: str
+    pieces: list[Piece]
+
+
+class Signals(NamedTuple):
+    """What motion and stops are told from, in groups of channels with common stamps.
+
+    Attributes:
+        states: Positions of joints, velocities of those whose position is not measured.
+        efforts: Of joints and actuators.
+        commands: Of actuators.
+    """
+
+    states: Sequence[Samples]
+    efforts: Sequence[Samples]
+    commands: Sequence[Samples]
+
+
+def marker_topics(bag: BagColumns, config: SegmentsConfig) -> list[TopicColumns]:
+    """Return the topics that say when; those with texts have no fields.
+
+    Raises:
+        AlignmentError: The bag has no such topic, or its messages are neither a text nor one
+            number.
+    """
+    found = []
+    known = {topic.topic: topic for topic in bag.topics}
+    for item in bag.text_columns:
+        known[item.topic] = TopicColumns(item.topic, TEXT, item.receive_ns, None, ())
+    for marker in (config.marker, config.contacts):
+        if marker is None:
+            continue
+        name = marker.topic
+        if name not in known:
+            hint = nearest(name, known)
+            msg = f'Expected the marker topic {name!r} in bag {bag.path.name!r}; {hint}.'
+            raise AlignmentError(msg)
+        width = sum(len(field.labels) for field in known[name].fields)
+        if known[name].msgtype != TEXT and width != 1:
+            msg = (
+                f'Expected a text or one number in messages of the marker topic {name!r} in bag '
+                f'{bag.path.name!r}, found {width} numbers in {known[name].msgtype}.'
+            )
+            raise AlignmentError(msg)
+        found.append(known[name])
+    return found
+
+
+def find_cuts(
+    bag: BagColumns,
+    config: SegmentsConfig,
+    signals: Signals,
+    stamped: Mapping[str, Stamped],
+    start: int,
+) -> tuple[list[Cut], list[Piece] | None]:
+    """Find what is left out, and what is chosen.
+
+    Args:
+        bag: Columns of the bag.
+        config: What is asked for.
+        signals: Where the joints are and what they are told.
+        stamped: The times of the marker topics.
+        start: The first measured instant, ns.
+
+    Returns:
+        What is left out, and what is chosen; None for all.
+    """
+    cuts = []
+    name = bag.path.name
+    if config.stops:
+        cuts += [Cut('e-stop', why, pieces) for why, pieces in stops(*signals).items()]
+    if config.contacts is not None:
+        pieces = _while_on(bag, config.contacts, stamped)
+        cuts.append(Cut('contact', f'{config.contacts.topic} says so', pieces))
+    without = _ranges(config.without, name, start)
+    if without:
+        cuts.append(Cut('told', 'segments.without says so', without))
+    if config.moving:
+        cuts.append(Cut('rest', 'no joint moves', rest(signals.states)))
+    chosen = None if config.times is None else _ranges(config.times, name, start)
+    if config.marker is not None:
+        on = _while_on(bag, config.marker, stamped)
+        chosen = on if chosen is None else _both(chosen, on)
+    return cuts, chosen
+
+
+def find_segments(
+    bag: str,
+    instants: NDArray[np.int64],
+    known: int,
+    config: SegmentsConfig,
+    cuts: Sequence[Cut] = (),
+    chosen: Sequence[Piece] | None = None,
+) -> tuple[list[Segment], list[HealthFinding]]:
+    """Cut the measured instants of a bag into segments.
+
+    Args:
+        bag: Name of the bag.
+        instants: (n,) times at which something is measured, strictly increasing, ns.
+        known: From when on the commands of all actuators are known, ns.
+        config: Longest gap, and length of windows.
+        cuts: What is left out; no run goes across it.
+        chosen: What is kept; a run may have begun before.
+
+    Returns:
+        The segments in time order, and what was left out.
+    """
+    findings = []
+    left = np.ones(len(instants), dtype=bool)
+    for cut in cuts:
+        if cut.pieces:
+            lost = left & within(instants, cut.pieces)
+            left &= ~lost
+            count = int(np.count_nonzero(lost))
+            detail = f'{_named(cut.pieces, int(instants[0]))}: {cut.why}; {count} instants left out'
+            findings.append(HealthFinding(bag, bag, cut.kind, len(cut.pieces), detail))
+    kept = left if chosen is None else left & within(instants, chosen)
+    outside = int(np.count_nonzero(left & ~kept))
+    if outside:
+        detail = f'instants of {len(instants)} left out: they are not in the segments asked for'
+        findings.append(HealthFinding(bag, bag, 'not chosen', outside, detail))
+    kept &= instants >= known
+    segments = []
+    starts = [piece.first for cut in cuts for piece in cut.pieces]
+    for run in _apart(instants, left, starts, config.gap):
+        rows = np.zeros(len(instants), dtype=bool)
+        rows[run] = kept[run]
+        for part in _apart(instants, rows, [piece.first for piece in chosen or ()], config.gap):
+            for window in _windows(instants[part], config.window):
+                if len(window) >= FEWEST_SAMPLES:
+                    first, last = int(window[0]), int(window[-1])
+                    segments.append(Segment(first, last, int(instants[run[0]])))
+                    continue
+                where = _named([Piece(int(window[0]), int(window[-1]))], int(instants[0]))
+                detail = f'{where}: fewer than {FEWEST_SAMPLES} instants between cuts; left out'
+                findings.append(HealthFinding(bag, bag, 'short sequence', len(window), detail))
+    if config.window is not None and segments:
+        detail = f'sequences of {config.window:g} s or what is left; each starts from measurements'
+        findings.append(HealthFinding(bag, bag, 'window', len(segments), detail))
+    return segments, findings
+
+
+def _apart(
+    instants: NDArray[np.int64], rows: NDArray[np.bool_], starts: Sequence[int], gap: float
+) -> list[NDArray[np.int64]]:
+    """Split rows where instants are missing between them, at gaps, and where a piece starts."""
+    chosen = np.flatnonzero(rows)
+    if not len(chosen):
+        return []
+    times = instants[chosen]
+    begun = np.searchsorted(np.sort(np.array(starts, dtype=np.int64)), times, side='right')
+    apart = (np.diff(chosen) > 1) | (np.diff(times) > gap * SECOND_NS) | (np.diff(begun) > 0)
+    return np.split(chosen, np.flatnonzero(apart) + 1)
+
+
+def _windows(times_ns: NDArray[np.int64], window: float | None) -> list[NDArray[np.int64]]:
+    """Split times into windows of a length in s; the last is as long as what is left."""
+    if window is None:
+        return [times_ns]
+    number = (times_ns - times_ns[0]) // round(window * SECOND_NS)
+    return np.split(times_ns, np.flatnonzero(np.diff(number)) + 1)
+
+
+def _ranges(ranges: Ranges | dict[str, Ranges], bag: str, start: int) -> list[Piece] | None:
+    """Return the pieces that are meant for a bag; None where it is not named."""
+    if isinstance(ranges, dict):
+        own = [item for name, item in ranges.items() if fnmatchcase(bag, name)]
+        if not own:
+            return None
+        ranges = tuple(pair for item in own for pair in item)
+    return [
+        Piece(start + round(first * SECOND_NS), start + round(last * SECOND_NS))
+        for first, last in ranges
+    ]
+
+
+def _while_on(bag: BagColumns, marker: MarkerConfig, stamped: Mapping[str, Stamped]) -> list[Piece]:
+    """Return where a marker is on, a piece per text; it keeps its state, and begins off."""
+    texts = next((item.texts for item in bag.text_columns if item.topic == marker.topic), None)
+    if texts is None:
+        (topic,) = (item for item in bag.topics if item.topic == marker.topic)
+        says = np.nan_to_num(topic.fields[0].values[:, 0]) != 0
+        on = says
+    else:
+        says = np.array(texts)
+        on = np.array([fnmatchcase(text, marker.text) for text in texts], dtype=bool)
+    times, usable, *_ = stamped[marker.topic]
+    times, says, on = times[usable], says[usable], on[usable]
+    ends = np.append(times[1:] - 1, _FOREVER)
+    pieces: list[Piece] = []
+    for row in np.flatnonzero(on).tolist():
+        if row and on[row - 1] and says[row] == says[row - 1]:
+            pieces[-1] = Piece(pieces[-1].first, int(ends[row]))
+        else:
+            pieces.append(Piece(int(times[row]), int(ends[row])))
+    return pieces
+
+
+def _both(several: Sequence[Piece], others: Sequence[Piece]) -> list[Piece]:
+    common = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in several for b in others)
+    return [piece for piece in common if piece.first <= piece.last]
+
+
+def _named(pieces: Sequence[Piece], start: int) -> str:
+    """Write pieces in seconds from the first measurement."""
+    shown = []
+    for first, last in pieces[:_NAMED]:
+        end = 'the end' if last == _FOREVER else f'{(last - start) / SECOND_NS:.3f} s'
+        shown.append(f'{(first - start) / SECOND_NS:.3f} to {end}')
+    more = len(pieces) - _NAMED
+    return ', '.join(shown) + (f' and {more} more' if more > 0 else '')

@@ -1,0 +1,357 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What of a bag becomes sequences."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from sysid_ros.alignment import align, map_columns
+from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
+from sysid_ros.config import ChannelMapping, MappingConfig, SegmentsConfig, load_segments
+from sysid_ros.errors import AlignmentError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment import Alignment, HealthFinding, Mapping
+
+END = 20.0
+TIMES = np.arange(0, END, 0.01)
+COMMAND_TIMES = np.arange(0, END, 0.02)
+JOINTS = ('shoulder', 'elbow', 'wrist')
+NOISE = 1e-4
+
+
+def _motion(times: NDArray[np.float64], joint: int) -> NDArray[np.float64]:
+    return np.asarray(0.5 * np.sin(2 * np.pi * (0.4 + 0.15 * joint) * times + joint))
+
+
+def _state(
+    columns: Any,
+    positions: list[NDArray[np.float64]],
+    times: NDArray[np.float64] = TIMES,
+    efforts: list[NDArray[np.float64]] | None = None,
+    seed: int = 0,
+) -> TopicColumns:
+    rng = np.random.default_rng(seed)
+    noisy = [values + NOISE * rng.standard_normal(len(values)) for values in positions]
+    fields = {'position': dict(zip(JOINTS, noisy, strict=True))}
+    if efforts is not None:
+        fields['effort'] = dict(zip(JOINTS, efforts, strict=True))
+    made: TopicColumns = columns.topic('/joint_states', times, fields)
+    return made
+
+
+def _commands(
+    columns: Any, values: list[NDArray[np.float64]], times: NDArray[np.float64] = COMMAND_TIMES
+) -> TopicColumns:
+    made: TopicColumns = columns.topic(
+        '/controller/commands',
+        times,
+        {'data': {str(index): item for index, item in enumerate(values)}},
+        msgtype='std_msgs/msg/Float64MultiArray',
+        header=False,
+    )
+    return made
+
+
+def _moving(times: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    return [_motion(times, joint) for joint in range(3)]
+
+
+def _align(bag: BagColumns, model: Any, **segments: Any) -> Alignment:
+    return align(bag, model, _mapping(bag, model), 'auto', segments=SegmentsConfig(**segments))
+
+
+def _mapping(bag: BagColumns, model: Any) -> Mapping:
+    topics = {topic.topic: topic for topic in bag.topics}
+    state = [
+        ('s0', 'position', 'shoulder'),
+        ('s1', 'position', 'elbow'),
+        ('s2', 'position', 'wrist'),
+    ]
+    if any(field.name == 'effort' for field in topics['/joint_states'].fields):
+        state.append(('s5', 'effort', 'shoulder'))
+    drives = ('drive_s', 'drive_e', 'drive_w') if '/controller/commands' in topics else ()
+    config = MappingConfig(
+        sensors={
+            sensor: ChannelMapping(topic='/joint_states', field=field, label=label)
+            for sensor, field, label in state
+        },
+        actuators={
+            name: ChannelMapping(topic='/controller/commands', field='data', label=str(index))
+            for index, name in enumerate(drives)
+        },
+    )
+    return map_columns(bag, model, config)
+
+
+def _spans(alignment: Alignment, columns: Any) -> list[tuple[float, float]]:
+    found = []
+    for item in alignment.sequences:
+        start = (item.origin_ns - columns.start) / 1e9
+        found.append((start, start + item.duration))
+    return found
+
+
+def _found(alignment: Alignment, kind: str) -> list[HealthFinding]:
+    return [item for item in alignment.health if item.kind == kind]
+
+
+def test_nothing_is_left_out_unless_asked_for(arm: Any, columns: Any):
+    stopped = np.minimum(TIMES, 8.0)
+    bag = columns.bag(_state(columns, _moving(stopped)), _commands(columns, _moving(COMMAND_TIMES)))
+    plain = align(bag, arm, _mapping(bag, arm), 'auto')
+    (sequence,) = _align(bag, arm).sequences
+    assert sequence.duration == plain.sequences[0].duration == pytest.approx(END - 0.01)
+
+
+def test_the_longest_gap_can_be_told(arm: Any, columns: Any):
+    times = np.delete(TIMES, np.arange(500, 550))
+    bag = columns.bag(_state(columns, _moving(times), times))
+    assert len(_align(bag, arm).sequences) == 1
+    spans = _spans(_align(bag, arm, gap=0.3), columns)
+    np.testing.assert_allclose(spans, [(0, 4.99), (5.5, END - 0.01)], atol=1e-6)
+
+
+def test_ranges_choose_and_the_state_before_them_still_counts(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)))
+    alignment = _align(bag, arm, times=[[2, 5], [5, 7.5]])
+    spans = _spans(alignment, columns)
+    np.testing.assert_allclose(spans, [(2, 4.99), (5, 7.5)], atol=1e-6)
+    (finding,) = _found(alignment, 'not chosen')
+    assert finding.count == len(TIMES) - 551
+    speed = 0.5 * 2 * np.pi * 0.4 * np.cos(2 * np.pi * 0.4 * 2)
+    assert alignment.sequences[0].initial_qvel[0] == pytest.approx(speed, abs=0.02)
+
+
+def test_ranges_may_be_for_one_bag_of_several(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)))
+    spans = _spans(_align(bag, arm, times={'ru?': [[1, 2]], 'other': [[5, 6]]}), columns)
+    np.testing.assert_allclose(spans, [(1, 2)], atol=1e-6)
+    assert len(_align(bag, arm, times={'other': [[5, 6]]}).sequences[0].measurements[0]) == 2000
+    assert len(_align(bag, arm, without={'other': [[5, 6]]}).sequences) == 1
+
+
+def test_contacts_are_cut_out_and_no_start_looks_into_them(arm: Any, columns: Any):
+    positions = _moving(TIMES)
+    hit = (TIMES >= 4) & (TIMES <= 5)
+    positions[0][hit] = 2.0
+    alignment = _align(columns.bag(_state(columns, positions)), arm, without=[[4, 5]])
+    spans = _spans(alignment, columns)
+    np.testing.assert_allclose(spans, [(0, 3.99), (5.01, END - 0.01)], atol=1e-6)
+    (finding,) = _found(alignment, 'told')
+    assert finding.count == 1
+    assert '4.000 to 5.000 s' in finding.detail
+    assert '101 instants' in finding.detail
+    start = alignment.sequences[1].initial_qpos[0]
+    assert start == pytest.approx(positions[0][501], abs=1e-3)
+    assert alignment.sequences[0].initial_qpos[0] == pytest.approx(0, abs=1e-3)
+
+
+def test_a_contact_between_two_samples_still_cuts(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)))
+    spans = _spans(_align(bag, arm, without=[[4.002, 4.004]]), columns)
+    np.testing.assert_allclose(spans, [(0, 4.0), (4.01, END - 0.01)], atol=1e-6)
+
+
+@pytest.mark.parametrize('kind', ['std_msgs/msg/Bool', 'std_msgs/msg/Float64'])
+def test_a_topic_that_is_true_marks_what_is_kept_or_left_out(arm: Any, columns: Any, kind: str):
+    flag = columns.topic(
+        '/flag',
+        [0.5, 3.0, 3.5, 8.0],
+        {'data': {'': [0.0, 1.0, 1.0, 0.0]}},
+        msgtype=kind,
+        header=False,
+    )
+    bag = columns.bag(_state(columns, _moving(TIMES)), flag)
+    spans = _spans(_align(bag, arm, marker='/flag'), columns)
+    np.testing.assert_allclose(spans, [(3, 7.99)], atol=1e-6)
+    alignment = _align(bag, arm, contacts={'topic': '/flag'})
+    spans = _spans(alignment, columns)
+    np.testing.assert_allclose(spans, [(0, 2.99), (8, END - 0.01)], atol=1e-6)
+    (finding,) = _found(alignment, 'contact')
+    assert finding.detail.startswith('3.000 to 8.000 s: /flag says so')
+
+
+def test_texts_mark_one_segment_each(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)))
+    texts = ('sines', 'chirp', 'chirp', '', 'sines')
+    at = columns.start + np.array([1, 4, 6, 8, 15]) * 10**9
+    bag = dataclasses.replace(bag, text_columns=(TextColumn('/phase', at, texts),))
+    spans = _spans(_align(bag, arm, marker='/phase'), columns)
+    np.testing.assert_allclose(spans, [(1, 3.99), (4, 7.99), (15, END - 0.01)], atol=1e-6)
+    spans = _spans(_align(bag, arm, marker={'topic': '/phase', 'text': 'sin*'}), columns)
+    np.testing.assert_allclose(spans, [(1, 3.99), (15, END - 0.01)], atol=1e-6)
+    both = _align(bag, arm, marker={'topic': '/phase', 'text': 'chirp'}, times=[[5, 30]])
+    np.testing.assert_allclose(_spans(both, columns), [(5, 7.99)], atol=1e-6)
+
+
+def test_markers_of_the_recorders_clock_fit_stamps_of_another(arm: Any, columns: Any):
+    state = _state(columns, _moving(TIMES))
+    state = dataclasses.replace(state, header_ns=state.header_ns - 3600 * 10**9)
+    flag = columns.topic('/flag', [3.0, 8.0], {'data': {'': [1.0, 0.0]}}, header=False)
+    alignment = _align(columns.bag(state, flag), arm, marker='/flag')
+    np.testing.assert_allclose(_spans(alignment, columns), [(3, 7.99)], atol=1e-3)
+    assert _found(alignment, 'clock offset')
+
+
+def test_a_marker_that_is_not_there_or_no_number_is_one_sentence(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)))
+    with pytest.raises(AlignmentError, match=r"'/joint_state' in bag 'run'; nearest: /joint_st"):
+        _align(bag, arm, marker='/joint_state')
+    with pytest.raises(AlignmentError, match=r'one number.*found 3 numbers'):
+        _align(bag, arm, contacts='/joint_states')
+
+
+def test_rest_is_left_out_when_only_motion_is_wanted(arm: Any, columns: Any):
+    # All joints together: one that pauses alone is not at rest.
+    clock = np.where(TIMES < 6, TIMES, np.maximum(TIMES - 4, 6.0))
+    positions = _moving(clock)
+    positions[2] = np.where(TIMES > 12, positions[2][1200], positions[2])
+    alignment = _align(columns.bag(_state(columns, positions)), arm, moving=True)
+    spans = _spans(alignment, columns)
+    np.testing.assert_allclose(spans, [(0, 6), (10, END - 0.01)], atol=0.05)
+    (finding,) = _found(alignment, 'rest')
+    assert finding.count == 1
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_a_motion_without_rest_or_stop_stays_whole(arm: Any, columns: Any, seed: int):
+    rng = np.random.default_rng(seed)
+    keep = np.sort(rng.permutation(len(TIMES))[: int(0.98 * len(TIMES))])
+    times = TIMES[keep] + 2e-4 * rng.standard_normal(len(keep))
+    efforts = [_motion(times, 2 - joint) for joint in range(3)]
+    state = _state(columns, _moving(times), times, efforts, seed)
+    bag = columns.bag(state, _commands(columns, _moving(COMMAND_TIMES)))
+    alignment = _align(bag, arm, moving=True, stops=True)
+    assert len(alignment.sequences) == 1
+    assert not _found(alignment, 'rest')
+    assert not _found(alignment, 'e-stop')
+
+
+def _seen(alignment: Alignment) -> list[str]:
+    return [re.split('[:;] ', item.detail)[1] for item in _found(alignment, 'e-stop')]
+
+
+def test_commands_that_freeze_in_motion_are_a_stop(arm: Any, columns: Any):
+    clock = np.where((COMMAND_TIMES > 6) & (COMMAND_TIMES < 9), 6.0, COMMAND_TIMES)
+    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, _moving(clock)))
+    alignment = _align(bag, arm, stops=True)
+    np.testing.assert_allclose(_spans(alignment, columns), [(0, 6), (9, END - 0.01)], atol=0.03)
+    assert _seen(alignment) == ['commands freeze while they move']
+
+
+def test_commands_that_stop_coming_in_motion_are_a_stop(arm: Any, columns: Any):
+    sent = COMMAND_TIMES[(COMMAND_TIMES < 6) | (COMMAND_TIMES >= 9)]
+    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, _moving(sent), sent))
+    spans = _spans(_align(bag, arm, stops=True), columns)
+    np.testing.assert_allclose(spans, [(0, 6), (9, END - 0.01)], atol=0.03)
+
+
+def test_steps_and_motions_that_fade_out_are_no_stops(arm: Any, columns: Any):
+    steps = [np.floor(COMMAND_TIMES / 2) % (2 + joint) for joint in range(3)]
+    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, steps))
+    assert not _found(_align(bag, arm, stops=True), 'e-stop')
+    fade = np.clip((12 - COMMAND_TIMES) / 2, 0, 1)
+    faded = [fade**2 * values for values in _moving(COMMAND_TIMES)]
+    followed = [np.clip((12 - TIMES) / 2, 0, 1) ** 2 * values for values in _moving(TIMES)]
+    bag = columns.bag(_state(columns, followed), _commands(columns, faded))
+    assert not _found(_align(bag, arm, stops=True), 'e-stop')
+
+
+def test_measurements_that_freeze_in_motion_are_a_stop(arm: Any, columns: Any):
+    clock = np.where((TIMES > 6) & (TIMES < 9), 6.0, TIMES)
+    alignment = _align(columns.bag(_state(columns, _moving(clock))), arm, stops=True)
+    assert _seen(alignment) == ['measurements freeze while they move']
+    (_, first), (second, _) = _spans(alignment, columns)
+    assert first <= 6.02
+    assert second == pytest.approx(9, abs=0.03)
+
+
+def test_joints_that_brake_while_commands_go_on_are_a_stop(arm: Any, columns: Any):
+    # They come to rest smoothly within 0.3 s, which belongs to the stop as well.
+    clock = np.where(TIMES < 6, TIMES, 6 + 0.1 * (1 - np.exp(-(TIMES - 6) / 0.1)))
+    clock = np.where(TIMES < 10, clock, TIMES)
+    bag = columns.bag(_state(columns, _moving(clock)), _commands(columns, _moving(COMMAND_TIMES)))
+    alignment = _align(bag, arm, stops=True)
+    assert 'joints stand still while commands move' in _seen(alignment)
+    (_, first), (second, _) = _spans(alignment, columns)
+    assert first <= 6.1
+    assert second == pytest.approx(10, abs=0.05)
+
+
+def test_drives_without_effort_are_a_stop(arm: Any, columns: Any):
+    off = (TIMES >= 6) & (TIMES < 8)
+    efforts = [np.where(off, 0.0, 1 + _motion(TIMES, joint)) for joint in range(3)]
+    bag = columns.bag(_state(columns, _moving(TIMES), efforts=efforts))
+    alignment = _align(bag, arm, stops=True)
+    np.testing.assert_allclose(_spans(alignment, columns), [(0, 5.99), (8, END - 0.01)], atol=1e-6)
+    assert _seen(alignment) == ['all efforts are zero']
+    never = [np.zeros(len(TIMES))] * 3
+    bag = columns.bag(_state(columns, _moving(TIMES), efforts=never))
+    assert not _found(_align(bag, arm, stops=True), 'e-stop')
+
+
+def test_windows_start_from_measurements_and_lose_nothing(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, _moving(COMMAND_TIMES)))
+    alignment = _align(bag, arm, window=3)
+    spans = _spans(alignment, columns)
+    assert [start for start, _ in spans] == pytest.approx([0, 3, 6, 9, 12, 15, 18])
+    samples = sum(len(series) for item in alignment.sequences for series in item.measurements)
+    assert samples == len(TIMES)
+    for (start, _), sequence in zip(spans, alignment.sequences, strict=True):
+        at = np.array([start])
+        expected = [_motion(at, joint)[0] for joint in range(3)]
+        np.testing.assert_allclose(sequence.initial_qpos[:3], expected, atol=1e-3)
+        assert sequence.commands[0].times[0] <= 0
+    (finding,) = _found(alignment, 'window')
+    assert finding.count == 7
+
+
+def test_when_nothing_is_left_the_error_says_why(arm: Any, columns: Any):
+    bag = columns.bag(_state(columns, _moving(TIMES)))
+    with pytest.raises(AlignmentError, match=r'told: 0\.000 to 30\.000 s: segments\.without'):
+        _align(bag, arm, without=[[0, 30]])
+    with pytest.raises(AlignmentError, match=r'found none \(not chosen: instants of 2000'):
+        _align(bag, arm, times=[[40, 50]])
+
+
+def test_segments_are_read_from_a_calibration(tmp_path: Path):
+    path = tmp_path / 'calibration.yaml'
+    path.write_text('model: a.xml\nsegments: {window: 5, marker: /flag, times: [[1, 2]]}\n')
+    found = load_segments(path)
+    assert found.marker is not None
+    assert (found.window, found.marker.topic, found.times) == (5, '/flag', ((1, 2),))
+
+
+@pytest.mark.parametrize(
+    ('text', 'complaint'),
+    [
+        ('solver: {}', r'Expected the section segments in .*; available: solver\.$'),
+        ('segments: [1]', r'Expected keys and values for segments in .*, found \[1\]\.$'),
+        (
+            'segments: {times: [[2, 1]]}',
+            r"ranges as \[\[2\.0, 30\.5\]\] for 'times'.*found \[2, 1\]",
+        ),
+        ('segments: {without: [1, 2]}', r"for 'without'.*found 1, in segments"),
+        ('segments: {times: {a: [[1, x]]}}', r"for 'times'.*found \[1, 'x'\]"),
+        ('segments: {stop: true}', r"Unknown key 'stop' in segments in .*; nearest: stops"),
+        ('segments: {window: 0}', r"Bad value 0 for 'window' in .*: expected at least 0\.01"),
+        ('segments: {marker: 5}', r"'marker' in .*"),
+    ],
+)
+def test_what_is_wrong_in_segments_is_one_sentence(tmp_path: Path, text: str, complaint: str):
+    path = tmp_path / 'segments.yaml'
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        load_segments(path)
+    assert '\n' not in str(caught.value)
