@@ -36,8 +36,8 @@ StampChoice = Stamps | dict[str, Stamps]
 Ranges = tuple[tuple[float, float], ...]
 Storage = Literal['mcap', 'sqlite3']
 
-#: A channel in one string, as ``bags.parse_channel`` reads it: a topic's name has no dots, a label is
-#: in the last pair of brackets and may hold brackets itself.
+#: A channel in one string, as ``bags.parse_channel`` reads it: a topic's name has no dots, a label
+#: is in the last pair of brackets and may hold brackets itself.
 _CHANNEL = re.compile(
     r'(?P<topic>/[^.\[\]]*)\.(?P<field>.+?)(?:\[(?P<label>(?:[^\[\]]|\[[^\[\]]*\])*)\])?'
 )
@@ -307,6 +307,13 @@ class RecorderConfig(Section):
         default='', description='YAML file of topics and QoS, as ros2 bag record takes it'
     )
     notes: str = Field(default='', description='free text that goes into the bag')
+    quality: bool = Field(
+        default=True, description='inspect the last seconds while recording, for /diagnostics'
+    )
+    model: str = Field(
+        default='', description='MJCF file, for the joints and their ranges in the quality'
+    )
+    panel: bool = Field(default=False, description='show the quality as a table in the terminal')
 
     @field_validator('topics', 'wait_for')
     @classmethod

@@ -20,9 +20,11 @@ from sysid_ros.bags.recording import Recording, TopicCount, free_name
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.identification.models import load_model
 from sysid_ros.nodes.facts import SessionFacts
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.qos_overrides import read_overrides
+from sysid_ros.nodes.quality import Quality
 from sysid_ros.nodes.recorder_status import Diagnosis, Situation, farewell
 from sysid_ros.nodes.selection import make_selection
 from sysid_ros.nodes.subscriptions import Subscriptions
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import TopicSpec
-    from sysid_ros.nodes.recorder_status import Monitor
     from sysid_ros.nodes.runtime import Stop
 
 #: The graph is looked at this often, seconds.
@@ -85,12 +86,14 @@ class Recorder:
         self._state = State.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
-        self._monitor: Monitor | None = None
+        self._quality = _quality(node, self._config)
         self._slow = self._reminded = self._ticked = time.monotonic()
         self._recorded = 0.0
         self._subscriptions = Subscriptions(
             node, stop.request, overrides=overrides, now=self._ros_time if sim_time else None
         )
+        if self._quality is not None:
+            self._subscriptions.tap = self._quality.take
         self._topics = TopicWatch(node, selection, self._subscriptions)
         self._facts = SessionFacts(node, selection, self._tell_facts, sim_time=sim_time)
         self._diagnosis = Diagnosis(node.get_name())
@@ -107,16 +110,13 @@ class Recorder:
         node.create_timer(_LOOK_SECONDS, self._tick, clock=steady)
         self._publish()
 
-    def watch(self, monitor: Monitor) -> None:
-        """Show every message to a monitor, and what it says among the diagnostics."""
-        self._monitor = monitor
-        self._subscriptions.tap = monitor.take
-
     def close(self) -> None:
         """Finish the bag and say good-bye on the status topic."""
         self._subscriptions.close()
         self._end_recording()
         self._facts.close()
+        if self._quality is not None:
+            self._quality.close()
         self._state = State.STOPPED
         self._publish()
         for publisher in (self._status, self._diagnostics):
@@ -309,8 +309,20 @@ class Recorder:
         )
         self._status.publish(String(data=situation.to_json()))
         status = self._diagnosis.statuses(situation)
-        if self._monitor is not None:
-            status.extend(self._monitor.statuses())
+        if self._quality is not None:
+            status.extend(self._quality.statuses())
         message = DiagnosticArray(status=status)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
+
+
+def _quality(node: Node, config: RecorderConfig) -> Quality | None:
+    """Return what watches the quality, if that is wanted.
+
+    Raises:
+        SysidError: There is no such model, or it does not compile.
+    """
+    if not config.quality:
+        return None
+    model = load_model(Path(config.model)) if config.model else None
+    return Quality(node.get_name(), model, panel=config.panel)

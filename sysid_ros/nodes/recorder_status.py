@@ -8,7 +8,7 @@ import json
 import shlex
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
 #: Shortest time over which a rate is said, seconds.
 _LEAST_SECONDS = 0.5
-
-
-class Monitor(Protocol):
-    """Looks at what is recorded; what it says goes out with the recorder's diagnostics."""
-
-    def take(self, topic: str, msgtype: str, receive_ns: int, cdr: bytes) -> None:
-        """Take a message, in the thread that receives all of them: a few microseconds at most."""
-
-    def statuses(self) -> Iterable[DiagnosticStatus]:
-        """Return what is to be said, once a second in the executor's thread."""
 
 
 @dataclass(frozen=True)

@@ -339,3 +339,16 @@ def test_a_layout_is_looked_for_once(messages: Any):
     with mock.patch.object(batch, 'find_layout', wraps=batch.find_layout) as walks:
         decode('/js', 'sensor_msgs/msg/JointState', range(300), data)
     assert walks.call_count == 2
+
+
+def test_the_padding_that_empty_sequences_are_counted_with_is_left_alone() -> None:
+    store = get_typestore(Stores.ROS2_JAZZY)
+    types = store.types
+    stamp = types['builtin_interfaces/msg/Time'](0, 0)
+    header = types['std_msgs/msg/Header'](stamp, '')
+    empty = np.empty(0)
+    kind = 'sensor_msgs/msg/JointState'
+    message = types[kind](header, ['elbow'], np.array([0.5]), empty, empty)
+    data = bytes(store.serialize_cdr(message, kind)) + b'\x48\x01\x01\x2b\xf0\x00\x48\x01'
+    (field,) = decode('/js', kind, [0, 1], [data, data]).fields
+    assert field.values.tolist() == [[0.5], [0.5]]

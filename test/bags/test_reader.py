@@ -178,7 +178,7 @@ def test_a_damaged_message_costs_its_topic_only(messages: Any, write_bag: Callab
     good = messages.joint_state(START, ['a'], [1])
     content = {
         ('/bad', STATE): [(START, good), (START + 1, good[:-9])],
-        ('/odd', STATE): [(START, good + b'12345678')],
+        ('/odd', STATE): [(START, good + bytes(24))],
         ('/good', STATE): [(START, good)],
     }
     bag = read_bag(write_bag(content))

@@ -16,8 +16,9 @@ from sysid_ros.errors import BagError
 HEADER = 4
 #: First two bytes of the encapsulation header to byte order.
 _ORDERS = {b'\0\0': '>', b'\0\1': '<'}
-#: A middleware pads to 8 bytes at most.
-_MOST_PADDING = 7
+#: A middleware pads to 8 bytes at most, and Fast DDS counts the alignment of 8-byte numbers in for
+#: each empty sequence of them, too: a point of a trajectory has four.
+_MOST_PADDING = 4 * 4 + 7
 _UINT32 = {order: struct.Struct(order + 'I') for order in _ORDERS.values()}
 
 
