@@ -200,7 +200,7 @@ class RosClient:
             kind,
             topic,
             lambda message: accept(message) and not found.done() and found.set_result(message),
-            QoSProfile(depth=100, durability=durability),
+            QoSProfile(depth=1000, durability=durability),
         )
         try:
             return self._finish(found, timeout, topic)

@@ -90,13 +90,13 @@ def test_a_flight_log_gives_the_servos_and_names_the_rest(
         ('position_1', 'position[q1]'),
     ):
         (row,) = [line for line in mapped.splitlines() if name in line]
-        assert f'/servo/out/state {column}' in row
+        assert f'/servo/out/state.{column}' in row
     missing = _section(out, 'Not mapped')
     assert 'torque_1' in missing  # the driver fills effort with zeros
     assert 'never changes' in missing
     for topic in ('/fmu/out/vehicle_odometry', '/md/state', '/tf', '/servo/in/state'):
         assert topic in missing.split()
-    assert '/servo/out/state position[q2]' in missing
+    assert '/servo/out/state.position[q2]' in missing
     (path,) = (tmp_path / 'series').glob('*_measurements_0.npz')
     with np.load(path, allow_pickle=False) as series:
         assert series['data'].shape == (102, 3)

@@ -217,12 +217,18 @@ def _completed(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, reason:
     columns = {(pair.topic, pair.field, pair.label) for pair in mapping.pairs}
     refused = {item.name for item in unmapped if item.kind == 'topic'}
     left_out = {item.subject for item in health}
+    why = 'no sensor or actuator of the model refers to it'
+    of_use = {pair.topic for pair in mapping.pairs} | {item.partition('.')[0] for item in left_out}
     for topic in bag.topics:
-        for field in topic.fields if topic.topic not in refused else ():
+        if topic.topic in refused:
+            continue
+        if topic.topic not in of_use and topic.fields:
+            unmapped.append(Unmapped('topic', topic.topic, why))
+            continue
+        for field in topic.fields:
             for label in field.labels:
                 channel = column_name(topic.topic, field.name, label)
                 if (topic.topic, field.name, label) not in columns and channel not in left_out:
-                    why = 'no sensor or actuator of the model refers to it'
                     unmapped.append(Unmapped('column', channel, why))
     unmapped += [Unmapped('topic', item.topic, item.reason) for item in bag.unread]
     return Mapping(mapping.pairs, tuple(unmapped), tuple(health))
