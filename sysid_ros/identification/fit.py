@@ -22,7 +22,7 @@ from sysid_ros.identification.solver.staging import solve_in_stages
 from sysid_ros.identification.solver.starts import solve_from
 from sysid_ros.identification.solver.starts import starts as spread
 from sysid_ros.identification.stamp_check import examine_stamps
-from sysid_ros.identification.statistics import intervals
+from sysid_ros.identification.statistics import infer
 from sysid_ros.identification.targets import Role, Target
 from sysid_ros.identification.unknown import Unknown, check_distinct
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.solver.starts import Attempt
     from sysid_ros.identification.stamps import ShiftReport
-    from sysid_ros.identification.statistics import Interval
+    from sysid_ros.identification.statistics import Inference, Interval
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
 _WEIGHTINGS = 4
@@ -60,7 +60,7 @@ class Fit:
     Attributes:
         parameters: The unknowns.
         solution: Values, residuals, Jacobian and trace.
-        intervals: Interval and verdict of each parameter.
+        inference: Intervals, verdicts and covariance of the parameters, and then of the offsets.
         offsets: Sequence name to the seconds by which its commands were found to act later than
             their stamps and the delay say; empty where stamps are regular.
         noise: Sensor name to the standard deviation that its residuals were divided by.
@@ -78,7 +78,7 @@ class Fit:
 
     parameters: tuple[Unknown, ...]
     solution: Solution
-    intervals: tuple[Interval, ...]
+    inference: Inference
     offsets: dict[str, float]
     noise: dict[str, float]
     rollouts: int
@@ -89,6 +89,11 @@ class Fit:
     left_out: dict[str, int] = field(default_factory=dict)
     shift: ShiftReport | None = None
     attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """Interval and verdict of each parameter."""
+        return self.inference.intervals[: len(self.parameters)]
 
 
 def fit(  # noqa: PLR0913 (what is fitted, and how)
@@ -154,7 +159,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             log.replace(known.trace)
         solution = _solve_weighted(residuals, known, settings, log, cancel)
         x = solution.x
-        found = intervals(
+        found = infer(
             solution, solution.jacobian, unknowns, residuals.samples, loss=settings.loss
         )
         count = len(parameters)
@@ -163,7 +168,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         return Fit(
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
-            intervals=found[:count],
+            inference=found,
             offsets={
                 run.name: float(offset) for run, offset in zip(arriving, x[count:], strict=False)
             },

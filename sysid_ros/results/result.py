@@ -6,205 +6,69 @@ from __future__ import annotations
 
 import json
 from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
-from typing import Annotated, Literal
 
-import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import ValidationError
 
 from sysid_ros.complaints import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
+from sysid_ros.results.parts import (
+    CombinationResult,
+    Drift,
+    DriftedParameter,
+    FileHash,
+    Fold,
+    Frozen,
+    GateCheck,
+    HealthFinding,
+    HorizonPoint,
+    InferenceSummary,
+    MaybeFloat,
+    NoiseScale,
+    ParameterResult,
+    Provenance,
+    Role,
+    Samples,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    StartEntry,
+    TopicRate,
+    TraceEntry,
+    WindowFit,
+)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-Role = Literal['train', 'validate']
-
-
-def _encode(values: tuple[float, ...]) -> list[float | None]:
-    return [None if not np.isfinite(value) else value for value in values]
-
-
-def _decode(values: object) -> object:
-    if isinstance(values, (list, tuple)):
-        return tuple(float('nan') if value is None else value for value in values)
-    return values
-
-
-def _encode_one(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
-def _decode_one(value: object) -> object:
-    return float('nan') if value is None else value
-
-
-#: A float that may be NaN or infinite; JSON has neither, so it is null on disk and NaN again here.
-MaybeFloat = Annotated[float, BeforeValidator(_decode_one), PlainSerializer(_encode_one)]
-#: Samples of a curve; gaps are NaN here and null on disk.
-Samples = Annotated[tuple[float, ...], BeforeValidator(_decode), PlainSerializer(_encode)]
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra='forbid')
-
-
-class ParameterResult(_Frozen):
-    """One identified parameter.
-
-    ``low`` and ``high`` bound the 95 % interval; both are NaN when the data do not determine it.
-    ``verdict`` is ``identified``, ``at bound``, ``not excited``, ``prior-dominated`` or
-    ``confounded with NAME, …``.
-    ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
-    """
-
-    name: str
-    targets: tuple[str, ...]
-    unit: str
-    initial: float
-    value: float
-    low: MaybeFloat
-    high: MaybeFloat
-    bounds: tuple[float, float]
-    verdict: str
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the 95 % interval; NaN when there is none."""
-        return (self.high - self.low) / 2
+__all__ = [
+    'SCHEMA_VERSION',
+    'CalibrationResult',
+    'CombinationResult',
+    'Drift',
+    'DriftedParameter',
+    'FileHash',
+    'Fold',
+    'GateCheck',
+    'HealthFinding',
+    'HorizonPoint',
+    'InferenceSummary',
+    'MaybeFloat',
+    'NoiseScale',
+    'ParameterResult',
+    'Provenance',
+    'Role',
+    'Samples',
+    'SensorError',
+    'SignalPlot',
+    'SolverSummary',
+    'StartEntry',
+    'TopicRate',
+    'TraceEntry',
+    'WindowFit',
+]
 
 
-class SensorError(_Frozen):
-    """Error of one sensor over all sequences of one role: root mean square, sensor's unit."""
-
-    sensor: str
-    unit: str
-    role: Role
-    before: MaybeFloat
-    after: MaybeFloat
-    samples: int
-
-
-class SignalPlot(_Frozen):
-    """Measured and predicted samples of one sensor in one sequence, thinned for display.
-
-    ``times`` are seconds from the start of the sequence; the four have equal length.
-    """
-
-    sequence: str
-    role: Role
-    sensor: str
-    unit: str
-    times: Samples
-    measured: Samples
-    before: Samples
-    after: Samples
-
-
-class HealthFinding(_Frozen):
-    """Something about a recording that a reader of the result must know.
-
-    ``subject`` is a topic, a channel or a sequence; ``kind`` a short fixed word such as ``gap``,
-    ``dead channel``, ``clock jump``, ``duplicate stamp``, ``masked``, ``unmapped``, ``shift``.
-    """
-
-    bag: str
-    subject: str
-    kind: str
-    count: int
-    detail: str
-
-
-class TopicRate(_Frozen):
-    """What arrived on one topic of one bag. ``rate`` in Hz, ``longest_gap`` in seconds."""
-
-    bag: str
-    topic: str
-    messages: int
-    rate: MaybeFloat
-    longest_gap: MaybeFloat
-
-
-class TraceEntry(_Frozen):
-    """One iteration of the solver.
-
-    ``jacobian`` says how the derivative came about: ``forward`` differences, ``central`` ones where
-    a column is, or another word of the solver's. ``regulariser`` is the damping of the step
-    relative to the Hessian's diagonal; NaN for solvers that limit the step's length instead.
-    """
-
-    iteration: int
-    cost: MaybeFloat
-    step: MaybeFloat
-    rollouts: int
-    diverged: int
-    jacobian: str = ''
-    regulariser: MaybeFloat = float('nan')
-
-
-class StartEntry(_Frozen):
-    """One of several starts: its cost there and at the end, with the first noise scales.
-
-    ``status`` is the solver's word, ``not solved`` for those that were too bad to go on with
-    (``final_cost`` is NaN then), or ``failed``.
-    """
-
-    initial_cost: MaybeFloat
-    final_cost: MaybeFloat
-    status: str
-
-
-class SolverSummary(_Frozen):
-    """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change.
-
-    ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
-    empty for one start, else in the order of the costs there.
-    """
-
-    backend: str
-    loss: str
-    status: str
-    message: str
-    success: bool
-    iterations: int
-    rollouts: int
-    diverged: int
-    initial_cost: MaybeFloat
-    final_cost: MaybeFloat
-    seconds: float
-    trace: tuple[TraceEntry, ...]
-    central: tuple[str, ...] = ()
-    starts: tuple[StartEntry, ...] = ()
-
-
-class NoiseScale(_Frozen):
-    """Standard deviation by which one sensor's residuals were divided, and where it came from."""
-
-    sensor: str
-    unit: str
-    sigma: float
-    source: str
-
-
-class FileHash(_Frozen):
-    """One input file and its SHA-256."""
-
-    path: str
-    role: str
-    sha256: str
-
-
-class Provenance(_Frozen):
-    """What the result was made from."""
-
-    created: str
-    versions: dict[str, str]
-    files: tuple[FileHash, ...]
-    command: str
-    config: dict[str, object]
-    input_mode: str
-
-
-class CalibrationResult(_Frozen):
+class CalibrationResult(Frozen):
     """Everything a calibration found, immutable and versioned.
 
     ``accepted`` is whether held-out error (training error where nothing is held out) fell; the
@@ -230,6 +94,13 @@ class CalibrationResult(_Frozen):
     solver: SolverSummary
     warnings: tuple[str, ...]
     provenance: Provenance
+    inference: InferenceSummary | None = None
+    combinations: tuple[CombinationResult, ...] = ()
+    gate: tuple[GateCheck, ...] = ()
+    folds: tuple[Fold, ...] = ()
+    horizon: tuple[HorizonPoint, ...] = ()
+    windows: tuple[WindowFit, ...] = ()
+    drift: Drift | None = None
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.

@@ -16,7 +16,7 @@ import mujoco
 import pytest
 import yaml
 
-from sysid_ros import pipeline
+from sysid_ros.pipeline import calibration
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def test_a_rejected_fit_keeps_the_model_of_an_earlier_one(
     def reject(*arguments: Any) -> CalibrationResult:
         return assemble(*arguments).model_copy(update={'accepted': False})
 
-    assemble = pipeline.assemble
-    monkeypatch.setattr(pipeline, 'assemble', reject)
+    assemble = calibration.assemble
+    monkeypatch.setattr(calibration, 'assemble', reject)
     project.change(parameters=[{'target': 'joint/elbow/armature'}])
     done = sysid('calibrate', 'calibration.yaml')
     assert done.code == 0

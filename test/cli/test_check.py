@@ -81,8 +81,8 @@ def test_parameters_that_came_and_went_are_differences(project: Any, sysid: Call
         (b'{"schema_', 'is not JSON: unterminated string'),
         (b'\xff\xfe', 'is not JSON: byte 0 is not UTF-8 text.'),
         (b'[]', 'is not a result of a calibration: it has no schema_version.'),
-        (b'{"schema_version": 99}', 'has schema_version 99; this version reads 2.'),
-        (b'{"schema_version": 2}', "The result is damaged: Missing key 'model' in old.json."),
+        (b'{"schema_version": 99}', 'has schema_version 99; this version reads 3.'),
+        (b'{"schema_version": 3}', "The result is damaged: Missing key 'model' in old.json."),
     ],
 )
 def test_a_baseline_that_cannot_be_used_is_bad_input(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from scipy.signal import lfilter
 
 from sysid_ros.identification.layout import PRIOR, Samples
 from sysid_ros.identification.solver.least_squares import Solution
-from sysid_ros.identification.statistics import intervals
+from sysid_ros.identification.statistics import infer
 from sysid_ros.identification.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ COUNT = 1200
 RATE = 100.0
 WIDE = (-1e3, 1e3)
 TRUTH = np.array([2.0, -1.0])
+
+
+def intervals(*arguments: Any, **options: Any) -> tuple[Interval, ...]:
+    """Return the intervals alone."""
+    return infer(*arguments, **options).intervals
 
 
 def samples(count: int = COUNT, sequences: int = 1) -> Samples:

@@ -31,8 +31,6 @@ EVERYTHING_BELOW_NODES = ENGINE | {
     'simulation',
     'results',
     'report',
-    'findings',
-    'assembly',
     'pipeline',
 }
 
@@ -52,8 +50,6 @@ ALLOWED = {
     'alignment': BASE | {'signals', 'bags'},
     'results': BASE | {'signals'},
     'report': BASE | {'results'},
-    'findings': EVERYTHING_BELOW_NODES - {'findings', 'assembly', 'pipeline'},
-    'assembly': EVERYTHING_BELOW_NODES - {'assembly', 'pipeline'},
     'pipeline': EVERYTHING_BELOW_NODES,
     'nodes': EVERYTHING_BELOW_NODES,
     'cli': EVERYTHING_BELOW_NODES,

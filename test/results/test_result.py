@@ -67,7 +67,17 @@ def make(**changes: Any) -> CalibrationResult:
                 sensor='q', unit='rad', role='train', before=0.1 + 0.2, after=NAN, samples=7
             ),
         ),
-        'noise': (NoiseScale(sensor='q', unit='rad', sigma=1e-300, source='residuals'),),
+        'noise': (
+            NoiseScale(
+                sensor='q',
+                unit='rad',
+                sigma=1e-300,
+                source='residuals',
+                samples=4,
+                effective=2.5,
+                autocorrelation=0.9,
+            ),
+        ),
         'plots': (
             SignalPlot(
                 sequence='s',

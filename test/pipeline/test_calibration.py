@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.solver.problem import Iteration
 
-PENDULUM = Path(__file__).parent / 'data' / 'pendulum'
+PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
 COMMANDS = '/forward_position_controller/commands'
 #: Few parameters, so that a fit takes a second.
 FEW = (ParameterConfig(target='joint/*/damping'), ParameterConfig(target='body/tip/mass'))

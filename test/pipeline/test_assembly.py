@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.assembly import Nominal, assemble
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
-from sysid_ros.findings import Recording
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.sequence import Sequence
 from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.pipeline.assembly import Nominal, assemble
+from sysid_ros.pipeline.findings import Recording
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:

@@ -14,12 +14,14 @@ import numpy as np
 
 from sysid_ros import __version__
 from sysid_ros.files import sha256
-from sysid_ros.findings import findings, warnings
 from sysid_ros.identification.prediction import predict
 from sysid_ros.identification.units import component_label, sensor_unit
+from sysid_ros.pipeline.findings import findings, warnings
 from sysid_ros.results.result import (
     CalibrationResult,
+    CombinationResult,
     FileHash,
+    InferenceSummary,
     NoiseScale,
     ParameterResult,
     Provenance,
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.findings import Recording
     from sysid_ros.identification.fit import Fit
+    from sysid_ros.pipeline.findings import Recording
 
 #: Points that a report can show in all, and per curve.
 _PLOT_POINTS = 100_000
@@ -117,6 +119,8 @@ def assemble(
         solver=_solver(config, fit),
         warnings=tuple(warnings(nominal.model, fit, recordings, held_out)),
         provenance=_provenance(config, command, recordings),
+        inference=_inference(fit),
+        combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
     )
 
 
@@ -185,10 +189,28 @@ def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
             high=interval.high,
             bounds=(parameter.min_value, parameter.max_value),
             verdict=interval.verdict,
+            explanation=interval.explanation,
         )
         for parameter, value, interval in zip(
             fit.parameters, fit.solution.x, fit.intervals, strict=True
         )
+    )
+
+
+def _inference(fit: Fit) -> InferenceSummary:
+    count = len(fit.parameters)
+    found = fit.inference
+    covariance = found.covariance[:count, :count]
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid='ignore'):
+        correlation = covariance / np.outer(deviation, deviation)
+    return InferenceSummary(
+        method=found.method,
+        samples=len(fit.solution.residual),
+        effective_samples=found.effective,
+        covariance=tuple(tuple(row) for row in covariance.tolist()),
+        correlation=tuple(tuple(row) for row in correlation.tolist()),
+        notes=found.notes,
     )
 
 

@@ -1,0 +1,74 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""One validated schema for configuration files, command-line flags and node parameters.
+
+Each model is at once the schema of a YAML file, the source of the command line's overrides and, for
+the nodes, of the declared ROS parameters: a field's description becomes the parameter's descriptor
+and its limits the parameter's range.
+"""
+
+from sysid_ros.config.calibration import (
+    BagSelection,
+    CalibrationConfig,
+    CheckConfig,
+    ParameterConfig,
+    PriorConfig,
+    SolverConfig,
+    StampChoice,
+    Stamps,
+)
+from sysid_ros.config.files import (
+    load_calibration,
+    load_mapping,
+    load_segments,
+    read_yaml,
+    validate,
+)
+from sysid_ros.config.mapping import (
+    ChannelMapping,
+    MappingConfig,
+)
+from sysid_ros.config.nodes import (
+    CalibratorConfig,
+    ExciterConfig,
+    RecorderConfig,
+    RefitConfig,
+    SimulatedRobotConfig,
+    Storage,
+)
+from sysid_ros.config.section import (
+    Section,
+)
+from sysid_ros.config.segments import (
+    MarkerConfig,
+    Ranges,
+    SegmentsConfig,
+)
+
+__all__ = [
+    'BagSelection',
+    'CalibrationConfig',
+    'CalibratorConfig',
+    'ChannelMapping',
+    'CheckConfig',
+    'ExciterConfig',
+    'MappingConfig',
+    'MarkerConfig',
+    'ParameterConfig',
+    'PriorConfig',
+    'Ranges',
+    'RecorderConfig',
+    'RefitConfig',
+    'Section',
+    'SegmentsConfig',
+    'SimulatedRobotConfig',
+    'SolverConfig',
+    'StampChoice',
+    'Stamps',
+    'Storage',
+    'load_calibration',
+    'load_mapping',
+    'load_segments',
+    'read_yaml',
+    'validate',
+]

@@ -1,0 +1,175 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters of the nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from sysid_ros.config.section import Section
+
+Storage = Literal['mcap', 'sqlite3']
+
+
+class RecorderConfig(Section):
+    """Parameters of the ``recorder`` node."""
+
+    output: str = Field(default='', description='folder of the new bag; required')
+    topics: tuple[str, ...] = Field(
+        default=(),
+        description='topics to record; default /joint_states and the command topics in the graph',
+    )
+    regex: str = Field(
+        default='', description='record topics in whose name this regular expression is found'
+    )
+    all: bool = Field(default=False, description='record every topic')
+    exclude: str = Field(
+        default='', description='but none in whose name this regular expression is found'
+    )
+    wait_for: tuple[str, ...] = Field(
+        default=(),
+        description='topics that must have sent a message; default those in topics, published',
+    )
+    start_paused: bool = Field(default=False, description='wait for ~/start or ~/resume')
+    max_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description='stop after so many seconds of recording; 0 means never'
+    )
+    storage: Storage = Field(default='mcap', description='mcap or sqlite3')
+    compression: Literal['none', 'zstd'] = Field(
+        default='none', description='none, or zstd for the chunks of mcap'
+    )
+    max_bag_size: Annotated[int, Field(ge=0, le=10**15)] = Field(
+        default=0, description='bytes after which the next file of the bag begins; 0 means never'
+    )
+    max_bag_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description='seconds after which the next file begins; 0 means never'
+    )
+    queue_seconds: Annotated[float, Field(ge=0.1, le=3600)] = Field(
+        default=30.0, description='how long messages wait for a slow disk before they are dropped'
+    )
+    sync_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=5.0, description='how often the disk is waited for (fsync); 0 means never'
+    )
+    qos_overrides: str = Field(
+        default='', description='YAML file of topics and QoS, as ros2 bag record takes it'
+    )
+    notes: str = Field(default='', description='free text that goes into the bag')
+    quality: bool = Field(
+        default=True, description='inspect the last seconds while recording, for /diagnostics'
+    )
+    model: str = Field(
+        default='', description='MJCF file, for the joints and their ranges in the quality'
+    )
+    panel: bool = Field(default=False, description='show the quality as a table in the terminal')
+
+    @field_validator('topics', 'wait_for')
+    @classmethod
+    def _without_empty_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        # A launch file cannot pass an empty list; it passes an empty string.
+        return tuple(topic for topic in topics if topic)
+
+    @field_validator('regex', 'exclude')
+    @classmethod
+    def _is_an_expression(cls, expression: str, info: ValidationInfo) -> str:
+        try:
+            re.compile(expression)
+        except re.error as err:
+            msg = (
+                f'Expected a regular expression for {info.field_name!r}, found {expression!r} '
+                f'({err})'
+            )
+            raise ValueError(msg) from err
+        return expression
+
+
+class SimulatedRobotConfig(Section):
+    """Parameters of the ``simulated_robot`` node."""
+
+    model: str = Field(default='', description='MJCF file; required')
+    truth: str = Field(default='', description='YAML file of target: value that the robot hides')
+    rate: Annotated[float, Field(ge=1, le=10_000)] = Field(
+        default=500.0, description='joint state messages per second'
+    )
+    encoder_bits: Annotated[int, Field(ge=0, le=32)] = Field(
+        default=14, description='encoder counts per turn are 2^bits; 0 means exact'
+    )
+    position_noise: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=1e-4, description='standard deviation before the encoder, rad or m'
+    )
+    velocity_noise: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=5e-3, description='standard deviation, rad/s or m/s'
+    )
+    effort_noise: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=5e-2, description='standard deviation, N·m or N'
+    )
+    stamp_jitter: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0, description='standard deviation of the stamps, s; they stay in order'
+    )
+    loss: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0, description='part of the joint state messages that never leave'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the noise')
+    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    commands_topic: str = Field(
+        default='/forward_position_controller/commands',
+        description='Float64MultiArray, one value per actuator in model order',
+    )
+    trajectory_topic: str = Field(
+        default='/joint_trajectory_controller/joint_trajectory',
+        description='JointTrajectory, joints by name',
+    )
+
+
+class ExciterConfig(Section):
+    """Parameters of the ``exciter`` node."""
+
+    model: str = Field(default='', description='MJCF file; required')
+    motion: str = Field(
+        default='', description='CSV or YAML file of waypoints; default a sum of sines'
+    )
+    duration: Annotated[float, Field(ge=0.1, le=86_400)] = Field(
+        default=15.0, description='seconds, ramps included'
+    )
+    ramp: Annotated[float, Field(ge=0, le=600)] = Field(
+        default=1.0, description='seconds over which the motion fades in and out'
+    )
+    amplitude: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.4, description="peak as a fraction of half of each actuator's range"
+    )
+    max_frequency: Annotated[float, Field(gt=0, le=100)] = Field(
+        default=1.5, description='highest frequency of the sines, Hz'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description='of phases and frequencies'
+    )
+    rate: Annotated[float, Field(ge=1, le=5_000)] = Field(
+        default=100.0, description='commands per second'
+    )
+    message: Literal['Float64MultiArray', 'JointTrajectory'] = Field(
+        default='Float64MultiArray', description='type of the command messages'
+    )
+    commands_topic: str = Field(
+        default='', description="where commands go; default ros2_control's topic for the type"
+    )
+    wait_for: str = Field(
+        default='/joint_states', description='topic that must have a publisher before it starts'
+    )
+
+
+class CalibratorConfig(Section):
+    """Parameters of the ``calibrator`` node."""
+
+    config: str = Field(default='', description='calibration.yaml; required')
+    output: str = Field(default='', description="folder for results; default the file's")
+
+
+class RefitConfig(Section):
+    """Parameters of the ``refit`` node."""
+
+    calibrator: str = Field(default='/calibrator', description='full name of the calibrator node')
+    timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=10.0, description='seconds to wait for the service to appear'
+    )

@@ -1,0 +1,118 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The problem as it is at the optimum: linear in the parameters, weighted and scaled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.identification.solver.losses import rho
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.layout import Samples
+    from sysid_ros.identification.solver.least_squares import Solution
+    from sysid_ros.identification.solver.losses import Loss
+    from sysid_ros.identification.unknown import Unknown
+
+#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
+_SMALLEST_SINGULAR = 1e-6
+#: A value within this fraction of the bounds' distance from one of them is at the bound.
+_AT_BOUND = 1e-6
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The linearised problem at the optimum.
+
+    Attributes:
+        unknowns: The parameters, p of them.
+        x: (p,) their values.
+        residual: (n,) residuals in units of the noise, times the root of their robust weight.
+        jacobian: (n, p) their derivative, per unit of each parameter, with the same weights.
+        samples: What each residual is.
+        at_bound: (p,) whether a value is at one of its bounds.
+        scale: (p,) length of the Jacobian's columns; 1 for those that are zero.
+        free: (f,) columns that are not at a bound and have an effect.
+        inverse: (f, f) pseudo-inverse of the information of the free columns scaled to length 1.
+        null: (f, k) unit vectors, in the scaled free parameters, that change no residual.
+    """
+
+    unknowns: tuple[Unknown, ...]
+    x: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    jacobian: NDArray[np.float64]
+    samples: Samples
+    at_bound: NDArray[np.bool_]
+    scale: NDArray[np.float64]
+    free: NDArray[np.int64]
+    inverse: NDArray[np.float64]
+    null: NDArray[np.float64]
+
+    @property
+    def scaled(self) -> NDArray[np.float64]:
+        """(n, f) Jacobian of the free columns, scaled to length 1."""
+        chosen: NDArray[np.float64] = self.jacobian[:, self.free] / self.scale[self.free]
+        return chosen
+
+
+def linearised(
+    solution: Solution,
+    jacobian: NDArray[np.float64],
+    unknowns: Sequence[Unknown],
+    samples: Samples,
+    loss: Loss = 'linear',
+) -> Linear:
+    """Weight and scale the derivative of the residuals at the optimum.
+
+    Args:
+        solution: Where the solver ended.
+        jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
+        unknowns: The parameters, p of them.
+        samples: What each residual is.
+        loss: The loss of the fit; robust losses weight residuals.
+    """
+    root = np.sqrt(rho(solution.residual, loss)[1])
+    weighted = jacobian * root[:, None]
+    at_bound = np.array(
+        [_is_at_bound(x, p) for x, p in zip(solution.x, unknowns, strict=True)], dtype=bool
+    )
+    norms = np.linalg.norm(weighted, axis=0)
+    scale = np.where(norms > 0, norms, 1.0)
+    free = np.flatnonzero(~at_bound & (norms > 0))
+    inverse, null = _information(weighted[:, free] / scale[free])
+    return Linear(
+        unknowns=tuple(unknowns),
+        x=solution.x,
+        residual=solution.residual * root,
+        jacobian=weighted,
+        samples=samples,
+        at_bound=at_bound,
+        scale=scale,
+        free=free,
+        inverse=inverse,
+        null=null,
+    )
+
+
+def _is_at_bound(value: float, parameter: Unknown) -> bool:
+    margin = _AT_BOUND * (parameter.max_value - parameter.min_value)
+    return value - parameter.min_value <= margin or parameter.max_value - value <= margin
+
+
+def _information(
+    scaled: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the pseudo-inverse of the scaled information and a basis of what it cannot see."""
+    _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
+    if not len(singular):
+        return np.zeros((0, 0)), np.zeros((0, 0))
+    seen = singular > _SMALLEST_SINGULAR**2 * singular[0]
+    inverse = (right[seen].T / singular[seen]) @ right[seen]
+    return inverse, right[~seen].T

@@ -1,0 +1,224 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way from bags to a result: configuration in, result out."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sysid_ros.alignment import Format, write_series
+from sysid_ros.config import load_mapping
+from sysid_ros.errors import (
+    ResultError,
+)
+from sysid_ros.identification.models import compile_spec, load_model, load_spec
+from sysid_ros.pipeline.assembly import Nominal, assemble
+from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
+from sysid_ros.report import write_figures, write_report
+from sysid_ros.results.comparison import check_tolerance, compare
+from sysid_ros.results.mjcf import write_model
+from sysid_ros.results.mjcf_source import absolute
+from sysid_ros.results.result import CalibrationResult
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from sysid_ros.alignment import Alignment
+    from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
+    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.pipeline.loading import Observer
+    from sysid_ros.results.comparison import Comparison
+
+RESULT = 'result.json'
+REPORT = 'report.html'
+FIGURES = 'figures'
+MODEL = 'mjcf'
+
+#: A change of a parameter that the MJCF text has to take, as a part of the value or of 1, …
+_NUDGE = 1e-6
+#: … and at most of the bounds' distance.
+_NUDGE_OF_BOUNDS = 1e-3
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A result and where it was written; ``mjcf`` is None when the result was rejected."""
+
+    result: CalibrationResult
+    result_path: Path
+    report_path: Path
+    mjcf_path: Path | None
+
+
+def convert(
+    bag: Path,
+    model: Path,
+    output: Path | None,
+    *,
+    mapping: str = 'auto',
+    stamps: StampChoice = 'auto',
+    segments: SegmentsConfig | None = None,
+    formats: Sequence[Format] = (Format.NPZ, Format.CSV),
+) -> tuple[Alignment, tuple[Path, ...]]:
+    """Turn a bag into time series aligned with a model.
+
+    Args:
+        bag: Bag folder.
+        model: MJCF file.
+        output: Folder for the series; None writes nothing.
+        mapping: ``auto``, or the path of a mapping file.
+        stamps: Which time of a message counts.
+        segments: What becomes sequences; by default all, cut at gaps.
+        formats: How the series are written.
+
+    Returns:
+        The aligned sequences with everything that is to be said about them, and the new files.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
+    """
+    compiled = load_model(model)
+    chosen: Literal['auto'] | MappingConfig = 'auto'
+    if mapping != 'auto':
+        chosen = load_mapping(Path(mapping))
+    alignment = read_aligned(bag, compiled, chosen, stamps, segments)
+    if output is None:
+        return alignment, ()
+    _check_writable(output)
+    return alignment, write_series(output, alignment, compiled, formats)
+
+
+def calibrate(
+    config: CalibrationConfig,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+) -> Calibration:
+    """Identify the parameters of a configuration and write result, report and MJCF.
+
+    Nothing is written before the fit has succeeded. A rejected result is written too, but the MJCF
+    of an earlier, accepted one stays as it is.
+
+    Args:
+        config: The validated configuration.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+        cancel: Ends the fit when it is set.
+
+    Raises:
+        SysidError: In one sentence, what is wrong; nothing was written.
+    """
+    observer = observer or Nobody()
+    _check_writable(config.output)
+    _check_written_back(config)
+    result, parameters = _fit(config, command, observer, cancel)
+    observer.stage('writing result, report and model')
+    mjcf = None
+    if result.accepted:
+        values = [
+            (target, found.value)
+            for parameter, found in zip(parameters, result.parameters, strict=True)
+            for target in parameter.targets
+        ]
+        written = write_model(config.model, values, config.output / MODEL)
+        mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
+        result = result.model_copy(update={'warnings': (*result.warnings, *written.notes)})
+    result.save(config.output / RESULT)
+    write_figures(result, config.output / FIGURES)
+    write_report(result, config.output / REPORT)
+    return Calibration(result, config.output / RESULT, config.output / REPORT, mjcf)
+
+
+def check(
+    config: CalibrationConfig,
+    baseline: Path,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+) -> tuple[CalibrationResult, tuple[Comparison, ...]]:
+    """Convert and fit again, and compare with an earlier result; writes nothing.
+
+    Args:
+        config: The validated configuration.
+        baseline: ``result.json`` of the calibration that is the reference.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the input.
+    """
+    reference = CalibrationResult.load(baseline)
+    check_tolerance(config.check.tolerance, reference)
+    result, _ = _fit(config, command, observer or Nobody(), None)
+    return result, compare(result, reference, config.check.tolerance, config.check.held_out_factor)
+
+
+def _fit(
+    config: CalibrationConfig,
+    command: str,
+    observer: Observer,
+    cancel: threading.Event | None,
+) -> tuple[CalibrationResult, tuple[Unknown, ...]]:
+    problem = load(config, observer)
+    training = problem.sequences('train')
+    count = _count(problem.parameters, 'parameter')
+    observer.stage(f'fitting {count} to {_count(training, "sequence")}')
+    found = fit_training(config, problem, observer, cancel)
+    nominal = Nominal(problem.spec, problem.model)
+    result = assemble(config, command, nominal, list(problem.recordings), found)
+    return result, problem.parameters
+
+
+def _count(things: Sequence[object], what: str) -> str:
+    return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
+
+
+def _check_written_back(config: CalibrationConfig) -> None:
+    """Check, before any work, that the MJCF text can take values for all parameters.
+
+    Raises:
+        ModelError: It cannot: an element is generated, say.
+    """
+    spec = load_spec(config.model)
+    values = [
+        (target, _nudged(parameter))
+        for parameter in parameters_of(config, compile_spec(spec, config.model), spec)
+        for target in parameter.targets
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(config.model, values, Path(folder) / MODEL)
+
+
+def _nudged(parameter: Unknown) -> float:
+    """Return a value inside the bounds that is not the one in the text."""
+    step = min(
+        _NUDGE * max(abs(parameter.nominal), 1.0),
+        _NUDGE_OF_BOUNDS * (parameter.max_value - parameter.min_value),
+    )
+    inside = parameter.nominal + step <= parameter.max_value
+    return parameter.nominal + step if inside else parameter.nominal - step
+
+
+def _check_writable(folder: Path) -> None:
+    """Check, before any work, that a folder can be made or written to.
+
+    Raises:
+        ResultError: It cannot.
+    """
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        msg = f'Cannot write into {str(folder)!r}: {str(existing)!r} is not a folder.'
+        raise ResultError(msg)
+    try:
+        Path(tempfile.mkdtemp(dir=existing)).rmdir()
+    except OSError as err:
+        msg = f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
+        raise ResultError(msg) from err

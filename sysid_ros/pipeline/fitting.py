@@ -1,0 +1,61 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fit that a configuration asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.solver.least_squares import SolverSettings
+from sysid_ros.pipeline.findings import idle_actuators
+
+if TYPE_CHECKING:
+    import threading
+
+    from sysid_ros.config import CalibrationConfig
+    from sysid_ros.pipeline.loading import Observer, Problem
+
+
+def fit_training(
+    config: CalibrationConfig,
+    problem: Problem,
+    observer: Observer,
+    cancel: threading.Event | None = None,
+) -> Fit:
+    """Fit the parameters of a problem to its training sequences.
+
+    Args:
+        config: The solver, its loss, starts and limits.
+        problem: What is to be identified, from what.
+        observer: Is told of iterations.
+        cancel: Ends the fit when it is set.
+
+    Raises:
+        FitError: There is nothing to fit, or a parameter has no effect.
+        CancelledError: ``cancel`` was set.
+    """
+    try:
+        return fit(
+            problem.spec,
+            problem.parameters,
+            problem.sequences('train'),
+            settings=SolverSettings(
+                config.solver.backend, config.solver.loss, config.solver.max_iterations
+            ),
+            starts=config.solver.starts,
+            seed=config.solver.seed,
+            threads=config.solver.threads,
+            cancel=cancel,
+            observe=observer.iteration,
+        )
+    except CancelledError:
+        raise
+    except FitError as err:
+        # Without commands little moves: that is then what the user has to know.
+        idle = [text for recording in problem.recordings for text in idle_actuators(recording)]
+        if not idle:
+            raise
+        msg = f'{str(err).rstrip(".")}; bag {idle[0]}.'
+        raise FitError(msg) from err

@@ -1,0 +1,226 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a configuration to sequences and unknowns: all bags read, mapped and aligned."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from sysid_ros.alignment import align, map_columns
+from sysid_ros.bags import read_bag
+from sysid_ros.config import load_mapping
+from sysid_ros.errors import BagError, ConfigError, nearest
+from sysid_ros.identification.models import compile_spec, load_spec
+from sysid_ros.identification.targets import Role as Acting
+from sysid_ros.identification.unknown import check_distinct, make_unknowns
+from sysid_ros.pipeline.findings import Recording
+from sysid_ros.signals import TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import mujoco
+
+    from sysid_ros.alignment import Alignment
+    from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
+    from sysid_ros.identification.sequence import Sequence as Run
+    from sysid_ros.identification.solver.problem import Iteration
+    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.results.result import Role
+
+#: Targets whose elements are known only when the bags were read.
+_OF_SEQUENCES = 'sequence/'
+
+
+class Observer(Protocol):
+    """Someone who watches a calibration."""
+
+    def stage(self, text: str) -> None:
+        """A new stage begins."""
+
+    def iteration(self, iteration: Iteration) -> None:
+        """The solver made an iteration."""
+
+
+class Nobody:
+    """Nobody watches."""
+
+    def stage(self, text: str) -> None:
+        """Ignore it."""
+
+    def iteration(self, iteration: Iteration) -> None:
+        """Ignore it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be identified, from what.
+
+    Attributes:
+        spec: The nominal model, not compiled.
+        model: The same, compiled.
+        recordings: All bags of the configuration, aligned.
+        parameters: The unknowns.
+    """
+
+    spec: mujoco.MjSpec
+    model: mujoco.MjModel
+    recordings: tuple[Recording, ...]
+    parameters: tuple[Unknown, ...]
+
+    def sequences(self, role: Role) -> tuple[Run, ...]:
+        """Return the sequences of all bags with a role, in the bags' order."""
+        return tuple(
+            sequence
+            for recording in self.recordings
+            if recording.role == role
+            for sequence in recording.alignment.sequences
+        )
+
+
+def load(config: CalibrationConfig, observer: Observer) -> Problem:
+    """Read the model and all bags of a configuration.
+
+    Args:
+        config: The validated configuration.
+        observer: Is told of every bag.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
+    """
+    spec = load_spec(config.model)
+    model = compile_spec(spec, config.model)
+    early = parameters_of(config, model, spec)
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    recordings = []
+    for path, role in _bags(config):
+        observer.stage(f'reading {path}')
+        alignment = read_aligned(
+            path, model, mapping, config.stamps, config.segments, _longest_delay(early)
+        )
+        if config.sensors is not None:
+            alignment = _select(alignment, config.sensors)
+        recordings.append(Recording(path, role, alignment))
+    training = [
+        sequence
+        for recording in recordings
+        if recording.role == 'train'
+        for sequence in recording.alignment.sequences
+    ]
+    parameters = parameters_of(config, model, spec, training)
+    return Problem(spec, model, tuple(recordings), parameters)
+
+
+def read_aligned(
+    bag: Path,
+    model: mujoco.MjModel,
+    mapping: Literal['auto'] | MappingConfig,
+    stamps: StampChoice,
+    segments: SegmentsConfig | None,
+    longest_delay: float = 0.0,
+) -> Alignment:
+    """Read a bag and align it with a model."""
+    columns = read_bag(bag)
+    pairing = map_columns(columns, model, mapping)
+    return align(columns, model, pairing, stamps, segments=segments, longest_delay=longest_delay)
+
+
+def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
+    """Keep only some sensors.
+
+    Raises:
+        ConfigError: One of them is not mapped in this bag.
+    """
+    mapped = {name for s in alignment.sequences for m in s.measurements for name in m.names}
+    for sensor in sensors:
+        if sensor not in mapped:
+            hint = nearest(sensor, sorted(mapped))
+            msg = f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
+            raise ConfigError(msg)
+    sequences = []
+    for sequence in alignment.sequences:
+        kept = (_keep(series, sensors) for series in sequence.measurements)
+        measurements = tuple(series for series in kept if series.names)
+        if measurements:
+            sequences.append(dataclasses.replace(sequence, measurements=measurements))
+    return dataclasses.replace(alignment, sequences=tuple(sequences))
+
+
+def _keep(series: TimeSeries, names: tuple[str, ...]) -> TimeSeries:
+    kept = {name: entry for name, entry in series.signal_mapping.items() if name in names}
+    return TimeSeries(series.times, series.data, kept)
+
+
+def _longest_delay(parameters: tuple[Unknown, ...]) -> float:
+    """Return the largest delay that any actuator may be found to have, s."""
+    delays = (
+        parameter.max_value
+        for parameter in parameters
+        for target in parameter.targets
+        if target.role is Acting.COMMAND and target.attribute == 'delay'
+    )
+    return max(delays, default=0.0)
+
+
+def parameters_of(
+    config: CalibrationConfig,
+    model: mujoco.MjModel,
+    spec: mujoco.MjSpec,
+    training: Sequence[Run] | None = None,
+) -> tuple[Unknown, ...]:
+    """Turn the entries of a configuration into unknowns.
+
+    Args:
+        config: The configuration.
+        model: The compiled nominal model.
+        spec: What it was compiled from.
+        training: The sequences whose starts may be unknown; None before the bags are read, when
+            entries for them are left out.
+    """
+    found: list[Unknown] = []
+    for entry in config.parameters:
+        if training is None and entry.target.startswith(_OF_SEQUENCES):
+            continue
+        found.extend(
+            make_unknowns(
+                entry.target,
+                model,
+                name=entry.name,
+                initial=entry.initial,
+                bounds=entry.bounds,
+                shared=entry.shared,
+                scale=entry.scale,
+                prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
+                sequences=training or (),
+                spec=spec,
+            )
+        )
+    check_distinct(found, model)
+    return tuple(found)
+
+
+def _bags(config: CalibrationConfig) -> list[tuple[Path, Role]]:
+    """Return every bag with its role, patterns expanded in alphabetical order."""
+    found: dict[Path, Role] = {}
+    for selection in config.bags:
+        matches = sorted(glob.glob(selection.path)) if _is_pattern(selection.path) else []  # noqa: PTH207 (the pattern may be absolute)
+        if _is_pattern(selection.path) and not matches:
+            folder = Path(selection.path).parent
+            near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+            hint = nearest(Path(selection.path).name, near)
+            msg = f'No bag matches {selection.path!r}; {hint}.'
+            raise BagError(msg)
+        for match in matches or [selection.path]:
+            path = Path(match)
+            if found.setdefault(path, selection.role) != selection.role:
+                msg = f'Bag {str(path)!r} is both training and validation data; choose one role.'
+                raise ConfigError(msg)
+    return list(found.items())
+
+
+def _is_pattern(path: str) -> bool:
+    return any(character in path for character in '*?[')

@@ -1,0 +1,305 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a result of a calibration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+
+Role = Literal['train', 'validate']
+
+
+def _encode(values: tuple[float, ...]) -> list[float | None]:
+    return [None if not np.isfinite(value) else value for value in values]
+
+
+def _decode(values: object) -> object:
+    if isinstance(values, (list, tuple)):
+        return tuple(float('nan') if value is None else value for value in values)
+    return values
+
+
+def _encode_one(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _decode_one(value: object) -> object:
+    return float('nan') if value is None else value
+
+
+#: A float that may be NaN or infinite; JSON has neither, so it is null on disk and NaN again here.
+MaybeFloat = Annotated[float, BeforeValidator(_decode_one), PlainSerializer(_encode_one)]
+#: Samples of a curve; gaps are NaN here and null on disk.
+Samples = Annotated[tuple[float, ...], BeforeValidator(_decode), PlainSerializer(_encode)]
+
+
+class Frozen(BaseModel):
+    """A part of a result: it does not change, and has no other fields."""
+
+    model_config = ConfigDict(frozen=True, extra='forbid')
+
+
+class ParameterResult(Frozen):
+    """One identified parameter.
+
+    ``low`` and ``high`` bound the 95 % interval; both are NaN when the data do not determine it.
+    ``verdict`` is ``identified``, ``at bound``, ``not excited``, ``prior-dominated`` or
+    ``confounded with NAME, …``.
+    ``explanation`` says what is determined instead and what would help; empty where identified.
+    ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    unit: str
+    initial: float
+    value: float
+    low: MaybeFloat
+    high: MaybeFloat
+    bounds: tuple[float, float]
+    verdict: str
+    explanation: str = ''
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval; NaN when there is none."""
+        return (self.high - self.low) / 2
+
+
+class CombinationResult(Frozen):
+    """What is determined of parameters that cannot be told apart, as ``gear/mass``.
+
+    ``low`` and ``high`` bound the 95 % interval of the expression.
+    """
+
+    parameters: tuple[str, ...]
+    expression: str
+    value: float
+    low: MaybeFloat
+    high: MaybeFloat
+
+
+class InferenceSummary(Frozen):
+    """How intervals were found.
+
+    ``effective_samples`` is the number of independent samples that say as much as the ``samples``
+    residuals do. ``covariance`` and ``correlation`` are p × p in the order of the parameters, the
+    former in their units; rows of parameters without interval are NaN. ``notes`` are sentences
+    that a reader of the intervals has to know.
+    """
+
+    method: str
+    samples: int
+    effective_samples: MaybeFloat
+    covariance: tuple[Samples, ...]
+    correlation: tuple[Samples, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Fold(Frozen):
+    """A fit without some bags, judged on them.
+
+    ``name`` is what was held out: a bag, or a family of bags. ``before`` and ``after`` are the
+    root mean square residuals on it, in units of the noise, of the nominal model and of the fit
+    to all other bags; ``values`` are that fit's parameters, in the result's order.
+    """
+
+    name: str
+    before: MaybeFloat
+    after: MaybeFloat
+    values: Samples
+
+
+class HorizonPoint(Frozen):
+    """Error of predictions so many seconds after a start from the measured state.
+
+    Root mean square in units of the noise over all starts, of the nominal model and the fitted.
+    """
+
+    seconds: float
+    role: Role
+    before: MaybeFloat
+    after: MaybeFloat
+
+
+class WindowFit(Frozen):
+    """A fit to windows of so many seconds, each from its measured state: values and half-widths."""
+
+    seconds: float
+    values: Samples
+    half_widths: Samples
+
+
+class GateCheck(Frozen):
+    """One condition for accepting a result."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class DriftedParameter(Frozen):
+    """A parameter then and now; ``deviations`` is the change in its standard errors."""
+
+    name: str
+    previous: float
+    value: float
+    deviations: MaybeFloat
+    changed: bool
+
+
+class Drift(Frozen):
+    """Whether the robot changed since an earlier result.
+
+    ``statistic`` is the squared Mahalanobis distance between the earlier values and those that
+    the new data alone say, chi-squared with ``freedom`` degrees of freedom if nothing changed.
+    """
+
+    previous: str
+    statistic: MaybeFloat
+    freedom: int
+    p_value: MaybeFloat
+    changed: bool
+    sentence: str
+    parameters: tuple[DriftedParameter, ...]
+
+
+class SensorError(Frozen):
+    """Error of one sensor over all sequences of one role: root mean square, sensor's unit."""
+
+    sensor: str
+    unit: str
+    role: Role
+    before: MaybeFloat
+    after: MaybeFloat
+    samples: int
+
+
+class SignalPlot(Frozen):
+    """Measured and predicted samples of one sensor in one sequence, thinned for display.
+
+    ``times`` are seconds from the start of the sequence; the four have equal length.
+    """
+
+    sequence: str
+    role: Role
+    sensor: str
+    unit: str
+    times: Samples
+    measured: Samples
+    before: Samples
+    after: Samples
+
+
+class HealthFinding(Frozen):
+    """Something about a recording that a reader of the result must know.
+
+    ``subject`` is a topic, a channel or a sequence; ``kind`` a short fixed word such as ``gap``,
+    ``dead channel``, ``clock jump``, ``duplicate stamp``, ``masked``, ``unmapped``, ``shift``.
+    """
+
+    bag: str
+    subject: str
+    kind: str
+    count: int
+    detail: str
+
+
+class TopicRate(Frozen):
+    """What arrived on one topic of one bag. ``rate`` in Hz, ``longest_gap`` in seconds."""
+
+    bag: str
+    topic: str
+    messages: int
+    rate: MaybeFloat
+    longest_gap: MaybeFloat
+
+
+class TraceEntry(Frozen):
+    """One iteration of the solver.
+
+    ``jacobian`` says how the derivative came about: ``forward`` differences, ``central`` ones where
+    a column is, or another word of the solver's. ``regulariser`` is the damping of the step
+    relative to the Hessian's diagonal; NaN for solvers that limit the step's length instead.
+    """
+
+    iteration: int
+    cost: MaybeFloat
+    step: MaybeFloat
+    rollouts: int
+    diverged: int
+    jacobian: str = ''
+    regulariser: MaybeFloat = float('nan')
+
+
+class StartEntry(Frozen):
+    """One of several starts: its cost there and at the end, with the first noise scales.
+
+    ``status`` is the solver's word, ``not solved`` for those that were too bad to go on with
+    (``final_cost`` is NaN then), or ``failed``.
+    """
+
+    initial_cost: MaybeFloat
+    final_cost: MaybeFloat
+    status: str
+
+
+class SolverSummary(Frozen):
+    """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change.
+
+    ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
+    empty for one start, else in the order of the costs there.
+    """
+
+    backend: str
+    loss: str
+    status: str
+    message: str
+    success: bool
+    iterations: int
+    rollouts: int
+    diverged: int
+    initial_cost: MaybeFloat
+    final_cost: MaybeFloat
+    seconds: float
+    trace: tuple[TraceEntry, ...]
+    central: tuple[str, ...] = ()
+    starts: tuple[StartEntry, ...] = ()
+
+
+class NoiseScale(Frozen):
+    """Standard deviation by which one sensor's residuals were divided, and where it came from.
+
+    ``autocorrelation`` is that of neighbouring residuals at the end, ``effective`` the number of
+    independent samples that say as much as the ``samples`` that there are.
+    """
+
+    sensor: str
+    unit: str
+    sigma: float
+    source: str
+    samples: int = 0
+    effective: MaybeFloat = float('nan')
+    autocorrelation: MaybeFloat = float('nan')
+
+
+class FileHash(Frozen):
+    """One input file and its SHA-256."""
+
+    path: str
+    role: str
+    sha256: str
+
+
+class Provenance(Frozen):
+    """What the result was made from."""
+
+    created: str
+    versions: dict[str, str]
+    files: tuple[FileHash, ...]
+    command: str
+    config: dict[str, object]
+    input_mode: str
