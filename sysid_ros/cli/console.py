@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from sysid_ros.report.numbers import interval, padded, rounded, significant
+from sysid_ros.report.numbers import interval, padded, rounded, significant, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -121,12 +121,50 @@ def print_result(
             )
         )
     _print_table(console, 'Parameters', columns, rows)
+    _print_trust(console, result)
     _print_errors(console, result)
+    _print_folds(console, result)
     for warning in result.warnings:
         console.print(f'warning: {warning}', markup=False)
     console.print(result.acceptance, markup=False)
     if not result.accepted:
         console.print('REJECTED: the identified model is not written.', markup=False)
+
+
+def _print_trust(console: Console, result: CalibrationResult) -> None:
+    """Print how intervals were found, what the data cannot say, and what they say instead."""
+    for parameter in result.parameters:
+        if parameter.explanation:
+            console.print(f'{parameter.name}: {parameter.explanation}', markup=False)
+    for found in result.combinations:
+        half_width = (found.high - found.low) / 2
+        value = rounded(found.value, half_width)
+        ends = interval(found.low, found.high)
+        console.print(f'determined is {found.expression}: {value} {ends}', markup=False)
+    if result.inference is not None:
+        size = significant(result.inference.effective_samples, 2)
+        console.print(
+            f'Intervals: {result.inference.method}; {result.inference.samples} residuals say as '
+            f'much as {size} independent ones.',
+            markup=False,
+        )
+        for note in result.inference.notes:
+            console.print(note, markup=False)
+    if result.drift is not None:
+        console.print(f'Against the last result: {result.drift.sentence}', markup=False)
+    console.print()
+
+
+def _print_folds(console: Console, result: CalibrationResult) -> None:
+    """Print the error on each bag of a fit to the others."""
+    if not result.folds:
+        return
+    columns = [_Column('held out', number=False), *map(_Column, ('before', 'after', 'ratio'))]
+    rows = [
+        (fold.name, padded(fold.before), padded(fold.after), times(fold.before, fold.after))
+        for fold in result.folds
+    ]
+    _print_table(console, 'Fitted to the other bags (error in units of the noise)', columns, rows)
 
 
 def _print_errors(console: Console, result: CalibrationResult) -> None:

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from sysid_ros.files import replace_file
-from sysid_ros.report import forest, numbers, view
+from sysid_ros.report import forest, numbers, trust, view
 from sysid_ros.report.curves import curves_json
 
 if TYPE_CHECKING:
@@ -98,6 +98,12 @@ def _context(
         'sensors': view.sensor_rows(result),
         'sequences': groups,
         'noise_sources': view.noise_sources(result),
+        'unsure': trust.unsure(result),
+        'strong_pairs': trust.strong_pairs(result),
+        'correlations': trust.correlations(result),
+        'over_folds': trust.over_folds(result),
+        'over_windows': trust.over_windows(result),
+        'horizon': trust.horizon(result),
         'bags': view.bags(result),
         'config_text': view.config_text(result),
         # The three below hold no text of the user's but inside the JSON, which escapes it.

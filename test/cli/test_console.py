@@ -16,7 +16,12 @@ from rich.console import Console
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.identification.solver.problem import Iteration
 from sysid_ros.results.comparison import Comparison
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import (
+    CalibrationResult,
+    CombinationResult,
+    Fold,
+    InferenceSummary,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +84,39 @@ def test_a_rejected_result_and_its_warnings_are_said(
     lines = show(print_result, rejected, width=200)
     assert 'warning: Gains [1] were pinned.' in lines
     assert lines[-1].startswith('REJECTED')
+
+
+def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
+    baseline: CalibrationResult, show: Callable[..., list[str]]
+):
+    first, *rest = baseline.parameters
+    told = baseline.model_copy(
+        update={
+            'parameters': (first.model_copy(update={'explanation': 'Record two loads.'}), *rest),
+            'combinations': (
+                CombinationResult(
+                    parameters=('a', 'b'), expression='a/b', value=1.50004, low=1.499, high=1.501
+                ),
+            ),
+            'inference': InferenceSummary(
+                method='cluster-robust over 8 bags',
+                samples=5000,
+                effective_samples=123.0,
+                covariance=(),
+                correlation=(),
+                notes=('Few bags.',),
+            ),
+            'folds': (Fold(name='train_2', before=10.0, after=1.0, values=()),),
+        }
+    )
+    lines = show(print_result, told, width=200)
+    assert f'{first.name}: Record two loads.' in lines
+    assert 'determined is a/b: 1.5000 [1.4990, 1.5010]' in lines
+    method = 'Intervals: cluster-robust over 8 bags; 5000 residuals say as much as 120 independent'
+    assert f'{method} ones.' in lines
+    assert 'Few bags.' in lines
+    (row,) = [line for line in lines if line.startswith('train_2')]
+    assert row.split()[1:3] == ['10.0', '1.00']
 
 
 def test_names_with_brackets_are_shown_as_they_are(show: Callable[..., list[str]]):

@@ -12,8 +12,15 @@ import pytest
 
 from sysid_ros.results.result import (
     CalibrationResult,
+    CombinationResult,
+    Drift,
+    DriftedParameter,
     FileHash,
+    Fold,
+    GateCheck,
     HealthFinding,
+    HorizonPoint,
+    InferenceSummary,
     NoiseScale,
     ParameterResult,
     Provenance,
@@ -22,6 +29,7 @@ from sysid_ros.results.result import (
     SolverSummary,
     TopicRate,
     TraceEntry,
+    WindowFit,
 )
 
 if TYPE_CHECKING:
@@ -98,13 +106,89 @@ def _parameters() -> Iterator[ParameterResult]:
         yield _parameter(f'joint/{joint}/frictionloss', 'N·m', 0.0, friction, 0.11 * damping)
     yield _parameter(
         'body/tool/mass', 'kg', 0.8, 1.2, 0.0, bounds=(0.2, 1.2), verdict='at bound'
-    ).model_copy(update={'low': 1.131, 'high': 1.2})
+    ).model_copy(
+        update={
+            'low': 1.131,
+            'high': 1.2,
+            'explanation': 'The data ask for more than the upper bound of 1.2 kg.',
+        }
+    )
     yield _parameter(
         'geom/foot/friction[0]', '1', 1.0, 1.0, NAN, bounds=(0.2, 2), verdict='not excited'
+    ).model_copy(
+        update={'explanation': 'Nothing that was recorded touches the ground; record contacts.'}
     )
     confounded = 'confounded with actuator/elbow/kp, joint/elbow/stiffness'
     yield _parameter('actuator/elbow/kp', 'N·m/rad', 400, 512.3, 2900.0, verdict=confounded)
     yield _parameter('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, bounds=(0, 0.1))
+
+
+def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
+    rng = np.random.default_rng(8)
+    root = rng.normal(size=(len(parameters), len(parameters) + 4))
+    root[3] = root[2] + 0.1 * root[3]
+    covariance = root @ root.T
+    covariance[-3] = covariance[:, -3] = NAN
+    deviation = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(deviation, deviation)
+    return InferenceSummary(
+        method='cluster-robust over 8 bags',
+        samples=270_000,
+        effective_samples=1840.0,
+        covariance=tuple(tuple(row) for row in covariance.tolist()),
+        correlation=tuple(tuple(row) for row in correlation.tolist()),
+        notes=('Residuals are alike over 0.08 s.',),
+    )
+
+
+def _folds(parameters: tuple[ParameterResult, ...]) -> Iterator[Fold]:
+    rng = np.random.default_rng(9)
+    for sequence, _ in SEQUENCES:
+        yield Fold(
+            name=sequence,
+            before=17.4,
+            after=1.1,
+            values=tuple(
+                p.value + (0.0 if math.isnan(p.half_width) else p.half_width) * rng.normal()
+                for p in parameters
+            ),
+        )
+
+
+def _horizon() -> Iterator[HorizonPoint]:
+    roles: tuple[Role, ...] = ('train', 'validate')
+    for role in roles:
+        for seconds in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
+            size = 1.1 if role == 'validate' else 1.0
+            yield HorizonPoint(
+                seconds=seconds,
+                role=role,
+                before=size * (1 + 6 * seconds**0.7),
+                after=size * (1 + 0.1 * seconds),
+            )
+
+
+def _drift() -> Drift:
+    return Drift(
+        previous='out/result.json of 2026-01-05',
+        statistic=92.4,
+        freedom=22,
+        p_value=1.3e-10,
+        changed=True,
+        sentence='joint/elbow/frictionloss changed: 3.5 to 5.1 N·m (+46 %), 9 standard errors.',
+        parameters=(
+            DriftedParameter(
+                name='joint/elbow/frictionloss',
+                previous=3.5,
+                value=5.1,
+                deviations=9.1,
+                changed=True,
+            ),
+            DriftedParameter(
+                name='joint/elbow/damping', previous=7.0, value=7.05, deviations=0.6, changed=False
+            ),
+        ),
+    )
 
 
 def _errors() -> Iterator[SensorError]:
@@ -154,9 +238,10 @@ def rich_result() -> CalibrationResult:
         )
         for count, cost in enumerate(costs)
     ]
+    parameters = tuple(_parameters())
     return CalibrationResult(
         model='models/six_axis_arm.xml',
-        parameters=tuple(_parameters()),
+        parameters=parameters,
         accepted=True,
         acceptance='held-out error fell from 17.4 to 1.07 times the noise',
         held_out_before=17.42,
@@ -170,6 +255,9 @@ def rich_result() -> CalibrationResult:
                 unit=unit,
                 sigma=0.01 * size,
                 source='differences of the measured signal' if name != 'torque' else 'mapping file',
+                samples=15_000,
+                effective=640.0,
+                autocorrelation=0.91,
             )
             for joint in JOINTS
             for name, unit, size in KINDS
@@ -230,6 +318,31 @@ def rich_result() -> CalibrationResult:
             },
             input_mode='position commands of 6 actuators, zero-order held',
         ),
+        inference=_inference(parameters),
+        combinations=(
+            CombinationResult(
+                parameters=('actuator/elbow/kp', 'joint/elbow/stiffness'),
+                expression='actuator/elbow/kp + joint/elbow/stiffness',
+                value=531.2,
+                low=529.9,
+                high=532.5,
+            ),
+        ),
+        gate=(
+            GateCheck(name='held-out error', passed=True, detail='17.4 to 1.07 times the noise.'),
+            GateCheck(name='verdicts', passed=False, detail='geom/foot/friction[0] not excited.'),
+        ),
+        folds=tuple(_folds(parameters)),
+        horizon=tuple(_horizon()),
+        windows=tuple(
+            WindowFit(
+                seconds=seconds,
+                values=tuple(p.value * (1 + 0.02 / seconds) for p in parameters),
+                half_widths=tuple(p.half_width for p in parameters),
+            )
+            for seconds in (0.5, 2.0)
+        ),
+        drift=_drift(),
     )
 
 
@@ -253,6 +366,13 @@ def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
             'topics': (),
             'health': (),
             'warnings': (),
+            'inference': None,
+            'combinations': (),
+            'gate': (),
+            'folds': (),
+            'horizon': (),
+            'windows': (),
+            'drift': None,
             'solver': solver,
             'provenance': provenance,
         }

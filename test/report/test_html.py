@@ -105,7 +105,18 @@ def test_the_outcome_comes_first_and_provenance_last(rich_result: CalibrationRes
     assert '19 identified, 1 at bound, 1 not excited, 1 confounded' in facts
     assert 'position commands of 6 actuators, zero-order held' in facts
     ids = page.xpath('//h2/@id')
-    assert ids == ['parameters', 'errors', 'signals', 'noise', 'health', 'solver', 'provenance']
+    assert ids == [
+        'parameters',
+        'drift',
+        'gate',
+        'errors',
+        'validation',
+        'signals',
+        'noise',
+        'health',
+        'solver',
+        'provenance',
+    ]
     body = render_report(_few_plots(rich_result))
     assert body.index('class="headline"') < body.index('class="warnings"') < body.index('<h2')
 
