@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import FitError
+from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
 from sysid_ros.identification.prediction import make_simulator
@@ -22,6 +23,7 @@ from sysid_ros.identification.solver.staging import solve_in_stages
 from sysid_ros.identification.solver.starts import solve_from
 from sysid_ros.identification.solver.starts import starts as spread
 from sysid_ros.identification.stamp_check import examine_stamps
+from sysid_ros.identification.start import Start, check_choice, choose, solve_in_windows
 from sysid_ros.identification.statistics import infer
 from sysid_ros.identification.targets import Role, Target
 from sysid_ros.identification.unknown import Unknown, check_distinct
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.solver.starts import Attempt
     from sysid_ros.identification.stamps import ShiftReport
+    from sysid_ros.identification.start import Choice, WindowFit
     from sysid_ros.identification.statistics import Inference, Interval
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
@@ -47,8 +50,12 @@ _WEIGHTINGS = 4
 _WEIGHT_TOLERANCE = 0.02
 #: Until then a fit ends when the next step would be shorter than this, in standard errors.
 _ROUGH_TOLERANCE = 0.1
+#: In chaotic motion the cost has no more digits than this.
+_WINDOW_TOLERANCE = 0.01
 #: Of several starts so many are solved, those with the least cost.
 _SOLVED_STARTS = 3
+#: From this share of the data on, windows hold all of them.
+_ALL = 0.999
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025
 
@@ -74,6 +81,10 @@ class Fit:
         shift: Whether a shift of the measurements in time explains them better; None where the
             sequences are too short to tell.
         attempts: What became of each start, where there were several.
+        start: Where the fit started: ``nominal``, ``regression``, ``windows`` or ``spread``.
+        start_sentence: Where those values are from, for people.
+        window: Length of the windows that the values rest on, s, where the motion cannot be
+            predicted over whole sequences; else None.
     """
 
     parameters: tuple[Unknown, ...]
@@ -89,6 +100,9 @@ class Fit:
     left_out: dict[str, int] = field(default_factory=dict)
     shift: ShiftReport | None = None
     attempts: tuple[Attempt, ...] = ()
+    start: str = 'nominal'
+    start_sentence: str = ''
+    window: float | None = None
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -102,6 +116,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     sequences: Many[Sequence],
     *,
     settings: SolverSettings | None = None,
+    start: Choice = 'auto',
     starts: int = 1,
     seed: int = 0,
     threads: int = 0,
@@ -121,6 +136,8 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         parameters: The unknowns.
         sequences: The training data.
         settings: Solver, loss and the limit of iterations over all weightings together.
+        start: Where to start: ``nominal`` values, ``regression`` on the equations of motion,
+            ``windows`` that grow to whole sequences, or ``auto``, which takes what is of use.
         starts: Number of starts, spread over the bounds; the first is the nominal one. What
             belongs to one sequence always starts where it was measured.
         seed: Of the other starts.
@@ -134,6 +151,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         CancelledError: ``cancel`` was set.
     """
     settings = settings or SolverSettings()
+    check_choice(start)
     check_distinct(parameters)
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
@@ -142,29 +160,31 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
     arriving = [sequence for sequence in sequences if sequence.name not in told]
     unknowns = (*parameters, *arrival_offsets(arriving))
-    with make_simulator(model, unknowns, sequences, threads) as simulator:
-        residuals = Residuals(simulator, estimate_noise(simulator.runs))
-        known = None
-        attempts: tuple[Attempt, ...] = ()
+    with ExitStack() as opened:
+        simulator = opened.enter_context(make_simulator(model, unknowns, sequences, threads))
+        whole = Residuals(simulator, estimate_noise(simulator.runs))
+        begun = choose(whole, start, settings, cancel)
+        begin = _Begin(whole, begun)
         if starts > 1:
-            best = solve_from(
-                residuals,
-                _spread(unknowns, starts, seed),
+            begin = _from_spread(begin, _spread(unknowns, starts, seed), settings, log, cancel)
+        elif begun.rough:
+            windows = solve_in_windows(
+                model,
+                whole,
+                begun.x,
                 settings=settings,
-                keep=_SOLVED_STARTS,
+                threads=threads,
+                keep=opened,
                 cancel=cancel,
-                observe=log,
             )
-            known, attempts = best.solution, best.attempts
-            log.replace(known.trace)
-        solution = _solve_weighted(residuals, known, settings, log, cancel)
-        x = solution.x
+            begin = _from_windows(begin, windows, settings, log, cancel)
+        solution = _solve_weighted(begin, settings, log, cancel)
+        residuals, x = begin.residuals, solution.x
         found = infer(
-            solution, solution.jacobian, unknowns, residuals.samples, loss=settings.loss
+            solution, solution.jacobian, residuals.unknowns, residuals.samples, loss=settings.loss
         )
         count = len(parameters)
         names = tuple(sequence.name for sequence in sequences)
-        shift = examine_stamps(residuals, solution)
         return Fit(
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
@@ -173,20 +193,108 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 run.name: float(offset) for run, offset in zip(arriving, x[count:], strict=False)
             },
             noise=residuals.noise,
-            rollouts=residuals.evaluations,
-            diverged=residuals.diverged,
+            rollouts=whole.evaluations,
+            diverged=whole.diverged,
             seconds=log.seconds,
             sequences=names,
-            dead=residuals.dead,
-            left_out=_left_out(residuals),
-            shift=shift,
-            attempts=attempts,
+            dead=whole.dead,
+            left_out=_left_out(whole),
+            shift=examine_stamps(whole, solution) if begin.window is None else None,
+            attempts=begin.attempts,
+            start=begin.start.name,
+            start_sentence=begin.start.sentence,
+            window=begin.window,
         )
 
 
-def _solve_weighted(
+@dataclass(frozen=True)
+class _Begin:
+    """What the weighted solves begin with.
+
+    Attributes:
+        residuals: Of whole sequences, or of the windows that replace them.
+        start: Where from.
+        known: A solution with the first weights, if there is one.
+        attempts: What became of each start, where there were several.
+        window: Length of the windows, s; None for whole sequences.
+    """
+
+    residuals: Residuals
+    start: Start
+    known: Solution | None = None
+    attempts: tuple[Attempt, ...] = ()
+    window: float | None = None
+
+
+def _from_spread(
+    begin: _Begin,
+    candidates: NDArray[np.float64],
+    settings: SolverSettings,
+    log: _Log,
+    cancel: threading.Event | None,
+) -> _Begin:
+    """Return the best of several starts, of which the chosen one is another."""
+    if begin.start.name != 'nominal':
+        candidates = np.concatenate([candidates, begin.start.x[None]])
+    best = solve_from(
+        begin.residuals,
+        candidates,
+        settings=settings,
+        keep=_SOLVED_STARTS,
+        cancel=cancel,
+        observe=log,
+    )
+    log.replace(best.solution.trace)
+    start = Start('spread', best.solution.x, f'the best of {len(candidates)} starts')
+    return dataclasses.replace(begin, start=start, known=best.solution, attempts=best.attempts)
+
+
+def _from_windows(
+    begin: _Begin,
+    windows: WindowFit | None,
+    settings: SolverSettings,
+    log: _Log,
+    cancel: threading.Event | None,
+) -> _Begin:
+    """Return what windows led to: a fit of whole sequences or, in chaotic motion, of windows."""
+    if windows is None:
+        return begin
+    share = '' if windows.taken > _ALL else f', {100 * windows.taken:.0f} % of the data'
+    sentence = f'windows of up to {windows.seconds:g} s{share}, from {begin.start.sentence}'
+    start = Start('windows', windows.solution.x[: len(begin.start.x)], sentence)
+    if windows.leads:
+        whole = _solved(begin.residuals, start.x, settings, log, cancel)
+        if whole is not None and whole.success:
+            return dataclasses.replace(begin, start=start, known=whole)
+    log.replace(windows.solution.trace)
+    return _Begin(windows.residuals, start, windows.solution, window=windows.seconds)
+
+
+def _solved(
     residuals: Residuals,
-    known: Solution | None,
+    x: NDArray[np.float64],
+    settings: SolverSettings,
+    log: _Log,
+    cancel: threading.Event | None,
+) -> Solution | None:
+    """Return a rough solution straight from (p,) values, None where it cannot begin."""
+    try:
+        return solve(
+            residuals,
+            x,
+            settings=settings,
+            tolerance=_ROUGH_TOLERANCE,
+            cancel=cancel,
+            observe=log,
+        )
+    except CancelledError:
+        raise
+    except FitError:
+        return None
+
+
+def _solve_weighted(
+    begin: _Begin,
     settings: SolverSettings,
     log: _Log,
     cancel: threading.Event | None,
@@ -194,13 +302,14 @@ def _solve_weighted(
     """Solve and estimate the noise in turns, until the estimates stand still.
 
     Args:
-        residuals: The residuals, whose noise is changed.
-        known: A solution with the first weights, if there is one.
+        begin: Where from, and the residuals, whose noise is changed.
         settings: Solver, loss and the limit of iterations over all weightings together.
         log: Is told of every iteration.
         cancel: Ends the solve when it is set.
     """
+    residuals = begin.residuals
     floors = smallest_noise(residuals.runs)
+    last = TOLERANCE if begin.window is None else _WINDOW_TOLERANCE
 
     def descend(known: Solution, tolerance: float) -> Solution:
         left = max(settings.max_iterations - len(log.trace), 1)
@@ -215,14 +324,7 @@ def _solve_weighted(
         )
 
     # Weights that are to change again are not worth the last digits.
-    solution = known or solve_in_stages(
-        residuals,
-        np.array([unknown.nominal for unknown in residuals.unknowns]),
-        settings=settings,
-        tolerance=_ROUGH_TOLERANCE,
-        cancel=cancel,
-        observe=log,
-    )
+    solution = begin.known or _first_solution(begin, settings, log, cancel)
     for weighting in range(1, _WEIGHTINGS + 1):
         if len(log.trace) >= settings.max_iterations:
             break
@@ -231,11 +333,38 @@ def _solve_weighted(
         noise = {s: max(residuals.noise[s] * ratio[s], floors[s]) for s in ratio}
         settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
         solution = descend(
-            residuals.rescaled(solution, noise), TOLERANCE if settled else _ROUGH_TOLERANCE
+            residuals.rescaled(solution, noise), last if settled else _ROUGH_TOLERANCE
         )
         if settled:
             break
     return solution
+
+
+def _first_solution(
+    begin: _Begin, settings: SolverSettings, log: _Log, cancel: threading.Event | None
+) -> Solution:
+    """Return a rough solution: straight from a good start, in stages from the nominal values.
+
+    A good start that leads nowhere is given up for the nominal values, and the better end counts.
+    """
+    residuals = begin.residuals
+    good = None
+    if begin.start.name != 'nominal':
+        good = _solved(residuals, begin.start.x, settings, log, cancel)
+        if good is not None and good.status != 'stalled':
+            return good
+        settings = dataclasses.replace(
+            settings, max_iterations=max(settings.max_iterations - len(log.trace), 1)
+        )
+    staged = solve_in_stages(
+        residuals,
+        np.array([unknown.nominal for unknown in residuals.unknowns]),
+        settings=settings,
+        tolerance=_ROUGH_TOLERANCE,
+        cancel=cancel,
+        observe=log,
+    )
+    return staged if good is None or staged.cost < good.cost else good
 
 
 class _Log:

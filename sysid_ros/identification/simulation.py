@@ -239,11 +239,14 @@ class Simulator:
         if self._build is not None:
             self.compiled(x)
 
+    def controls(self, run: Run, steps: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
+        control: NDArray[np.float64] = self._controls.of(run, steps, x[None], None)[0]
+        return control
+
     def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence at the nominal values."""
-        nominal = np.array([[parameter.nominal for parameter in self.parameters]])
-        control: NDArray[np.float64] = self._controls.of(run, steps, nominal, None)[0]
-        return control
+        return self.controls(run, steps, np.array([p.nominal for p in self.parameters]))
 
     def simulate(
         self, candidates: NDArray[np.float64], wanted: Many[NDArray[np.int64]]

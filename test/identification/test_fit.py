@@ -284,7 +284,7 @@ def test_a_start_that_diverges_on_every_run_is_an_error(
 ) -> None:
     parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12), initial=1e11)
     with pytest.raises(FitError, match='unstable at the start values on every sequence'):
-        quick(model, parameters, [measure(model, commands=commands)])
+        quick(model, parameters, [measure(model, commands=commands)], start='nominal')
 
 
 def test_a_parameter_that_moves_nothing_is_named(
