@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.commands import HeldCommand
     from sysid_ros.identification.runs import Command, Run
     from sysid_ros.identification.targets import Target
 
@@ -43,7 +44,8 @@ class Controls:
         for target, column in written:
             if target.role is Role.COMMAND:
                 self._columns[target.attribute][target.row] = column
-        self._kept: dict[tuple[int, int, float, int], NDArray[np.float64]] = {}
+        # The command is kept as well: its id would else be given to another one.
+        self._kept: dict[tuple[int, int, float, int], tuple[HeldCommand, NDArray[np.float64]]] = {}
 
     def of(
         self, run: Run, steps: int, candidates: NDArray[np.float64], offset: int | None
@@ -90,5 +92,5 @@ class Controls:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             edges = self._timestep * np.arange(steps + 1, dtype=np.float64)
-            self._kept[key] = command.held.means(edges, delay)
-        return self._kept[key]
+            self._kept[key] = (command.held, command.held.means(edges, delay))
+        return self._kept[key][1]
