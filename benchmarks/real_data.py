@@ -1,0 +1,162 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two real robots, fitted without one kind of motion at a time and judged on that one.
+
+The data are not part of the project; see ``cases/recorded.py`` for their sources. Predictions are
+open loop over the whole length of each run, so errors are those of a simulation, not of a filter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from cases.recorded import quadruped, servo
+
+from sysid_ros.identification.fit import fit
+from sysid_ros.identification.prediction import predict
+from sysid_ros.identification.solver.least_squares import SolverSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Many
+
+    from cases.recorded import Robot
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.identification.sequence import Sequence
+
+DATA = Path(__file__).parents[2] / 'shared' / 'data'
+ROBOTS = {'servo_sysid': servo, 'go2_iit': quadruped}
+#: Iterations of the fit to all data; those without a family start there and need fewer.
+_ITERATIONS = 30
+_FOLD_ITERATIONS = 12
+
+
+class Score(NamedTuple):
+    """Root mean square error in rad on a family that was held out, and the values fitted then."""
+
+    family: str
+    nominal: float
+    inside: float
+    outside: float
+    values: NDArray[np.float64]
+
+
+def errors(
+    robot: Robot, sequences: Many[Sequence], x: NDArray[np.float64] | None
+) -> list[NDArray[np.float64]]:
+    """Return (n, k) measured minus predicted of every sequence, in rad."""
+    found = (
+        predict(robot.model, sequences)
+        if x is None
+        else predict(robot.spec, sequences, robot.unknowns, x)
+    )
+    return [
+        sequence.measurements[0].data - prediction.channels[0][0]
+        for sequence, prediction in zip(sequences, found, strict=True)
+    ]
+
+
+def rms(parts: Many[NDArray[np.float64]]) -> float:
+    """Return the root mean square of what is finite."""
+    values = np.concatenate([part.ravel() for part in parts])
+    return float(np.sqrt(np.nanmean(values**2)))
+
+
+def solve(robot: Robot, sequences: Many[Sequence], iterations: int) -> Fit:
+    """Fit a robot's unknowns to some sequences."""
+    settings = SolverSettings(max_iterations=iterations)
+    return fit(robot.spec, robot.unknowns, sequences, settings=settings)
+
+
+def leave_out(robot: Robot, family: str, full: Fit) -> Score:
+    """Fit without a family, from the fit to all, and judge on the family."""
+    rest = [s for name, runs in robot.families.items() if name != family for s in runs]
+    near = tuple(
+        dataclasses.replace(unknown, nominal=float(x))
+        for unknown, x in zip(robot.unknowns, full.solution.x, strict=True)
+    )
+    without = solve(robot._replace(unknowns=near), rest, _FOLD_ITERATIONS).solution.x
+    own = robot.families[family]
+    return Score(
+        family,
+        rms(errors(robot, own, None)),
+        rms(errors(robot, own, full.solution.x)),
+        rms(errors(robot, own, without)),
+        without,
+    )
+
+
+def neighbours(parts: Many[NDArray[np.float64]]) -> float:
+    """Return the correlation of neighbouring residuals."""
+    before = np.concatenate([part[:-1].ravel() for part in parts])
+    after = np.concatenate([part[1:].ravel() for part in parts])
+    known = np.isfinite(before) & np.isfinite(after)
+    return float(np.corrcoef(before[known], after[known])[0, 1])
+
+
+def report(name: str, robot: Robot) -> bool:
+    """Print what a robot's data say; return whether held-out error is below the nominal one."""
+    sequences = [sequence for runs in robot.families.values() for sequence in runs]
+    seconds = sum(sequence.duration for sequence in sequences)
+    print(
+        f'\n{name}: {len(sequences)} runs, {seconds:.0f} s, {len(robot.unknowns)} unknowns',
+        flush=True,
+    )
+    began = time.perf_counter()
+    full = solve(robot, sequences, _ITERATIONS)
+    took = time.perf_counter() - began
+    left = errors(robot, sequences, full.solution.x)
+    print(f'fitted in {took:.0f} s: {full.solution.message} {full.diverged} rollouts diverged')
+    print(f'residuals: neighbours correlate by {neighbours(left):.3f};', end=' ')
+    print(f'{len(full.solution.residual)} say as much as {full.inference.effective:.0f}')
+    print(f'intervals: {full.inference.method}; {" ".join(full.inference.notes)}')
+    scores = [leave_out(robot, family, full) for family in robot.families]
+    print(f'\n{"held out":12s} {"nominal":>9s} {"fitted to all":>14s} {"without it":>11s}  rad')
+    for score in scores:
+        print(
+            f'{score.family:12s} {score.nominal:9.4f} {score.inside:14.4f} {score.outside:11.4f}'
+            f'  x{score.outside / score.nominal:.2f}'
+        )
+    spread = np.std([score.values for score in scores], axis=0, ddof=1)
+    print(f'\n{"parameter":32s} {"value":>9s} {"+-":>9s} {"over folds":>11s}  verdict')
+    for place, interval in enumerate(full.intervals):
+        half = (interval.high - interval.low) / 2
+        print(
+            f'{robot.unknowns[place].name:32s} {full.solution.x[place]:9.4g} {half:9.2g} '
+            f'{spread[place]:11.2g}  {interval.verdict} {interval.explanation}'
+        )
+    below = [score.outside < score.nominal for score in scores]
+    verdict = 'PASS' if all(below) else 'MISS'
+    print(f'{verdict}: held-out error below the nominal one on {sum(below)} of {len(below)}')
+    return all(below)
+
+
+def main() -> int:
+    """Fit the robots whose data are there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
+    parser.add_argument('--data', type=Path, default=DATA, help='folder of the recordings')
+    parser.add_argument('--only', choices=list(ROBOTS))
+    parser.add_argument('--every', type=int, default=1, help='take every n-th run of a family')
+    arguments = parser.parse_args()
+    chosen = [arguments.only] if arguments.only else list(ROBOTS)
+    missing = [name for name in chosen if not (arguments.data / name).is_dir()]
+    if missing:
+        print(f'Expected {" and ".join(missing)} in {str(arguments.data)!r}, found none.')
+        return 2
+    passed = []
+    for name in chosen:
+        robot = ROBOTS[name](arguments.data / name)
+        thinned = {key: runs[:: arguments.every] for key, runs in robot.families.items()}
+        passed.append(report(name, robot._replace(families=thinned)))
+    return 0 if all(passed) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
