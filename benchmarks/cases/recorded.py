@@ -21,6 +21,7 @@ from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class Robot(NamedTuple):
     spec: mujoco.MjSpec
     model: mujoco.MjModel
     unknowns: tuple[Unknown, ...]
-    families: dict[str, tuple[Sequence, ...]]
+    families: Mapping[str, tuple[Sequence, ...]]
 
 
 def servo(folder: Path) -> Robot:
@@ -131,7 +132,7 @@ def quadruped(folder: Path) -> Robot:
     return Robot(spec, model, (*unknowns, *delay), families)
 
 
-def _piece(  # noqa: PLR0913 (one piece of a log)
+def _piece(
     log: dict[str, NDArray[np.float32]],
     times: NDArray[np.float64],
     rows: NDArray[np.int64],
