@@ -59,6 +59,9 @@ class SolverConfig(Section):
         default='linear', description='loss on residuals in units of their noise'
     )
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
+    start: Literal['auto', 'nominal', 'regression', 'windows'] = Field(
+        default='auto', description='where the fit begins; auto takes what is of use'
+    )
     starts: Annotated[int, Field(ge=1, le=10000)] = Field(
         default=1, description='number of starts, spread over the bounds'
     )

@@ -233,9 +233,9 @@ def _from_spread(
     log: _Log,
     cancel: threading.Event | None,
 ) -> _Begin:
-    """Return the best of several starts, of which the chosen one is another."""
+    """Return the best of several starts, the last of which is the one that was chosen."""
     if begin.start.name != 'nominal':
-        candidates = np.concatenate([candidates, begin.start.x[None]])
+        candidates = np.concatenate([candidates[:-1], begin.start.x[None]])
     best = solve_from(
         begin.residuals,
         candidates,

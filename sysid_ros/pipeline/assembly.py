@@ -287,6 +287,9 @@ def _solver(config: CalibrationConfig, fit: Fit) -> SolverSummary:
             )
             for attempt in fit.attempts
         ),
+        start=fit.start,
+        start_sentence=fit.start_sentence,
+        window=fit.window,
     )
 
 

@@ -118,6 +118,12 @@ def warnings(
     """
     if not fit.solution.success:
         yield fit.solution.message
+    if fit.window is not None:
+        yield (
+            'Whole sequences cannot be predicted, the smallest errors grow until they decide where '
+            f'the motion ends; the values rest on windows of {fit.window:g} s that start where the '
+            'robot was measured, and errors over whole sequences say nothing about them.'
+        )
     if fit.shift is not None and fit.shift.alarming:
         yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
     yield from _other_optima(fit)

@@ -44,6 +44,7 @@ def fit_training(
             settings=SolverSettings(
                 config.solver.backend, config.solver.loss, config.solver.max_iterations
             ),
+            start=config.solver.start,
             starts=config.solver.starts,
             seed=config.solver.seed,
             threads=config.solver.threads,

@@ -251,7 +251,10 @@ class SolverSummary(Frozen):
     """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change.
 
     ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
-    empty for one start, else in the order of the costs there.
+    empty for one start, else in the order of the costs there. ``start`` says where the fit began:
+    ``nominal``, ``regression``, ``windows`` or ``spread``, ``start_sentence`` where those values
+    are from. ``window`` is the length of the windows that the values rest on, s, where the motion
+    cannot be predicted over whole sequences.
     """
 
     backend: str
@@ -268,6 +271,9 @@ class SolverSummary(Frozen):
     trace: tuple[TraceEntry, ...]
     central: tuple[str, ...] = ()
     starts: tuple[StartEntry, ...] = ()
+    start: str = 'nominal'
+    start_sentence: str = ''
+    window: float | None = None
 
 
 class NoiseScale(Frozen):
