@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How sure the fit is of each parameter, and what the data cannot say."""
 
+from sysid_ros.identification.statistics.combinations import Combination
 from sysid_ros.identification.statistics.inference import Inference, Interval, infer
 from sysid_ros.identification.statistics.spread import LEVEL
-from sysid_ros.identification.statistics.verdicts import Combination
 
 __all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'infer']

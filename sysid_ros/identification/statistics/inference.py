@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.layout import Samples
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.solver.losses import Loss
-    from sysid_ros.identification.statistics.verdicts import Combination
+    from sysid_ros.identification.statistics.combinations import Combination
     from sysid_ros.identification.unknown import Unknown
 
 
@@ -77,11 +77,21 @@ def infer(
     linear = linearised(solution, jacobian, parameters, samples, loss)
     found = spread(linear)
     intervals = []
-    for index, verdict in enumerate(verdicts(linear, found.half)):
+    judged = verdicts(linear, found)
+    blind = np.array([verdict.blind for verdict in judged.each], dtype=bool)
+    covariance = np.where(blind | blind[:, None], np.nan, found.covariance)
+    for index, verdict in enumerate(judged.each):
         half = np.nan if verdict.blind else found.half[index]
         unknown, value = parameters[index], solution.x[index]
         # np.maximum passes NaN on: no interval stays no interval.
         low = float(np.maximum(value - half, unknown.min_value))
         high = float(np.minimum(value + half, unknown.max_value))
         intervals.append(Interval(low, high, verdict.text, verdict.explanation))
-    return Inference(tuple(intervals), found.covariance, found.method, found.effective, found.notes)
+    return Inference(
+        tuple(intervals),
+        covariance,
+        found.method,
+        found.effective,
+        found.notes,
+        judged.combinations,
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.identification.solver.losses import rho
+from sysid_ros.identification.statistics.dependence import threshold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.identification.unknown import Unknown
 
-#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
-_SMALLEST_SINGULAR = 1e-6
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
 
@@ -113,6 +112,6 @@ def _information(
     _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
     if not len(singular):
         return np.zeros((0, 0)), np.zeros((0, 0))
-    seen = singular > _SMALLEST_SINGULAR**2 * singular[0]
+    seen = singular > threshold(len(singular)) ** 2
     inverse = (right[seen].T / singular[seen]) @ right[seen]
     return inverse, right[~seen].T
