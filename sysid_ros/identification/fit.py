@@ -5,25 +5,29 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.errors import FitError
+from sysid_ros.identification.fit_log import Log
 from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.descent import TOLERANCE
 from sysid_ros.identification.solver.least_squares import SolverSettings, solve
-from sysid_ros.identification.solver.staging import solve_in_stages
-from sysid_ros.identification.solver.starts import solve_from
 from sysid_ros.identification.solver.starts import starts as spread
 from sysid_ros.identification.stamp_check import examine_stamps
-from sysid_ros.identification.start import Start, check_choice, choose, solve_in_windows
+from sysid_ros.identification.start import (
+    ROUGH_TOLERANCE,
+    SOLVED_STARTS,
+    Begin,
+    Beginning,
+    check_choice,
+)
 from sysid_ros.identification.statistics import infer
 from sysid_ros.identification.targets import Role, Target
 from sysid_ros.identification.unknown import Unknown, check_distinct
@@ -41,21 +45,15 @@ if TYPE_CHECKING:
     from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.solver.starts import Attempt
     from sysid_ros.identification.stamps import ShiftReport
-    from sysid_ros.identification.start import Choice, WindowFit
+    from sysid_ros.identification.start import Choice
     from sysid_ros.identification.statistics import Inference, Interval
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
 _WEIGHTINGS = 4
 #: … and not again once no estimate moved by more than this fraction.
 _WEIGHT_TOLERANCE = 0.02
-#: Until then a fit ends when the next step would be shorter than this, in standard errors.
-_ROUGH_TOLERANCE = 0.1
 #: In chaotic motion the cost has no more digits than this.
 _WINDOW_TOLERANCE = 0.01
-#: Of several starts so many are solved, those with the least cost.
-_SOLVED_STARTS = 3
-#: From this share of the data on, windows hold all of them.
-_ALL = 0.999
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025
 
@@ -156,28 +154,18 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
-    log = _Log(settings.max_iterations * min(starts, _SOLVED_STARTS), observe)
+    log = Log(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
     told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
     arriving = [sequence for sequence in sequences if sequence.name not in told]
     unknowns = (*parameters, *arrival_offsets(arriving))
     with ExitStack() as opened:
         simulator = opened.enter_context(make_simulator(model, unknowns, sequences, threads))
         whole = Residuals(simulator, estimate_noise(simulator.runs))
-        begun = choose(whole, start, settings, cancel)
-        begin = _Begin(whole, begun)
+        beginning = Beginning(model, whole, settings, threads, opened, log, cancel)
         if starts > 1:
-            begin = _from_spread(begin, _spread(unknowns, starts, seed), settings, log, cancel)
-        elif begun.rough:
-            windows = solve_in_windows(
-                model,
-                whole,
-                begun.x,
-                settings=settings,
-                threads=threads,
-                keep=opened,
-                cancel=cancel,
-            )
-            begin = _from_windows(begin, windows, settings, log, cancel)
+            begin = beginning.find_best(start, _spread(unknowns, starts, seed))
+        else:
+            begin = beginning.find(start)
         solution = _solve_weighted(begin, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
         found = infer(
@@ -207,96 +195,10 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         )
 
 
-@dataclass(frozen=True)
-class _Begin:
-    """What the weighted solves begin with.
-
-    Attributes:
-        residuals: Of whole sequences, or of the windows that replace them.
-        start: Where from.
-        known: A solution with the first weights, if there is one.
-        attempts: What became of each start, where there were several.
-        window: Length of the windows, s; None for whole sequences.
-    """
-
-    residuals: Residuals
-    start: Start
-    known: Solution | None = None
-    attempts: tuple[Attempt, ...] = ()
-    window: float | None = None
-
-
-def _from_spread(
-    begin: _Begin,
-    candidates: NDArray[np.float64],
-    settings: SolverSettings,
-    log: _Log,
-    cancel: threading.Event | None,
-) -> _Begin:
-    """Return the best of several starts, the last of which is the one that was chosen."""
-    if begin.start.name != 'nominal':
-        candidates = np.concatenate([candidates[:-1], begin.start.x[None]])
-    best = solve_from(
-        begin.residuals,
-        candidates,
-        settings=settings,
-        keep=_SOLVED_STARTS,
-        cancel=cancel,
-        observe=log,
-    )
-    log.replace(best.solution.trace)
-    start = Start('spread', best.solution.x, f'the best of {len(candidates)} starts')
-    return dataclasses.replace(begin, start=start, known=best.solution, attempts=best.attempts)
-
-
-def _from_windows(
-    begin: _Begin,
-    windows: WindowFit | None,
-    settings: SolverSettings,
-    log: _Log,
-    cancel: threading.Event | None,
-) -> _Begin:
-    """Return what windows led to: a fit of whole sequences or, in chaotic motion, of windows."""
-    if windows is None:
-        return begin
-    share = '' if windows.taken > _ALL else f', {100 * windows.taken:.0f} % of the data'
-    sentence = f'windows of up to {windows.seconds:g} s{share}, from {begin.start.sentence}'
-    start = Start('windows', windows.solution.x[: len(begin.start.x)], sentence)
-    if windows.leads:
-        whole = _solved(begin.residuals, start.x, settings, log, cancel)
-        if whole is not None and whole.success:
-            return dataclasses.replace(begin, start=start, known=whole)
-    log.replace(windows.solution.trace)
-    return _Begin(windows.residuals, start, windows.solution, window=windows.seconds)
-
-
-def _solved(
-    residuals: Residuals,
-    x: NDArray[np.float64],
-    settings: SolverSettings,
-    log: _Log,
-    cancel: threading.Event | None,
-) -> Solution | None:
-    """Return a rough solution straight from (p,) values, None where it cannot begin."""
-    try:
-        return solve(
-            residuals,
-            x,
-            settings=settings,
-            tolerance=_ROUGH_TOLERANCE,
-            cancel=cancel,
-            observe=log,
-        )
-    except CancelledError:
-        raise
-    except FitError:
-        return None
-
-
 def _solve_weighted(
-    begin: _Begin,
+    begin: Begin,
     settings: SolverSettings,
-    log: _Log,
+    log: Log,
     cancel: threading.Event | None,
 ) -> Solution:
     """Solve and estimate the noise in turns, until the estimates stand still.
@@ -324,7 +226,7 @@ def _solve_weighted(
         )
 
     # Weights that are to change again are not worth the last digits.
-    solution = begin.known or _first_solution(begin, settings, log, cancel)
+    solution = begin.solution
     for weighting in range(1, _WEIGHTINGS + 1):
         if len(log.trace) >= settings.max_iterations:
             break
@@ -333,72 +235,11 @@ def _solve_weighted(
         noise = {s: max(residuals.noise[s] * ratio[s], floors[s]) for s in ratio}
         settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
         solution = descend(
-            residuals.rescaled(solution, noise), last if settled else _ROUGH_TOLERANCE
+            residuals.rescaled(solution, noise), last if settled else ROUGH_TOLERANCE
         )
         if settled:
             break
     return solution
-
-
-def _first_solution(
-    begin: _Begin, settings: SolverSettings, log: _Log, cancel: threading.Event | None
-) -> Solution:
-    """Return a rough solution: straight from a good start, in stages from the nominal values.
-
-    A good start that leads nowhere is given up for the nominal values, and the better end counts.
-    """
-    residuals = begin.residuals
-    good = None
-    if begin.start.name != 'nominal':
-        good = _solved(residuals, begin.start.x, settings, log, cancel)
-        if good is not None and good.status != 'stalled':
-            return good
-        settings = dataclasses.replace(
-            settings, max_iterations=max(settings.max_iterations - len(log.trace), 1)
-        )
-    staged = solve_in_stages(
-        residuals,
-        np.array([unknown.nominal for unknown in residuals.unknowns]),
-        settings=settings,
-        tolerance=_ROUGH_TOLERANCE,
-        cancel=cancel,
-        observe=log,
-    )
-    return staged if good is None or staged.cost < good.cost else good
-
-
-class _Log:
-    """Counts and shows iterations, and keeps those that led to the result.
-
-    Attributes:
-        trace: What is kept, counted from 0.
-    """
-
-    def __init__(self, limit: int, observe: Callable[[Iteration], None] | None) -> None:
-        self._limit = limit
-        self._observe = observe
-        self._count = 0
-        self._started = time.monotonic()
-        self.trace: list[Iteration] = []
-
-    @property
-    def seconds(self) -> float:
-        """Wall time so far."""
-        return time.monotonic() - self._started
-
-    def __call__(self, iteration: Iteration) -> None:
-        shown = iteration._replace(number=self._count, seconds=self.seconds, limit=self._limit)
-        self._count += 1
-        self.trace.append(shown._replace(number=len(self.trace)))
-        if self._observe is not None:
-            self._observe(shown)
-
-    def replace(self, trace: Many[Iteration]) -> None:
-        """Keep these instead: those of the best of several starts."""
-        self.trace = [
-            iteration._replace(number=number, limit=self._limit)
-            for number, iteration in enumerate(trace)
-        ]
 
 
 def _spread(unknowns: Many[Unknown], count: int, seed: int) -> NDArray[np.float64]:

@@ -5,43 +5,29 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from sysid_ros.errors import CancelledError, FitError, nearest
-from sysid_ros.identification.prediction import make_simulator
-from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.solver.least_squares import SolverSettings, solve
+from sysid_ros.errors import FitError, nearest
 from sysid_ros.identification.solver.losses import cost
 from sysid_ros.identification.start.regression import not_applicable, regress
-from sysid_ros.identification.start.roughness import neighbour, roughness, roughness_at
-from sysid_ros.identification.start.windows import Cutter
+from sysid_ros.identification.start.roughness import ROUGH, is_lost, neighbour, roughness
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
 
-    import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.solver.least_squares import Solution
+    from sysid_ros.identification.residuals import Residuals
+    from sysid_ros.identification.solver.least_squares import Solution, SolverSettings
 
 Choice = Literal['auto', 'nominal', 'regression', 'windows']
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 #: A start whose residuals are so many times the noise in the mean square needs no better one.
 _NEAR = 4.0
-#: Ground is rough where a start that is a tenth off predicts nothing: see ``roughness``.
-_ROUGH = 0.01
-#: Values that fit parts of the data have smaller errors: they are lost where a thousandth counts.
-_LOST = 1.0
-#: The first windows are so long, s; each stage doubles that.
-_SHORTEST = 0.25
-#: A stage ends when the next step would be shorter than this, in standard errors of its own.
-_STAGE_TOLERANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,25 +45,6 @@ class Start:
     x: NDArray[np.float64]
     sentence: str
     rough: bool = False
-
-
-@dataclass(frozen=True)
-class WindowFit:
-    """What growing windows led to.
-
-    Attributes:
-        residuals: Those of the longest windows whose ends still say something.
-        solution: The rough solution for them.
-        seconds: Their length.
-        taken: Share of the data that is in them.
-        leads: Whether whole sequences can be fitted from there.
-    """
-
-    residuals: Residuals
-    solution: Solution
-    seconds: float
-    taken: float
-    leads: bool = False
 
 
 def check_choice(choice: str) -> None:
@@ -158,81 +125,12 @@ def _judge(
     if residuals.unstable[0] or not np.all(np.isfinite(values)):
         return float('inf'), True, False
     there = cost(values[:, 0], settings.loss)
-    rough = residuals.unstable[1] or roughness(residuals, values[:, 0], values[:, 1]) > _ROUGH
+    rough = residuals.unstable[1] or roughness(residuals, values[:, 0], values[:, 1]) > ROUGH
     return there, bool(rough), 2 * there < _NEAR * len(values)
 
 
-def solve_in_windows(
-    model: mujoco.MjModel | mujoco.MjSpec,
-    residuals: Residuals,
-    start: NDArray[np.float64],
-    *,
-    settings: SolverSettings,
-    threads: int,
-    keep: ExitStack,
-    cancel: threading.Event | None = None,
-) -> WindowFit | None:
-    """Fit windows that grow until they are the whole sequences, or until motion becomes chaotic.
-
-    Args:
-        model: The nominal model.
-        residuals: The whole problem.
-        start: (p,) values.
-        settings: Which solver, loss and limit, of each stage.
-        threads: Simulation threads.
-        keep: Closes the simulators that are still needed when it is left.
-        cancel: Ends the solve when it is set.
-
-    Returns:
-        The last stage from whose end motion could still be predicted; None where there is none.
-
-    Raises:
-        CancelledError: ``cancel`` was set.
-    """
-    cutter = Cutter(residuals)
-    count = len(start)
-    x, best = start, None
-    for seconds in _lengths(cutter.longest):
-        windows = cutter.cut(seconds)
-        if windows is None:
-            continue
-        with ExitStack() as opened:
-            simulator = opened.enter_context(
-                make_simulator(model, windows.unknowns, windows.sequences, threads)
-            )
-            part = Residuals(simulator, residuals.noise)
-            residuals.also(part)
-            begin = np.array([unknown.nominal for unknown in windows.unknowns])
-            begin[:count] = x
-            try:
-                solution = solve(
-                    part,
-                    begin,
-                    settings=settings,
-                    tolerance=_STAGE_TOLERANCE,
-                    rough=True,
-                    cancel=cancel,
-                )
-            except CancelledError:
-                raise
-            except FitError:
-                break
-            if roughness_at(part, solution.x, count) > _ROUGH:
-                break
-            x = solution.x[:count]
-            best = WindowFit(part, solution, seconds, windows.taken)
-            keep.enter_context(opened.pop_all())
-    return best and dataclasses.replace(best, leads=not is_lost(residuals, x))
-
-
-def is_lost(residuals: Residuals, x: NDArray[np.float64]) -> bool:
-    """Return whether a thousandth of the (p,) values decides where the simulations end."""
-    return roughness_at(residuals, x, len(x)) > _LOST
-
-
-def _lengths(longest: float) -> Iterator[float]:
-    """Yield the lengths of windows, s: doubled as long as a sequence has room for two."""
-    seconds = _SHORTEST
-    while 2 * seconds <= longest:
-        yield seconds
-        seconds *= 2
+def is_doubtful(residuals: Residuals, solution: Solution) -> bool:
+    """Return whether windows may tell more than a solution for whole sequences."""
+    if _impossible(residuals) is not None:
+        return False
+    return solution.status == 'stalled' or is_lost(residuals, solution.x)
