@@ -49,12 +49,16 @@ _PENDULUM = {
 
 
 class Example(NamedTuple):
-    """What is to be identified from what: model, unknowns, true values and the recording."""
+    """What is to be identified from what: model, unknowns, true values and the recording.
+
+    ``noise`` is that of the first sensor, in its unit.
+    """
 
     model: mujoco.MjModel
     unknowns: tuple[Unknown, ...]
     truth: NDArray[np.float64]
     sequences: tuple[Sequence, ...]
+    noise: float
 
 
 def arm(*, torque: bool, seed: int = 0) -> Example:
@@ -85,7 +89,7 @@ def arm(*, torque: bool, seed: int = 0) -> Example:
     run = _recorded(
         model, unknowns, truth, (ARM_SECONDS, ARM_RATE), (commands,), _HOME, noise, seed
     )
-    return Example(model, tuple(unknowns), np.array(truth), (run,))
+    return Example(model, tuple(unknowns), np.array(truth), (run,), next(iter(noise.values())))
 
 
 def double_pendulum(*, seed: int = 0) -> Example:
@@ -100,7 +104,7 @@ def double_pendulum(*, seed: int = 0) -> Example:
     start = np.array([2.6, 0.4])
     shape = (PENDULUM_SECONDS, PENDULUM_RATE)
     run = _recorded(model, unknowns, truth, shape, (), start, _PENDULUM_NOISE, seed)
-    return Example(model, unknowns, np.array(truth), (run,))
+    return Example(model, unknowns, np.array(truth), (run,), _PENDULUM_NOISE['upper_position'])
 
 
 def _recorded(

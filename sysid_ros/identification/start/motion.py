@@ -227,7 +227,7 @@ def motion_of(model: mujoco.MjModel, run: Run) -> Motion | None:
 
 def is_discrete(model: mujoco.MjModel) -> bool:
     """Return whether the model's steps differ from continuous time in the first order."""
-    return int(model.opt.integrator) != mujoco.mjtIntegrator.mjINT_RK4.value
+    return bool(model.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4.value)
 
 
 def low_pass(kernel: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
