@@ -46,6 +46,7 @@ def make_parser() -> Parser:
     _add_recover(commands)
     _add_map(commands)
     _add_check(commands)
+    _add_excite(commands)
     return parser
 
 
@@ -164,6 +165,57 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
         '--baseline', type=Path, required=True, help='result.json of the reference calibration'
     )
     _add_overrides(parser)
+
+
+def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'excite',
+        help='design the motion to record for some parameters, inside all limits',
+        description=(
+            'Design the motion from which parameters can be identified best, inside the limits of '
+            'the model also where the parameters are 20 % off; write it for the exciter node.'
+        ),
+    )
+    parser.add_argument('model', type=Path, help='MJCF file')
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument(
+        '--for',
+        nargs='+',
+        dest='parameters',
+        metavar='TARGET',
+        help='what is to be identified, as joint/*/armature',
+    )
+    asked.add_argument('--config', type=Path, help='calibration.yaml whose parameters those are')
+    parser.add_argument('--duration', type=float, default=20.0, help='s; default 20')
+    parser.add_argument('--rate', type=float, default=100.0, help='commands per s; default 100')
+    parser.add_argument(
+        '--sample-rate', type=float, help='samples of each sensor per s; default --rate'
+    )
+    parser.add_argument(
+        '--margin', type=float, default=0.9, help='part of each limit to use; default .9'
+    )
+    parser.add_argument(
+        '--max-velocity', type=float, help='of all joints; default 2 rad/s, and .5 m/s for slides'
+    )
+    parser.add_argument(
+        '--max-frequency', type=float, default=1.5, help='of the commands, Hz; default 1.5'
+    )
+    parser.add_argument('--seed', type=int, default=0, help='equal seeds give equal motions')
+    for what, usual, unit in (
+        ('position', 1e-4, 'rad or m'),
+        ('velocity', 5e-3, 'rad/s or m/s'),
+        ('effort', 5e-2, 'N·m or N'),
+    ):
+        parser.add_argument(
+            f'--{what}-noise',
+            type=float,
+            default=usual,
+            help=f'assumed standard deviation, {unit}; default {usual:g}',
+        )
+    parser.add_argument(
+        '--encoder-bits', type=int, default=14, help='counts per turn are 2^bits; 0 exact'
+    )
+    parser.add_argument('-o', '--output', type=Path, required=True, help='new CSV file')
 
 
 def _add_overrides(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@
 from sysid_ros.excitation.drives import Drive, drives
 from sysid_ros.excitation.motion import Motion, approach
 from sysid_ros.excitation.sines import sum_of_sines
-from sysid_ros.excitation.waypoints import Waypoints, follow, read_waypoints
+from sysid_ros.excitation.waypoints import Waypoints, follow, format_waypoints, read_waypoints
 
 __all__ = [
     'Drive',
@@ -14,6 +14,7 @@ __all__ = [
     'approach',
     'drives',
     'follow',
+    'format_waypoints',
     'read_waypoints',
     'sum_of_sines',
 ]

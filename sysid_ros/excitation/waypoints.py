@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import csv
+import io
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.motion import Motion, sample_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import mujoco
@@ -58,6 +61,39 @@ def read_waypoints(path: Path) -> Waypoints:
         msg = f'Expected a motion file ending in .csv, .yaml or .yml, found {str(path)!r}.'
         raise ConfigError(msg)
     return _checked(path, times, names, rows)
+
+
+def format_waypoints(model: mujoco.MjModel, motion: Motion, comments: Iterable[str] = ()) -> str:
+    """Return a motion as the text of a CSV file that `read_waypoints` and `follow` understand.
+
+    Every command is a waypoint: followed at the same rate, the same commands come out. Position
+    servos are named after their joint, in rad or m, all other actuators after themselves.
+
+    Args:
+        model: The compiled model.
+        motion: Its commands.
+        comments: Lines for people, at the top.
+    """
+    chosen = drives(model)
+    joints = Counter(drive.joint for drive in chosen)
+    others = {drive.actuator for drive in chosen}
+    names, columns = [], []
+    for drive, commands in zip(chosen, motion.commands.T, strict=True):
+        clear = drive.joint == drive.actuator or drive.joint not in others
+        if drive.takes_positions and drive.joint and joints[drive.joint] == 1 and clear:
+            names.append(drive.joint)
+            columns.append((commands - drive.offset) / drive.slope)
+        else:
+            names.append(drive.actuator)
+            columns.append(commands)
+    stream = io.StringIO()
+    for comment in comments:
+        stream.write(f'# {comment}\n')
+    writer = csv.writer(stream, lineterminator='\n')
+    writer.writerow(['time', *names])
+    for time, row in zip(motion.times, np.stack(columns, axis=1), strict=True):
+        writer.writerow([f'{time:.9g}', *(f'{value:.9g}' for value in row)])
+    return stream.getvalue()
 
 
 def follow(model: mujoco.MjModel, waypoints: Waypoints, *, rate: float = 100.0) -> Motion:

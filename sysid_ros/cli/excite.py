@@ -1,0 +1,220 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid excite``."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    import mujoco
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from sysid_ros.excitation.design import Design
+    from sysid_ros.excitation.drives import Drive
+    from sysid_ros.identification.unknown import Unknown
+
+#: Parts of limits are shown from here on; the others are far away.
+_SHOWN_LIMITS = 12
+
+
+def run(args: argparse.Namespace) -> int:
+    """Design a motion; write it and its picture.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with model, parameters, limits or output.
+    """
+    _check(args)
+    from sysid_ros.cli.console import make_console  # noqa: PLC0415 (bad input is told at once)
+    from sysid_ros.excitation import format_waypoints, sum_of_sines  # noqa: PLC0415
+    from sysid_ros.excitation.design import design, half_widths, matched  # noqa: PLC0415
+    from sysid_ros.excitation.drives import drives  # noqa: PLC0415
+    from sysid_ros.excitation.experiment import Experiment  # noqa: PLC0415
+    from sysid_ros.excitation.fourier import make_plan  # noqa: PLC0415
+    from sysid_ros.excitation.limits import find_limits  # noqa: PLC0415
+    from sysid_ros.excitation.picture import draw_motion  # noqa: PLC0415
+    from sysid_ros.excitation.sensing import SensorNoise, sensor_noise  # noqa: PLC0415
+    from sysid_ros.files import replace_file  # noqa: PLC0415
+    from sysid_ros.identification.models import compile_spec, load_spec  # noqa: PLC0415
+
+    spec = load_spec(args.model)
+    model = compile_spec(spec, args.model)
+    limits = find_limits(model, margin=args.margin, max_speed=args.max_velocity)
+    unknowns = _parameters(args, model, spec)
+    noise = SensorNoise(
+        args.position_noise, args.velocity_noise, args.effort_noise, args.encoder_bits
+    )
+    sensors = sensor_noise(model, noise)
+    chosen = drives(model)
+    _check_ranges(chosen)
+    speeds = [
+        abs(d.slope) * limits.speeds[model.joint(d.joint).id] if d.takes_positions else 0.0
+        for d in chosen
+    ]
+    friction = any(t.attribute.startswith('frictionloss') for u in unknowns for t in u.targets)
+    plan = make_plan(
+        chosen,
+        duration=args.duration,
+        rate=args.rate,
+        max_frequency=args.max_frequency,
+        swept=[friction and speed > 0 for speed in speeds],
+        speeds=speeds,
+    )
+    console = make_console()
+    rate = args.sample_rate or args.rate
+    progress = _Progress()
+    with Experiment(spec, args.model, unknowns, limits, sensors, rate=rate) as experiment:
+        found = design(experiment, plan, seed=args.seed, observe=progress)
+        progress.finish()
+        usual = sum_of_sines(model, duration=args.duration, rate=args.rate, seed=args.seed)
+        usual = matched(experiment, usual, found.torques)
+        rows = [unknowns.index(parameter) for parameter in found.parameters]
+        before = half_widths(experiment.information(usual)[rows][:, rows])
+        trace = experiment.trace(found.motion)
+        collide = experiment.collisions.possible
+    comments = [
+        f'designed by: {args.command_line}',
+        f'for: {", ".join(parameter.name for parameter in found.parameters)}',
+        'play it: ros2 launch sysid_ros excite.launch.xml '
+        + f'model:={args.model} motion:={args.output}',
+    ]
+    text = format_waypoints(model, found.motion, comments)
+    picture = args.output.with_suffix('.png')
+    _print(console, found, before, collide=collide)
+    replace_file(args.output, text.encode())
+    replace_file(picture, draw_motion(found.motion, trace, limits))
+    console.print(f'wrote {args.output}\nwrote {picture}', highlight=False)
+    return 0
+
+
+class _Progress:
+    """One line that changes on a terminal, one line per stage elsewhere."""
+
+    def __init__(self) -> None:
+        self._live = sys.stdout.isatty()
+        self._stage = ''
+
+    def __call__(self, stage: str, part: float) -> None:
+        if self._live:
+            print(f'\r{stage}: {100 * part:3.0f} %\x1b[K', end='', flush=True)
+        elif stage != self._stage:
+            print(stage, flush=True)
+        self._stage = stage
+
+    def finish(self) -> None:
+        if self._live and self._stage:
+            print('\r\x1b[K', end='', flush=True)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that no motion can meet.
+
+    Raises:
+        ConfigError: One of them is out of its range.
+    """
+    ranges = {
+        'duration': (1.0, 3600.0),
+        'rate': (1.0, 5000.0),
+        'margin': (0.05, 1.0),
+        'max_velocity': (1e-6, 1e6),
+        'max_frequency': (1e-3, 100.0),
+        'sample_rate': (1.0, 1e5),
+        'position_noise': (0.0, 1e3),
+        'velocity_noise': (0.0, 1e3),
+        'effort_noise': (0.0, 1e6),
+        'encoder_bits': (0, 32),
+    }
+    for name, (low, high) in ranges.items():
+        value = getattr(args, name)
+        if value is not None and not low <= value <= high:
+            option = name.replace('_', '-')
+            msg = f'Expected --{option} between {low:g} and {high:g}, found {value:g}.'
+            raise ConfigError(msg)
+    if args.output.suffix.lower() != '.csv':
+        msg = f'Expected an output file ending in .csv, found {str(args.output)!r}.'
+        raise ConfigError(msg)
+
+
+def _parameters(
+    args: argparse.Namespace, model: mujoco.MjModel, spec: mujoco.MjSpec
+) -> tuple[Unknown, ...]:
+    from sysid_ros.config import load_calibration  # noqa: PLC0415 (see above)
+    from sysid_ros.identification.unknown import check_distinct, make_unknowns  # noqa: PLC0415
+    from sysid_ros.pipeline.loading import parameters_of  # noqa: PLC0415
+
+    if args.config is not None:
+        found = parameters_of(load_calibration(args.config), model, spec)
+        if not found:
+            msg = f'Expected parameters of the model in {str(args.config)!r}, found none.'
+            raise ConfigError(msg)
+        return found
+    made = [
+        unknown
+        for pattern in args.parameters
+        for unknown in make_unknowns(pattern, model, spec=spec)
+    ]
+    check_distinct(made, model)
+    return tuple(made)
+
+
+def _check_ranges(chosen: Sequence[Drive]) -> None:
+    for drive in chosen:
+        if not math.isfinite(drive.upper - drive.lower):
+            msg = (
+                f'Expected a ctrlrange for actuator {drive.actuator!r}, found none: it says how '
+                'large its commands may be.'
+            )
+            raise ConfigError(msg)
+
+
+def _print(console: Console, found: Design, before: NDArray[np.float64], *, collide: bool) -> None:
+    from rich.table import Table  # noqa: PLC0415 (see above)
+
+    from sysid_ros.report.numbers import TIMES, significant  # noqa: PLC0415
+
+    table = Table(title='Predicted 95 % intervals', title_justify='left')
+    for name in ('parameter', 'value', 'sum of sines', 'this motion', 'narrower', 'unit'):
+        table.add_column(name, justify='left' if name in ('parameter', 'unit') else 'right')
+    for parameter, old, new in zip(found.parameters, before, found.half, strict=True):
+        table.add_row(
+            parameter.name,
+            significant(parameter.nominal),
+            f'± {significant(float(old))}',
+            f'± {significant(float(new))}',
+            f'{old / new:.1f} {TIMES}',
+            parameter.unit,
+        )
+    console.print(table)
+    console.print('The sum of sines has the same length and at most the same peak torques.')
+    for item in found.unexcited:
+        console.print(f'cannot be told by any motion: {item.parameter.name} ({item.reason})')
+    limits = Table(
+        title=f'Limits, the worst of {found.models} models with parameters 20 % off',
+        title_justify='left',
+    )
+    for name in ('limit', 'of', 'from', 'to', 'used', 'allowed'):
+        limits.add_column(name, justify='left' if name in ('limit', 'of') else 'right')
+    order = sorted(found.usage, key=lambda use: -use.part)
+    for use in order[:_SHOWN_LIMITS]:
+        ends = (significant(use.low), significant(use.high))
+        parts = (f'{100 * use.part:.0f} %', f'{100 * use.allowed:.0f} %')
+        limits.add_row(use.what, use.name, *ends, *parts)
+    console.print(limits)
+    if len(order) > _SHOWN_LIMITS:
+        rest = 100 * order[_SHOWN_LIMITS].part
+        console.print(f'… and {len(order) - _SHOWN_LIMITS} limits used to at most {rest:.0f} %')
+    if not collide:
+        console.print('collisions: not checked, the geoms of the moving bodies cannot collide')
+    elif found.distance < float('inf'):
+        console.print(f'collisions: bodies come as near as {1e3 * found.distance:.0f} mm')
+    else:
+        console.print('collisions: none, nothing comes near')

@@ -1,0 +1,432 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The motion that says most about parameters, inside of all limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.excitation.drives import drives
+from sysid_ros.excitation.experiment import QUANTILE
+from sysid_ros.excitation.motion import Motion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.excitation.experiment import Excursion, Experiment
+    from sysid_ros.excitation.fourier import Plan
+    from sysid_ros.excitation.limits import Usage
+    from sysid_ros.identification.unknown import Unknown
+
+    #: Is told what happens, and which part of the work is done.
+    Observer = Callable[[str, float], None]
+
+#: How far the true parameters may be off while no limit is broken.
+UNCERTAINTY = 0.2
+#: Models with parameters that far off that are tried in the search, …
+_TRIED = 4
+#: … and with the motion that it finds.
+_CHECKED = 32
+#: Random motions that the search is started from the best of.
+_SCREENED = 12
+#: Evaluations of the search.
+_SEARCHED = 120
+#: A motion may be over a limit by this part of it during the search.
+_TOLERANCE = 0.02
+#: Amplitudes of the random motions that limits do not shrink, and reach of their centres, in units
+#: of half of the actuators' ranges.
+_FIRST_SIZE = 0.3
+_CENTRES = 0.3
+#: First step of the search, in units of each actuator's amplitude.
+_FIRST_STEP = 0.15
+#: A motion that breaks a limit is made smaller by this factor, and at most so many times.
+_SHRINK = 0.97
+#: … after its amplitudes were fitted to the limits so often, up by no more than this factor a time.
+_FITS = 4
+_GROWTH = 1.3
+_MOST_SHRINKS = 80
+#: Rounds in which amplitudes are fitted to the limits.
+_ROUNDS = 8
+#: Directions with less of the information than this are none; as in the verdicts of a fit.
+_RANK = 1e-6
+#: A parameter stands for another one by more than this share.
+_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Unexcited:
+    """A parameter that no motion of the family says anything about, and why."""
+
+    parameter: Unknown
+    reason: str
+
+
+@dataclass(frozen=True)
+class Design:
+    """A motion worth recording.
+
+    Attributes:
+        motion: The motion.
+        parameters: What it was designed for: all but the unexcited.
+        half: (p,) predicted half-widths of their 95 % intervals, in their units.
+        usage: How much of each limit it uses at most, over all models that were tried.
+        distance: Least distance of bodies that may collide, m; infinite where none is near.
+        torques: (nu,) largest force of each actuator with the nominal parameters.
+        unexcited: Parameters that were asked for in vain.
+        models: Number of models, with parameters off, that the limits were checked on.
+    """
+
+    motion: Motion
+    parameters: tuple[Unknown, ...]
+    half: NDArray[np.float64]
+    usage: tuple[Usage, ...]
+    distance: float
+    torques: NDArray[np.float64]
+    unexcited: tuple[Unexcited, ...]
+    models: int
+
+
+def design(
+    experiment: Experiment, plan: Plan, *, seed: int = 0, observe: Observer | None = None
+) -> Design:
+    """Find the coefficients of a plan with the greatest information inside the limits.
+
+    The criterion is the logarithm of the determinant of the information (D-optimality: the least
+    volume of the joint confidence region, whatever the parameters' units). One period is simulated
+    with the nominal parameters and their derivatives, and, for the limits, with parameters that
+    are off; COBYLA (Powell 1994, in scipy) starts from the best of some random motions, whose
+    amplitudes the limits decide. The whole motion, with ramps and sweeps, is then tried on many
+    models that are off, and made smaller until none breaks a limit.
+
+    Args:
+        experiment: Model, parameters, limits and sensors.
+        plan: The family of motions.
+        seed: Equal seeds give equal motions.
+        observe: Is told of the progress.
+
+    Raises:
+        ModelError: The limits leave no room for any motion.
+        ParameterError: No parameter can be excited.
+    """
+    tell = observe or (lambda _text, _part: None)
+    rng = np.random.default_rng(seed)
+    search = _Search(experiment, plan, off(experiment, _TRIED, rng))
+    search.check_room()
+    starts = []
+    for number in range(_SCREENED):
+        tell('trying random motions', number / _SCREENED)
+        starts.append(search.fitted(_random(plan, rng)))
+    unexcited = _unexcited(
+        experiment.unknowns, np.sum([search.information(x) for x in starts], axis=0)
+    )
+    search.kept = _kept(experiment.unknowns, unexcited)
+    best = max(starts, key=lambda x: search.criterion(search.information(x)))
+    best = _improve(search, best, lambda part: tell('searching', part))
+    tell('checking the limits', 0.0)
+    candidates = off(experiment, _CHECKED, rng)
+    best, worst = _inside(search, best, candidates)
+    motion = plan.motion(best)
+    information = experiment.information(motion)
+    kept = search.kept
+    nominal = experiment.excursion(motion, experiment.nominal[None])
+    return Design(
+        motion,
+        tuple(experiment.unknowns[row] for row in kept),
+        half_widths(information[np.ix_(kept, kept)]),
+        experiment.limits.usage(worst.parts),
+        worst.distance,
+        nominal.torques,
+        unexcited,
+        len(candidates),
+    )
+
+
+def off(experiment: Experiment, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return (1 + count, p) parameters: the nominal ones, and all 20 % off, up or down at random.
+
+    Args:
+        experiment: Has the parameters and their bounds.
+        count: Number of others.
+        rng: Chooses the directions.
+    """
+    nominal = experiment.nominal
+    signs = rng.choice([-1.0, 1.0], (count, len(nominal)))
+    lower = [unknown.min_value for unknown in experiment.unknowns]
+    upper = [unknown.max_value for unknown in experiment.unknowns]
+    moved = np.clip(nominal * (1 + UNCERTAINTY * signs), lower, upper)
+    return np.concatenate([nominal[None], moved])
+
+
+def half_widths(information: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the (p,) half-widths of 95 % intervals of a (p, p) information.
+
+    They are NaN where the information does not determine all parameters.
+    """
+    size = np.sqrt(np.diag(information))
+    if not np.all(np.isfinite(size)) or not np.all(size > 0):
+        return np.full(len(size), np.nan)
+    try:
+        inverse = np.linalg.inv(information / np.outer(size, size))
+    except np.linalg.LinAlgError:
+        return np.full(len(size), np.nan)
+    with np.errstate(invalid='ignore'):
+        half: NDArray[np.float64] = QUANTILE * np.sqrt(np.diag(inverse)) / size
+    return half
+
+
+class _Search:
+    """Evaluates coefficients on a single period."""
+
+    def __init__(self, experiment: Experiment, plan: Plan, candidates: NDArray[np.float64]) -> None:
+        self.experiment = experiment
+        self.plan = plan
+        self.kept = np.arange(len(experiment.unknowns))
+        self.allowed = experiment.limits.allowed
+        self._candidates = candidates
+        self._informations: dict[bytes, NDArray[np.float64]] = {}
+        self._excursions: dict[bytes, Excursion] = {}
+        self.owners = _owners(experiment)
+
+    def check_room(self) -> None:
+        """Refuse limits that are used up when nothing moves."""
+        still = self.plan.one_period(np.zeros(self.plan.shape))
+        rest = self.experiment.excursion(still, self._candidates)
+        full = [use for use in self.experiment.limits.usage(rest.parts) if use.part >= 1]
+        if full:
+            use = full[0]
+            msg = (
+                f'Expected room for a motion around the home pose, found the {use.what} of '
+                f'{use.name!r} at {100 * use.part:.0f} % of its limit while nothing moves.'
+            )
+            raise ModelError(msg)
+        if rest.distance < self.experiment.limits.clearance:
+            msg = (
+                'Expected room for a motion around the home pose, found bodies '
+                f'{1e3 * rest.distance:.1f} mm apart there.'
+            )
+            raise ModelError(msg)
+
+    def fitted(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scale each actuator's amplitudes so that a limit of its own is just reached."""
+        x: NDArray[np.float64] = coefficients.copy()
+        for _ in range(_ROUNDS):
+            reached = self.excursion(x)
+            used = reached.parts / self.allowed
+            factor = np.array([float(np.max(used[owned], initial=0.1)) for owned in self.owners])
+            step = np.clip(1 / factor, 0.4, 1.5)
+            x[:, 1:] *= step[:, None]
+            if self.blocked(reached):
+                x *= 0.8
+            # A centre outside of the limits comes back.
+            x[:, 0] *= np.where(step < 1, np.sqrt(step), 1.0)
+        return x
+
+    def blocked(self, reached: Excursion) -> bool:
+        return reached.diverged or reached.distance < self.experiment.limits.clearance
+
+    def excursion(self, x: NDArray[np.float64]) -> Excursion:
+        """Return how far one period goes on the models that are tried."""
+        return self.experiment.excursion(self.plan.one_period(x), self._candidates)
+
+    def reached(self, x: NDArray[np.float64]) -> Excursion:
+        """Return the same, and remember it."""
+        key = x.tobytes()
+        if key not in self._excursions:
+            self._excursions[key] = self.excursion(x)
+        return self._excursions[key]
+
+    def information(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p, p) information of one period, per unit of the parameters."""
+        key = x.tobytes()
+        if key not in self._informations:
+            motion = self.plan.one_period(x)
+            self._informations[key] = self.experiment.information(motion, self.plan.ramp)
+        return self._informations[key]
+
+    def criterion(self, information: NDArray[np.float64]) -> float:
+        """Return the mean logarithm of the principal half-widths, negative: more is better."""
+        chosen = information[np.ix_(self.kept, self.kept)]
+        if not np.all(np.isfinite(chosen)):
+            return -1e3
+        size = np.sqrt(np.maximum(np.diag(chosen), 1e-300))
+        sign, logarithm = np.linalg.slogdet(chosen / np.outer(size, size))
+        if sign <= 0:
+            return -1e3
+        return float(logarithm + 2 * np.sum(np.log(size))) / (2 * len(chosen))
+
+
+def _owners(experiment: Experiment) -> list[NDArray[np.int64]]:
+    """Return, per actuator, the limits that its amplitude is to respect."""
+    model = experiment.limits.model
+    usage = experiment.limits.usage(experiment.limits.allowed)
+    found = []
+    for drive in drives(model):
+        own = [
+            row
+            for row, use in enumerate(usage)
+            if use.name in (drive.actuator, drive.joint) or (not drive.joint)
+        ]
+        found.append(np.array(own, dtype=np.int64))
+    return found
+
+
+def _random(plan: Plan, rng: np.random.Generator) -> NDArray[np.float64]:
+    x: NDArray[np.float64] = rng.standard_normal(plan.shape) * _FIRST_SIZE / np.sqrt(plan.shape[1])
+    x[:, 0] = rng.uniform(-_CENTRES, _CENTRES, len(x))
+    return x
+
+
+def _improve(
+    search: _Search, start: NDArray[np.float64], tell: Callable[[float], None]
+) -> NDArray[np.float64]:
+    """Return better coefficients than a start; the start when there are none."""
+    size = np.maximum(np.linalg.norm(start[:, 1:], axis=1), 1e-6)
+    unit = np.concatenate(
+        [np.full((len(start), 1), 1.0), np.tile(size[:, None], (1, start.shape[1] - 1))], axis=1
+    )
+    best, most = start, search.criterion(search.information(start))
+    count = 0
+
+    def cost(z: NDArray[np.float64]) -> float:
+        nonlocal best, most, count
+        count += 1
+        tell(min(count / _SEARCHED, 1.0))
+        x = z.reshape(start.shape) * unit
+        value = search.criterion(search.information(x))
+        # What is over a limit is made smaller afterwards, and then says as much less.
+        fair = value - _excess(search, search.reached(x))
+        if fair > most:
+            best, most = x, fair
+        return -value
+
+    def room(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        reached = search.reached(z.reshape(start.shape) * unit)
+        clearance = search.experiment.limits.clearance
+        apart = min(reached.distance / clearance - 1, 1.0) if clearance > 0 else 1.0
+        left = np.append(search.allowed - reached.parts, -1.0 if reached.diverged else apart)
+        found: NDArray[np.float64] = np.nan_to_num(left, nan=-1.0, neginf=-1e3)
+        return found
+
+    scipy.optimize.minimize(
+        cost,
+        (start / unit).reshape(-1),
+        method='COBYLA',
+        constraints={'type': 'ineq', 'fun': room},
+        options={'rhobeg': _FIRST_STEP, 'maxiter': _SEARCHED, 'catol': _TOLERANCE},
+    )
+    return best
+
+
+def _excess(search: _Search, reached: Excursion) -> float:
+    """Return by how much the criterion falls when the limits are kept; infinite if none helps."""
+    if search.blocked(reached):
+        return np.inf
+    used = reached.parts / search.allowed
+    factors = [max(float(np.max(used[owned], initial=1.0)), 1.0) for owned in search.owners]
+    return float(np.mean(np.log(factors)))
+
+
+def _inside(
+    search: _Search, x: NDArray[np.float64], candidates: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], Excursion]:
+    """Fit the whole motion to the limits of all models, then make it smaller until none breaks."""
+    experiment, allowed, x = search.experiment, search.allowed, x.copy()
+    for number in range(_FITS + _MOST_SHRINKS):
+        worst = experiment.excursion(search.plan.motion(x), candidates)
+        if not np.any(worst.parts > allowed) and not search.blocked(worst) and number >= _FITS:
+            return x, worst
+        used = worst.parts / allowed
+        factor = np.array([float(np.max(used[owned], initial=0.1)) for owned in search.owners])
+        if search.blocked(worst):
+            x *= _SHRINK**2
+        elif number < _FITS:
+            x[:, 1:] *= np.clip(1 / factor, 0.5, _GROWTH)[:, None]
+        else:
+            x[factor > 1] *= _SHRINK
+    msg = (
+        'Expected room for a motion around the home pose, found that even a small one breaks a '
+        f'limit: {_tightest(experiment, worst)}.'
+    )
+    raise ModelError(msg)
+
+
+def _tightest(experiment: Experiment, worst: Excursion) -> str:
+    usage = experiment.limits.usage(worst.parts)
+    most = max(usage, key=lambda use: use.part / use.allowed)
+    if most.kept:
+        return f'bodies come as near as {1e3 * worst.distance:.1f} mm'
+    return f'{most.what} of {most.name!r} at {100 * most.part:.0f} %'
+
+
+def _unexcited(
+    unknowns: tuple[Unknown, ...], information: NDArray[np.float64]
+) -> tuple[Unexcited, ...]:
+    """Return the parameters without effect, and those that others stand for completely."""
+    if not np.all(np.isfinite(information)):
+        msg = 'Expected simulations that stay stable with small motions, found none that did.'
+        raise ModelError(msg)
+    spans = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
+    size = np.sqrt(np.diag(information))
+    # Even with all others known the interval would be as wide as the bounds.
+    seen = np.flatnonzero(size * spans > QUANTILE)
+    found = [
+        Unexcited(unknown, 'no motion of the actuators shows in a sensor')
+        for row, unknown in enumerate(unknowns)
+        if row not in seen
+    ]
+    scaled = information[np.ix_(seen, seen)] / np.outer(size[seen], size[seen])
+    values, vectors = np.linalg.eigh(scaled)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    factor, order = scipy.linalg.qr(root.T, mode='r', pivoting=True)
+    weight = np.abs(np.diag(factor[: len(seen)]))
+    rank = int(np.sum(weight > _RANK * weight[0])) if len(weight) else 0
+    for place in range(rank, len(seen)):
+        row = int(seen[order[place]])
+        shares = np.abs(np.linalg.lstsq(factor[:rank, :rank], factor[:rank, place], rcond=None)[0])
+        names = [unknowns[seen[order[k]]].name for k in np.flatnonzero(shares > _SHARE)]
+        reason = f'only together with {", ".join(names)}'
+        found.append(Unexcited(unknowns[row], reason))
+    return tuple(found)
+
+
+def _kept(unknowns: tuple[Unknown, ...], unexcited: tuple[Unexcited, ...]) -> NDArray[np.int64]:
+    lost = {item.parameter.name for item in unexcited}
+    kept = [row for row, unknown in enumerate(unknowns) if unknown.name not in lost]
+    if not kept:
+        names = ', '.join(sorted(lost))
+        msg = f'Expected a parameter that motion can tell, found none: {names}.'
+        raise ParameterError(msg)
+    return np.array(kept, dtype=np.int64)
+
+
+def matched(experiment: Experiment, motion: Motion, torques: NDArray[np.float64]) -> Motion:
+    """Give each actuator of a motion the amplitude with which its peak torque is a given one.
+
+    Where that would be above the part of another limit that may be used, the limit decides.
+
+    Args:
+        experiment: The model.
+        motion: Starts in the pose around which amplitudes are changed.
+        torques: (nu,) peak force of each actuator with the nominal parameters.
+    """
+    limits, allowed, owners = experiment.limits, experiment.limits.allowed, _owners(experiment)
+    first = motion.commands[0]
+    scale = np.ones(len(first))
+    for _ in range(2 * _ROUNDS):
+        scaled = Motion(motion.times, first + scale * (motion.commands - first), motion.actuators)
+        reached = experiment.excursion(scaled, experiment.nominal[None])
+        used = reached.parts / allowed
+        limited = np.array([float(np.max(used[owned], initial=0.0)) for owned in owners])
+        most = np.maximum(limited, reached.torques / np.maximum(torques, 1e-9))
+        if reached.diverged or reached.distance < limits.clearance:
+            most = np.maximum(most, 1.25)
+        scale *= np.clip(1 / np.maximum(most, 1e-9), 0.5, 1.5) ** 0.8
+    return scaled

@@ -1,0 +1,307 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What recording a motion would say about parameters, before anything moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError
+from sysid_ros.excitation.drives import drives, holding_commands, home_position
+from sysid_ros.excitation.limits import Collisions
+from sysid_ros.excitation.motion import Motion
+from sysid_ros.identification.models import compile_spec
+from sysid_ros.identification.prediction import make_simulator
+from sysid_ros.identification.residuals import Residuals
+from sysid_ros.identification.sequence import Sequence
+from sysid_ros.identification.solver.differences import scales
+from sysid_ros.signals import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Sequence as Many
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from sysid_ros.excitation.limits import Limits
+    from sysid_ros.identification.unknown import Unknown
+
+#: Step of the differences, in units of the parameters' scales: derivatives are then right to some
+#: 1e-4, and clear of the noise of MuJoCo's solver.
+_STEP = 1e-4
+#: Names of the sensors that are added to the model to see what the limits are about.
+_OWN = '_excitation'
+_OF_JOINTS = (
+    mujoco.mjtSensor.mjSENS_JOINTPOS,
+    mujoco.mjtSensor.mjSENS_JOINTVEL,
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+)
+#: 97.5 % quantile of the normal distribution: half-widths of 95 % intervals in standard errors.
+QUANTILE = 1.959964
+#: Configurations are looked at for collisions so often, s.
+_COLLISION_PERIOD = 0.04
+#: The robot gets so long to sag into its home pose before a motion, s.
+_SETTLING = 5.0
+_REST_SPEED = 1e-5
+
+
+class Excursion(NamedTuple):
+    """How far simulations of a motion go, the worst of several models.
+
+    Attributes:
+        parts: (k,) used parts of all limits, as ``Limits.parts`` returns them.
+        torques: (nu,) largest force of each actuator, N·m or N.
+        distance: Least distance of bodies that may collide, m; infinite where none is near.
+        diverged: Whether a simulation became unstable.
+    """
+
+    parts: NDArray[np.float64]
+    torques: NDArray[np.float64]
+    distance: float
+    diverged: bool
+
+
+class Trace(NamedTuple):
+    """One simulation of a motion.
+
+    Attributes:
+        times: (n,) s.
+        qpos: (n, nq).
+        qvel: (n, nv).
+        forces: (n, nu) of the actuators.
+        torques: (n, njnt) of all actuators at each joint.
+    """
+
+    times: NDArray[np.float64]
+    qpos: NDArray[np.float64]
+    qvel: NDArray[np.float64]
+    forces: NDArray[np.float64]
+    torques: NDArray[np.float64]
+
+
+class Experiment:
+    """A model with sensors of known noise, on which motions are tried out.
+
+    Attributes:
+        unknowns: The parameters.
+        limits: What motions must not exceed.
+        collisions: Finds bodies that come near to each other.
+        runs: Number of simulations so far.
+    """
+
+    def __init__(
+        self,
+        spec: mujoco.MjSpec,
+        path: Path,
+        unknowns: Many[Unknown],
+        limits: Limits,
+        noise: Mapping[str, float],
+        *,
+        rate: float,
+        threads: int = 0,
+    ) -> None:
+        """Add sensors for the limits to a copy of the model.
+
+        Args:
+            spec: The model; it is not changed.
+            path: Its file, for messages.
+            unknowns: The parameters.
+            limits: What motions must not exceed.
+            noise: Sensor name to standard deviation.
+            rate: Samples of every sensor per second.
+            threads: Simulation threads; 0 means one per core.
+        """
+        self.unknowns = tuple(unknowns)
+        self.limits = limits
+        self.collisions = Collisions(limits.model, limits.clearance)
+        self._noise = dict(noise)
+        self._rate = rate
+        nominal = limits.model
+        own = _with_probes(spec)
+        self._model = compile_spec(own, path)
+        self._probes = _probes(self._model)
+        self._start = _settled(nominal)
+        self._simulator = make_simulator(
+            own, self.unknowns, [self._sequence(_still(nominal))], threads
+        )
+        self._runs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._simulator.close()
+
+    @property
+    def nominal(self) -> NDArray[np.float64]:
+        """(p,) values that the motion is designed for."""
+        return np.array([unknown.nominal for unknown in self.unknowns])
+
+    def information(
+        self, motion: Motion, since: float = 0.0, values: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return the (p, p) information JᵀΣ⁻¹J that recording a motion has about the parameters.
+
+        J is the derivative of all samples by the parameters, from the simulations that a fit uses.
+
+        Args:
+            motion: The motion.
+            since: Only samples from this time on count, s.
+            values: (p,) at which it is linearised; the default is nominal.
+
+        Returns:
+            Per unit of the parameters; NaN where the simulation becomes unstable.
+        """
+        simulator = self._simulator.of([self._sequence(motion, since)])
+        residuals = Residuals(simulator, self._noise)
+        x = self.nominal if values is None else values
+        steps = self._steps(x)
+        around = residuals.around(x, steps)
+        self._runs += residuals.evaluations
+        if around.unstable or around.wild.any():
+            return np.full((len(x),) * 2, np.nan)
+        jacobian = around.changes[residuals.samples.sensor >= 0] / steps
+        found: NDArray[np.float64] = jacobian.T @ jacobian
+        return found
+
+    def _steps(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) steps of the differences, away from the nearer bound."""
+        lower = np.array([unknown.min_value for unknown in self.unknowns])
+        upper = np.array([unknown.max_value for unknown in self.unknowns])
+        size = np.minimum(_STEP * scales(self.unknowns), (upper - lower) / 4)
+        signed: NDArray[np.float64] = np.where(x - lower > upper - x, -size, size)
+        return signed
+
+    def excursion(self, motion: Motion, candidates: NDArray[np.float64]) -> Excursion:
+        """Simulate (m, p) candidates and return how far the worst of them goes."""
+        worst: Excursion | None = None
+        stride = max(round(_COLLISION_PERIOD / self.limits.model.opt.timestep), 1)
+        for trace, diverged in self._traces(motion, candidates):
+            parts = self.limits.parts(
+                trace.qpos, trace.qvel, trace.forces, trace.torques, motion.commands
+            )
+            torques = np.max(np.abs(trace.forces), axis=0)
+            distance = self.collisions.distance(trace.qpos[::stride])
+            if worst is None:
+                worst = Excursion(parts, torques, distance, diverged)
+                continue
+            worst = Excursion(
+                np.maximum(worst.parts, parts),
+                np.maximum(worst.torques, torques),
+                min(worst.distance, distance),
+                worst.diverged or diverged,
+            )
+        if worst is None:
+            msg = 'Expected at least one candidate to simulate a motion with, found none.'
+            raise FitError(msg)
+        return worst
+
+    def trace(self, motion: Motion) -> Trace:
+        """Simulate a motion with the nominal values."""
+        ((found, _),) = self._traces(motion, self.nominal[None])
+        return found
+
+    def _traces(self, motion: Motion, candidates: NDArray[np.float64]) -> list[tuple[Trace, bool]]:
+        simulator = self._simulator.of([self._sequence(motion)])
+        found = []
+        timestep = float(self.limits.model.opt.timestep)
+        for block in simulator.simulate(candidates, [np.arange(len(candidates))]):
+            for place in range(len(block.candidates)):
+                rows = block.rows['sensordata'][place]
+                times = timestep * np.arange(len(rows), dtype=np.float64)
+                trace = Trace(times, *(rows[:, columns].copy() for columns in self._probes))
+                found.append((trace, bool(block.diverged[place])))
+        self._runs += len(candidates)
+        return found
+
+    @property
+    def runs(self) -> int:
+        """Number of simulations so far."""
+        return self._runs
+
+    def _sequence(self, motion: Motion, since: float = 0.0) -> Sequence:
+        model = self.limits.model
+        times = np.arange(np.ceil(since * self._rate), np.floor(motion.duration * self._rate) + 1)
+        times /= self._rate
+        names = list(self._noise)
+        columns, mapping = 0, {}
+        for name in names:
+            width = int(model.sensor_dim[model.sensor(name).id])
+            mapping[name] = (SignalType.MjSensor, np.arange(columns, columns + width))
+            columns += width
+        # Values do not matter to a derivative; they differ, or the sensor would count as dead.
+        values = np.tile(np.arange(len(times))[:, None] % 2.0, (1, columns))
+        commands = {
+            name: (SignalType.MjCtrl, np.array([column]))
+            for column, name in enumerate(motion.actuators)
+        }
+        return Sequence(
+            'motion',
+            0,
+            self._start,
+            np.zeros(model.nv),
+            (TimeSeries(motion.times, motion.commands, commands),),
+            (TimeSeries(times, values, mapping),),
+        )
+
+
+def _with_probes(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """Return a copy with a sensor for everything that has a limit, and names for all that moves."""
+    own = spec.copy()
+    for number, joint in enumerate(own.joints):
+        joint.name = joint.name or f'{_OWN}_joint{number}'
+        for kind in _OF_JOINTS:
+            own.add_sensor(
+                name=f'{_OWN}_{kind.name}_{number}',
+                type=kind,
+                objtype=mujoco.mjtObj.mjOBJ_JOINT,
+                objname=joint.name,
+            )
+    for number, actuator in enumerate(own.actuators):
+        # The name that an actuator without one has in a motion.
+        actuator.name = actuator.name or f'actuator_{number}'
+        own.add_sensor(
+            name=f'{_OWN}_force_{number}',
+            type=mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+            objtype=mujoco.mjtObj.mjOBJ_ACTUATOR,
+            objname=actuator.name,
+        )
+    return own
+
+
+def _probes(model: mujoco.MjModel) -> tuple[NDArray[np.int64], ...]:
+    """Return the columns of positions, velocities, actuators' forces and joints' torques."""
+    own = [row for row in range(model.nsensor) if model.sensor(row).name.startswith(_OWN)]
+
+    def columns(kind: mujoco.mjtSensor) -> NDArray[np.int64]:
+        rows = [row for row in own if model.sensor_type[row] == kind]
+        rows.sort(key=lambda row: int(model.sensor_objid[row]))
+        return np.array([model.sensor_adr[row] for row in rows], dtype=np.int64)
+
+    position, velocity, torque = (columns(kind) for kind in _OF_JOINTS)
+    return position, velocity, columns(mujoco.mjtSensor.mjSENS_ACTUATORFRC), torque
+
+
+def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:
+    """Return the (nq,) pose into which the robot sags when it is told to hold its home pose."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = home_position(model)
+    data.ctrl[:] = holding_commands(model, data.qpos)
+    for _ in range(int(_SETTLING / model.opt.timestep)):
+        mujoco.mj_step(model, data)
+        if np.max(np.abs(data.qvel)) < _REST_SPEED:
+            break
+    else:
+        return home_position(model)
+    return np.array(data.qpos)
+
+
+def _still(model: mujoco.MjModel) -> Motion:
+    """Return the shortest motion: none."""
+    commands = np.tile(holding_commands(model, home_position(model)), (2, 1))
+    return Motion(np.array([0.0, 0.1]), commands, tuple(d.actuator for d in drives(model)))

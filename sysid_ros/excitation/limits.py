@@ -1,0 +1,282 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a motion must not exceed, and how near to that it comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ModelError
+from sysid_ros.excitation.drives import drives, home_position
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Fastest that joints are moved unless told otherwise: MJCF holds no limit of speed. rad/s, m/s.
+MAX_HINGE_SPEED = 2.0
+MAX_SLIDE_SPEED = 0.5
+#: Bodies that may collide stay so far apart, m.
+CLEARANCE = 0.01
+#: A limit that the home pose already uses to a larger part than the margin may be used so much
+#: more: a joint that waits at the end of its range cannot wait inside of it.
+_SLACK = 0.02
+_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+
+
+class Usage(NamedTuple):
+    """How much of one limit a motion uses.
+
+    Attributes:
+        what: ``position``, ``velocity``, ``torque`` or ``command``.
+        name: Of the joint or actuator.
+        low: Lower limit: rad, m, rad/s, m/s, N·m, N or the command's unit.
+        high: Upper limit.
+        part: How much of the way from the middle to a limit is used; 1 is all of it.
+        allowed: How much of it may be used.
+    """
+
+    what: str
+    name: str
+    low: float
+    high: float
+    part: float
+    allowed: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether no more is used than allowed."""
+        return self.part <= self.allowed
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a model, and where in a simulation to look for what they limit.
+
+    Attributes:
+        model: The compiled model.
+        margin: Part of each limit that may be used.
+        speeds: (njnt,) largest speed of each joint, rad/s or m/s; infinite for others than hinges
+            and slides.
+        clearance: Least distance of bodies that may collide, m.
+    """
+
+    model: mujoco.MjModel
+    margin: float
+    speeds: NDArray[np.float64]
+    clearance: float = CLEARANCE
+
+    @property
+    def joints(self) -> NDArray[np.int64]:
+        """Rows of the hinges and slides."""
+        return np.flatnonzero(np.isin(self.model.jnt_type, _SCALAR))
+
+    @property
+    def allowed(self) -> NDArray[np.float64]:
+        """(k,) part of each limit that may be used, in the order of `parts`."""
+        model = self.model
+        home = home_position(model)
+        resting = self._parts(
+            home[None], np.zeros((1, model.nv)), np.zeros((1, model.nu)), np.zeros((1, model.njnt))
+        )
+        count = len(self._limited)
+        command = np.array([d.home for d in drives(model)])[None]
+        most = np.full(len(resting) + len(self._commanded), self.margin)
+        most[:count] = np.maximum(self.margin, resting[:count] + _SLACK)
+        most[len(resting) :] = np.maximum(self.margin, self.command_parts(command) + _SLACK)
+        return most
+
+    def parts(
+        self,
+        qpos: NDArray[np.float64],
+        qvel: NDArray[np.float64],
+        forces: NDArray[np.float64],
+        torques: NDArray[np.float64],
+        commands: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the (k,) parts of all limits that a simulation uses; 1 is all.
+
+        Args:
+            qpos: (n, nq) configurations.
+            qvel: (n, nv) velocities.
+            forces: (n, nu) of the actuators.
+            torques: (n, njnt) of all actuators at each joint.
+            commands: (m, nu) commands.
+        """
+        return np.concatenate(
+            [self._parts(qpos, qvel, forces, torques), self.command_parts(commands)]
+        )
+
+    def usage(self, parts: NDArray[np.float64]) -> tuple[Usage, ...]:
+        """Describe (k,) parts of limits as `parts` returns them."""
+        model = self.model
+        ranges = {
+            'position': (self._limited, model.joint, model.jnt_range),
+            'velocity': (self.joints, model.joint, _symmetric(self.speeds)),
+            'torque': (self._forced, model.actuator, _symmetric(self._forces)),
+            'joint torque': (self._torqued, model.joint, _symmetric(self._torques)),
+            'command': (self._commanded, model.actuator, model.actuator_ctrlrange),
+        }
+        names = [
+            (
+                what.removeprefix('joint '),
+                element(row).name,
+                float(limits[row][0]),
+                float(limits[row][1]),
+            )
+            for what, (rows, element, limits) in ranges.items()
+            for row in rows
+        ]
+        return tuple(
+            Usage(*name, float(part), float(allowed))
+            for name, part, allowed in zip(names, parts, self.allowed, strict=True)
+        )
+
+    @property
+    def _limited(self) -> NDArray[np.int64]:
+        limited: NDArray[np.int64] = self.joints[self.model.jnt_limited[self.joints].astype(bool)]
+        return limited
+
+    @property
+    def _forced(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.model.actuator_forcelimited)
+
+    @property
+    def _forces(self) -> NDArray[np.float64]:
+        # Both ends count alike: what pushes pulls as well when a motion is turned around.
+        found: NDArray[np.float64] = np.abs(self.model.actuator_forcerange).min(axis=1)
+        return found
+
+    @property
+    def _torqued(self) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self.joints[
+            self.model.jnt_actfrclimited[self.joints].astype(bool)
+        ]
+        return rows
+
+    @property
+    def _torques(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.abs(self.model.jnt_actfrcrange).min(axis=1)
+        return found
+
+    @property
+    def _commanded(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.model.actuator_ctrllimited)
+
+    def _parts(
+        self,
+        qpos: NDArray[np.float64],
+        qvel: NDArray[np.float64],
+        forces: NDArray[np.float64],
+        torques: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        model = self.model
+        low, high = model.jnt_range[self._limited].T
+        position = qpos[:, model.jnt_qposadr[self._limited]]
+        used = [
+            np.max(np.abs(position - (low + high) / 2), axis=0) / ((high - low) / 2),
+            np.max(np.abs(qvel[:, model.jnt_dofadr[self.joints]]), axis=0)
+            / self.speeds[self.joints],
+            np.max(np.abs(forces[:, self._forced]), axis=0) / self._forces[self._forced],
+            np.max(np.abs(torques[:, self._torqued]), axis=0) / self._torques[self._torqued],
+        ]
+        return np.concatenate(used)
+
+    def command_parts(self, commands: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the parts of the command ranges that (m, nu) commands use."""
+        low, high = self.model.actuator_ctrlrange[self._commanded].T
+        given = commands[:, self._commanded]
+        used: NDArray[np.float64] = np.max(np.abs(given - (low + high) / 2), axis=0) / (
+            (high - low) / 2
+        )
+        return used
+
+
+def _symmetric(largest: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack([-largest, largest], axis=1)
+
+
+def find_limits(
+    model: mujoco.MjModel,
+    *,
+    margin: float = 0.9,
+    max_speed: float | None = None,
+    clearance: float = CLEARANCE,
+) -> Limits:
+    """Collect the limits of a model.
+
+    Args:
+        model: The compiled model.
+        margin: Part of each limit that may be used.
+        max_speed: Largest speed of all joints, rad/s or m/s; the default is 2 rad/s for hinges
+            and 0.5 m/s for slides.
+        clearance: Least distance of bodies that may collide, m.
+
+    Raises:
+        ModelError: The model floats freely, or has balls, or no actuator.
+    """
+    if not model.nu:
+        msg = 'Expected a model with actuators to move it, found none.'
+        raise ModelError(msg)
+    others = [row for row in range(model.njnt) if model.jnt_type[row] not in _SCALAR]
+    if others:
+        kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
+        name = model.body(model.jnt_bodyid[others[0]]).name
+        msg = (
+            f'Expected hinges and slides only, found the {kind} joint of body {name!r}: a motion '
+            'cannot be planned for what stands or flies; fix that body to the world.'
+        )
+        raise ModelError(msg)
+    hinge = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+    usual = np.where(hinge, MAX_HINGE_SPEED, MAX_SLIDE_SPEED)
+    speeds = usual if max_speed is None else np.full(model.njnt, float(max_speed))
+    return Limits(model, margin, speeds, clearance)
+
+
+class Collisions:
+    """How near to each other bodies come that may collide.
+
+    MuJoCo's own filters hold: geoms collide only where contype and conaffinity say so, and bodies
+    that are joined do not. What touches in the home pose, as a base on the floor, does not count.
+
+    Attributes:
+        possible: Whether any two geoms can collide at all.
+    """
+
+    def __init__(self, model: mujoco.MjModel, clearance: float) -> None:
+        """Prepare a copy of the model that reports contacts before they happen."""
+        self._model = model.__copy__()
+        self._clearance = clearance
+        self._model.geom_margin[:] = 2.0 * clearance
+        self._model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+        self._data = mujoco.MjData(self._model)
+        moving = model.body_weldid[model.geom_bodyid] > 0
+        alive = (model.geom_contype | model.geom_conaffinity) > 0
+        self.possible = bool(np.any(moving & alive)) or bool(model.npair)
+        self._known: frozenset[tuple[int, int]] = frozenset()
+        if self.possible:
+            self._known = frozenset(self._near(home_position(model)))
+
+    def distance(self, qpos: NDArray[np.float64]) -> float:
+        """Return the least distance on (n, nq) configurations, m; infinite where none is near."""
+        if not self.possible:
+            return float('inf')
+        least = float('inf')
+        for row in qpos:
+            near = self._near(row)
+            least = min([least, *(d for pair, d in near.items() if pair not in self._known)])
+        return least
+
+    def _near(self, qpos: NDArray[np.float64]) -> dict[tuple[int, int], float]:
+        self._data.qpos[:] = qpos
+        mujoco.mj_kinematics(self._model, self._data)
+        mujoco.mj_comPos(self._model, self._data)
+        mujoco.mj_collision(self._model, self._data)
+        found: dict[tuple[int, int], float] = {}
+        for contact in self._data.contact[: self._data.ncon]:
+            pair = (int(contact.geom1), int(contact.geom2))
+            found[pair] = min(found.get(pair, np.inf), float(contact.dist))
+        return found
