@@ -44,6 +44,7 @@ from sysid_ros.config.segments import (
     Ranges,
     SegmentsConfig,
 )
+from sysid_ros.config.validation import ValidationConfig
 
 __all__ = [
     'BagSelection',
@@ -66,6 +67,7 @@ __all__ = [
     'StampChoice',
     'Stamps',
     'Storage',
+    'ValidationConfig',
     'load_calibration',
     'load_mapping',
     'load_segments',

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from sysid_ros.config.mapping import MappingConfig
 from sysid_ros.config.section import Section
 from sysid_ros.config.segments import SegmentsConfig
+from sysid_ros.config.validation import ValidationConfig
 
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
@@ -101,6 +102,7 @@ class CalibrationConfig(Section):
         default=None, description='sensors that are compared; default all that are mapped'
     )
     solver: SolverConfig = SolverConfig()
+    validation: ValidationConfig = ValidationConfig()
     check: CheckConfig = CheckConfig()
     output: Path = Field(default=Path('out'), description='folder for model, result and report')
 

@@ -18,6 +18,7 @@ from sysid_ros.identification.models import compile_spec, load_model, load_spec
 from sysid_ros.pipeline.assembly import Nominal, assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
+from sysid_ros.pipeline.validation import validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.mjcf import write_model
@@ -172,6 +173,15 @@ def _fit(
     found = fit_training(config, problem, observer, cancel)
     nominal = Nominal(problem.spec, problem.model)
     result = assemble(config, command, nominal, list(problem.recordings), found)
+    tested = validate(config, problem, found, observer, cancel)
+    result = result.model_copy(
+        update={
+            'folds': tested.folds,
+            'horizon': tested.horizon,
+            'windows': tested.windows,
+            'warnings': (*result.warnings, *tested.warnings),
+        }
+    )
     return result, problem.parameters
 
 

@@ -1,0 +1,119 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Put a fit to the test: other bags, longer predictions, shorter windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sysid_ros.pipeline.folds import disagreements, families_of, leave_out
+from sysid_ros.pipeline.horizon import horizon_errors
+from sysid_ros.pipeline.lengths import drifts, fit_windows
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence as Many
+
+    from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.results.result import Fold, HorizonPoint, Role, WindowFit
+
+
+class Validation(NamedTuple):
+    """What a fit is worth on data that it did not see.
+
+    Attributes:
+        folds: Fits without some bags, judged on those.
+        horizon: Errors over the time since a start from the measured state.
+        windows: Fits to windows, by their length.
+        warnings: What a reader of the result must know, a sentence each.
+    """
+
+    folds: tuple[Fold, ...] = ()
+    horizon: tuple[HorizonPoint, ...] = ()
+    windows: tuple[WindowFit, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def validate(
+    config: CalibrationConfig,
+    problem: Problem,
+    fit: Fit,
+    observer: Observer,
+    cancel: threading.Event | None = None,
+) -> Validation:
+    """Put a fit to the test as the section ``validation`` says.
+
+    In chaotic motion, where the fit rests on windows, whole bags cannot be predicted: nothing is
+    left out then, and no other windows are tried.
+
+    Args:
+        config: The configuration.
+        problem: The model and the data.
+        fit: The fit to all training data.
+        observer: Is told of stages.
+        cancel: Ends it when it is set.
+
+    Raises:
+        ConfigError: What is to be left out does not fit the bags.
+        FitError: Windows are asked for, and a joint's position is not measured.
+        CancelledError: ``cancel`` was set.
+    """
+    chosen, threads = config.validation, config.solver.threads
+    training = problem.sequences('train')
+    families = {} if fit.window is not None else families_of(chosen.leave_out, _bags(problem))
+    folds: tuple[Fold, ...] = ()
+    if families:
+        observer.stage(f'fitting without each of {len(families)} parts of the data')
+        folds = leave_out(
+            problem.spec,
+            training,
+            families,
+            fit,
+            loss=config.solver.loss,
+            threads=threads,
+            cancel=cancel,
+        )
+    horizon: tuple[HorizonPoint, ...] = ()
+    if chosen.horizon:
+        roles: tuple[Role, ...] = ('train', 'validate')
+        horizon = horizon_errors(
+            problem.spec,
+            problem.model,
+            {role: problem.sequences(role) for role in roles},
+            fit.parameters,
+            fit.solution.x,
+            noise=fit.noise,
+            seconds=chosen.horizon,
+            threads=threads,
+        )
+    windows: tuple[WindowFit, ...] = ()
+    if chosen.windows and fit.window is None:
+        observer.stage('fitting windows')
+        windows = fit_windows(
+            problem.spec,
+            training,
+            fit,
+            chosen.windows,
+            loss=config.solver.loss,
+            threads=threads,
+            cancel=cancel,
+        )
+    return Validation(folds, horizon, windows, tuple(_warnings(fit, folds, windows)))
+
+
+def _warnings(fit: Fit, folds: Many[Fold], windows: Many[WindowFit]) -> list[str]:
+    found = list(disagreements(fit, folds)) if folds else []
+    return [*found, *(drifts(fit, windows) if windows else ())]
+
+
+def _bags(problem: Problem) -> dict[str, tuple[Sequence, ...]]:
+    """Return each training bag's sequences, by a name that is the bag's own."""
+    training = [recording for recording in problem.recordings if recording.role == 'train']
+    names = [recording.path.name for recording in training]
+    return {
+        name if names.count(name) == 1 else str(recording.path): recording.alignment.sequences
+        for name, recording in zip(names, training, strict=True)
+    }
