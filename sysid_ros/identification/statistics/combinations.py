@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: A direction is one of small integers when each of its components is that near to one, …
 _NEAR_INTEGER = 0.02
 #: … the largest of which is not larger than this, …
-_LARGEST_INTEGER = 3
+_LARGEST_INTEGER = 2
 #: … and when rounding the direction widens the interval by less than this factor.
 _LARGEST_LOSS = 2.0
 #: Digits of the factors in a sum.
@@ -98,8 +98,7 @@ def combinations(
     spread = covariance[np.ix_(columns, columns)]
     own = scale[columns]
     # What is alike adds up, what is not multiplies, unless the direction says otherwise.
-    forms = [] if _alike(chosen) else _products(blind, values)
-    forms = forms or _sums(blind, own, plain=True)
+    forms = _sums(blind, own, plain=True) if _alike(chosen) else _products(blind, values, own)
     if not forms or any(_lossy(form, blind, values, spread) for form in forms):
         forms = _sums(blind, own, plain=False)
     names = [unknown.name for unknown in chosen]
@@ -162,35 +161,44 @@ class _Form:
         return f'{top}{over}{bottom}' if len(below) == 1 else f'{top}{over}({bottom})'
 
 
-def _products(blind: NDArray[np.float64], x: NDArray[np.float64]) -> list[_Form]:
+def _products(
+    blind: NDArray[np.float64], x: NDArray[np.float64], scale: NDArray[np.float64]
+) -> list[_Form]:
     """Return the determined products of powers, or none where powers are not small integers."""
     if np.any(x == 0):
         return []
-    rows = _complement(blind / x[:, None])
-    powers = [_integers(row) for row in rows]
-    if any(p is None for p in powers):
-        return []
-    return [_Form(tuple(float(v) for v in p), product=True) for p in powers if p is not None]
+    forms = []
+    for row in _complement(blind / x[:, None]):
+        powers = _integers(row, _takes_part(row / x, scale))
+        if powers is None:
+            return []
+        forms.append(_Form(tuple(float(power) for power in powers), product=True))
+    return forms
 
 
 def _sums(blind: NDArray[np.float64], scale: NDArray[np.float64], *, plain: bool) -> list[_Form]:
     """Return the determined sums; plain ones only, without factors, or none."""
-    rows = _complement(blind)
     forms = []
-    for row in rows:
-        whole = _integers(row, 1)
+    for row in _complement(blind):
+        involved = _takes_part(row, scale)
+        whole = _integers(row, involved, 1)
         if whole is None and plain:
             return []
         if whole is None:
-            # What it adds to the residuals, not the number, decides what is negligible.
-            share = np.abs(row / scale)
-            kept = np.where(share > _NEGLIGIBLE * share.max(), row, 0.0)
+            kept = np.where(involved, row, 0.0)
             kept = kept / kept[np.flatnonzero(kept)[0]]
             weights = tuple(float(f'{w:.{_DIGITS}g}') for w in kept)
         else:
             weights = tuple(float(w) for w in whole)
         forms.append(_Form(weights, product=False))
     return forms
+
+
+def _takes_part(gradient: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return what is not negligible: what it adds to the residuals, not the number, decides."""
+    share = np.abs(gradient / scale)
+    taking_part: NDArray[np.bool_] = share > _NEGLIGIBLE * share.max()
+    return taking_part
 
 
 def _complement(blind: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -203,13 +211,19 @@ def _complement(blind: NDArray[np.float64]) -> NDArray[np.float64]:
     return echelon(rows * size) / size if len(rows) else rows
 
 
-def _integers(row: NDArray[np.float64], limit: int = _LARGEST_INTEGER) -> tuple[int, ...] | None:
-    """Return the small integers that a direction is near to, the first of them positive."""
+def _integers(
+    row: NDArray[np.float64], involved: NDArray[np.bool_], limit: int = _LARGEST_INTEGER
+) -> tuple[int, ...] | None:
+    """Return the small integers that a direction is near to, the first of them positive.
+
+    What is involved is not rounded to zero.
+    """
     largest = float(np.max(np.abs(row)))
     for top in range(1, limit + 1):
         scaled = row / largest * top
         whole = np.round(scaled)
-        if np.all(np.abs(scaled - whole) <= _NEAR_INTEGER):
+        near = np.abs(scaled - whole) <= _NEAR_INTEGER
+        if np.all(near) and np.all((whole != 0) == involved):
             numbers = [int(w) for w in whole]
             divisor = gcd(*numbers)
             sign = 1 if next(n for n in numbers if n) > 0 else -1
@@ -239,10 +253,9 @@ def _lossy(
 
 
 def _alike(unknowns: Sequence[Unknown]) -> bool:
-    """Return whether parameters do the same in the same unit, so that they would rather add up."""
-    if any(not unknown.targets for unknown in unknowns):
-        return False
-    return len({(effect(unknown), unknown.unit) for unknown in unknowns}) == 1
+    """Return whether parameters have one unit, so that they would rather add up than multiply."""
+    units = {unknown.unit if unknown.targets else '' for unknown in unknowns}
+    return len(units) == 1 and not units & {'', '1'}
 
 
 def _write_sum(weights: tuple[float, ...], names: list[str]) -> str:

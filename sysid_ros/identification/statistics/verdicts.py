@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.statistics.combinations import (
@@ -37,7 +37,7 @@ _WIDE_OF_BOUNDS = 0.02
 #: Of the information, more than this part is the priors' where they dominate.
 _PRIOR_SHARE = 0.5
 #: Beyond a bound by more standard errors than this, the data push outwards.
-_PUSHED = NormalDist().inv_cdf((1 + LEVEL) / 2)
+_PUSHED = float(ndtri((1 + LEVEL) / 2))
 #: So many combinations are told in a sentence.
 _TOLD = 2
 
@@ -128,8 +128,8 @@ class _Judge:
         if self._silent[index]:
             return self._not_excited(index)
         exact = self._exact.get(index)
-        if self._linear.at_bound[index]:
-            return self._at_bound(index, exact)
+        if exact is None and self._linear.at_bound[index]:
+            return self._at_bound(index)
         alone = self._half[index] / np.sqrt(max(self._inflation[index], np.finfo(float).tiny))
         weak = alone > self._limit[index]
         if exact is None and not self._half[index] > self._limit[index]:
@@ -142,9 +142,9 @@ class _Judge:
 
     def _near(self, index: int) -> DependentSet:
         """Return the set of columns that nearly depend on each other because of one."""
-        free = self._linear.free
-        found = partners(self._scaled[:, free], int(np.flatnonzero(free == index)[0]))
-        return DependentSet(tuple(int(free[c]) for c in found.columns), found.blind)
+        chosen = np.union1d(self._linear.free, [index])
+        found = partners(self._scaled[:, chosen], int(np.flatnonzero(chosen == index)[0]))
+        return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
 
     def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
         names = [self._names[c] for c in dependent.columns if c != index]
@@ -192,22 +192,22 @@ class _Judge:
         blind = blind or not np.isfinite(half)
         return Verdict(NOT_EXCITED, blind=blind, explanation=f'{why}; {exciting(unknown)}.')
 
-    def _at_bound(self, index: int, exact: DependentSet | None) -> Verdict:
+    def _at_bound(self, index: int) -> Verdict:
         """Say which bound, and whether the data push beyond it."""
         linear, unknown = self._linear, self._unknowns[index]
         lower = linear.x[index] - unknown.min_value <= unknown.max_value - linear.x[index]
         bound = unknown.min_value if lower else unknown.max_value
         where = f'It is at its {"lower" if lower else "upper"} bound {bound:g}'
-        if exact is not None:
-            others = _listed([self._names[c] for c in exact.columns if c != index])
-            remedy = separating([self._unknowns[c] for c in exact.columns])
-            text = f'{where}, but cannot be told from {others}: {self._instead(index, exact)}'
-            return Verdict(AT_BOUND, blind=True, explanation=f'{text}; {remedy}.')
-        beyond, deviation = self._optimum(index)
-        if not np.isfinite(deviation) or deviation > unknown.max_value - unknown.min_value:
-            return self._not_excited(index)
+        beyond, deviation, inflation = self._optimum(index)
         outwards = bound - beyond if lower else beyond - bound
-        if outwards < _PUSHED * deviation:
+        pushed = outwards >= _PUSHED * deviation
+        half = _PUSHED * deviation
+        if not pushed and half > self._limit[index]:
+            # Only noise put it there.
+            if half / np.sqrt(inflation) > self._limit[index] or inflation < _INFLATION:
+                return self._not_excited(index, blind=True)
+            return self._confounded(index, self._near(index), blind=True)
+        if not pushed:
             text = f'{where}, within the noise: the data do not ask for more than that'
         elif _is_physical(unknown, bound):
             text = (
@@ -221,18 +221,22 @@ class _Judge:
             )
         return Verdict(AT_BOUND, blind=True, explanation=f'{text}.')
 
-    def _optimum(self, index: int) -> tuple[float, float]:
-        """Return where a value at its bound would go, the others following, and its deviation."""
+    def _optimum(self, index: int) -> tuple[float, float, float]:
+        """Return where a value at its bound would go, the others following.
+
+        Returns:
+            The value, its standard error for white noise, and the factor by which its variance
+            would be less with all others known.
+        """
         linear = self._linear
         column, free = linear.jacobian[:, index], linear.scaled
         rest = column - free @ (linear.inverse @ (free.T @ column))
-        information = float(rest @ rest)
-        if information <= 0:
-            return float(linear.x[index]), float('inf')
+        information = max(float(rest @ rest), np.finfo(float).tiny)
         freedom = max(len(linear.residual) - len(linear.free), 1)
         noise = float(linear.residual @ linear.residual) / freedom
         step = -float(rest @ linear.residual) / information
-        return float(linear.x[index]) + step, float(np.sqrt(noise / information))
+        inflation = float(column @ column) / information
+        return float(linear.x[index]) + step, float(np.sqrt(noise / information)), inflation
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
         """Name what is known by priors on parameters rather than by the data."""
