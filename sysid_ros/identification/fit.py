@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
+from sysid_ros.identification.alone import alone
 from sysid_ros.identification.fit_log import Log
 from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.noise import arrival_jitter, estimate_noise, smallest_noise
+from sysid_ros.identification.noise import estimate_noise, smallest_noise
+from sysid_ros.identification.nuisances import arrival_offsets, initial_states
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.descent import TOLERANCE
@@ -29,7 +31,7 @@ from sysid_ros.identification.start import (
     check_choice,
 )
 from sysid_ros.identification.statistics import infer
-from sysid_ros.identification.targets import Role, Target
+from sysid_ros.identification.targets import Role
 from sysid_ros.identification.unknown import Unknown, check_distinct
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.alone import Alone
+    from sysid_ros.identification.priors import JointPrior
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.solver.problem import Iteration
@@ -54,8 +58,6 @@ _WEIGHTINGS = 4
 _WEIGHT_TOLERANCE = 0.02
 #: In chaotic motion the cost has no more digits than this.
 _WINDOW_TOLERANCE = 0.01
-#: Farther than this no command is moved, s. (It also sets the step of the differences.)
-_OFFSET_BOUND = 0.025
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Fit:
         start_sentence: Where those values are from, for people.
         window: Length of the windows that the values rest on, s, where the motion cannot be
             predicted over whole sequences; else None.
+        alone: With a memory, what the data say of all unknowns without it; else None.
     """
 
     parameters: tuple[Unknown, ...]
@@ -101,6 +104,7 @@ class Fit:
     start: str = 'nominal'
     start_sentence: str = ''
     window: float | None = None
+    alone: Alone | None = None
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -118,6 +122,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     starts: int = 1,
     seed: int = 0,
     threads: int = 0,
+    memory: JointPrior | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -140,6 +145,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             belongs to one sequence always starts where it was measured.
         seed: Of the other starts.
         threads: Simulation threads; 0 means one per core.
+        memory: What is known of some parameters together, beside each one's own prior.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
@@ -160,12 +166,17 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     unknowns = (*parameters, *arrival_offsets(arriving))
     with ExitStack() as opened:
         simulator = opened.enter_context(make_simulator(model, unknowns, sequences, threads))
-        whole = Residuals(simulator, estimate_noise(simulator.runs))
+        whole = Residuals(simulator, estimate_noise(simulator.runs), memory=memory)
         beginning = Beginning(model, whole, settings, threads, opened, log, cancel)
         if starts > 1:
             begin = beginning.find_best(start, _spread(unknowns, starts, seed))
         else:
             begin = beginning.find(start)
+        if begin.window is None:
+            states = initial_states(simulator.model, simulator.runs, whole.noise, unknowns)
+            every = (*unknowns, *states)
+            freed = opened.enter_context(make_simulator(model, every, sequences, threads))
+            begin = _with_starts(begin, Residuals(freed, whole.noise), settings, log, cancel)
         solution = _solve_weighted(begin, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
         found = infer(
@@ -181,18 +192,43 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 run.name: float(offset) for run, offset in zip(arriving, x[count:], strict=False)
             },
             noise=residuals.noise,
-            rollouts=whole.evaluations,
-            diverged=whole.diverged,
+            rollouts=whole.evaluations + (residuals.evaluations if residuals is not whole else 0),
+            diverged=whole.diverged + (residuals.diverged if residuals is not whole else 0),
             seconds=log.seconds,
             sequences=names,
             dead=whole.dead,
             left_out=_left_out(whole),
-            shift=examine_stamps(whole, solution) if begin.window is None else None,
+            shift=examine_stamps(residuals, solution) if begin.window is None else None,
             attempts=begin.attempts,
             start=begin.start.name,
             start_sentence=begin.start.sentence,
             window=begin.window,
+            alone=None
+            if memory is None
+            else alone(solution, residuals.unknowns, residuals.samples, settings.loss),
         )
+
+
+def _with_starts(
+    begin: Begin,
+    residuals: Residuals,
+    settings: SolverSettings,
+    log: Log,
+    cancel: threading.Event | None,
+) -> Begin:
+    """Go on with the states at the starts unknown as well."""
+    known = begin.solution.x
+    states = [unknown.nominal for unknown in residuals.unknowns[len(known) :]]
+    left = max(settings.max_iterations - len(log.trace), 1)
+    solution = solve(
+        residuals,
+        np.concatenate([known, states]),
+        settings=dataclasses.replace(settings, max_iterations=left),
+        tolerance=ROUGH_TOLERANCE,
+        cancel=cancel,
+        observe=log,
+    )
+    return dataclasses.replace(begin, residuals=residuals, solution=solution)
 
 
 def _solve_weighted(
@@ -270,27 +306,3 @@ def _left_out(residuals: Residuals) -> dict[str, int]:
         if measured > count:
             found[run.sequence.name] = measured - int(count)
     return found
-
-
-def arrival_offsets(sequences: Many[Sequence]) -> tuple[Unknown, ...]:
-    """Return an unknown offset of the commands for each sequence, or none without jitter.
-
-    Commands that are stamped on arrival reach robot and recorder at slightly different moments,
-    earlier or later by another amount in every recording. Where their arrivals jitter, each
-    sequence therefore has an unknown offset of its own, which the size of the jitter keeps near
-    zero. Left out, a common delay that fits no sequence would bend the other parameters.
-    """
-    jitter = arrival_jitter(sequences)
-    if not jitter:
-        return ()
-    return tuple(
-        Unknown(
-            f'arrival offset in {sequence.name}',
-            (Target('sequence', sequence.name, 'arrival_offset', None, 0, 's'),),
-            0.0,
-            -_OFFSET_BOUND,
-            _OFFSET_BOUND,
-            prior=(0.0, jitter),
-        )
-        for sequence in sequences
-    )

@@ -38,12 +38,15 @@ class Samples:
         time: (n,) seconds from the sequence's start.
         sensor: (n,) index into ``sensors``; ``PRIOR`` for what is not a measurement.
         sensors: Names of the sensors.
+        variance: (n,) what is expected of the square of a residual that is not of a measurement;
+            None where that is 1 for each.
     """
 
     sequence: NDArray[np.int64]
     time: NDArray[np.float64]
     sensor: NDArray[np.int64]
     sensors: tuple[str, ...]
+    variance: NDArray[np.float64] | None = None
 
 
 @dataclass
@@ -119,13 +122,19 @@ def lay_out(
     return parts
 
 
-def samples_of(parts: Sequence[Part], priors: Iterable[int], dead: Sequence[str]) -> Samples:
+def samples_of(
+    parts: Sequence[Part],
+    owners: NDArray[np.int64],
+    dead: Sequence[str],
+    variance: NDArray[np.float64],
+) -> Samples:
     """Say what each residual is.
 
     Args:
         parts: The sequences, laid out.
-        priors: For each prior, the sequence that it belongs to.
+        owners: (r,) for each residual of a prior, the sequence that it belongs to.
         dead: Sensors that are left out because they never move.
+        variance: (r,) what is expected of the square of each residual of a prior.
 
     Raises:
         FitError: No sample counts.
@@ -146,7 +155,6 @@ def samples_of(parts: Sequence[Part], priors: Iterable[int], dead: Sequence[str]
         msg = f'Nothing to fit: {len(parts)} sequences without a measured sample{never}.'
         raise FitError(msg)
     ids = {sensor: number for number, sensor in enumerate(sensors)}
-    owners = np.array(list(priors), dtype=np.int64)
     sequence, time, sensor = [], [], []
     for index, entry in series:
         channels, mask = entry.readings.channels, entry.mask
@@ -154,11 +162,13 @@ def samples_of(parts: Sequence[Part], priors: Iterable[int], dead: Sequence[str]
         sequence.append(np.full(int(mask.sum()), index))
         time.append(np.broadcast_to(channels.times[:, None], mask.shape)[mask])
         sensor.append(np.broadcast_to(own, mask.shape)[mask])
+    measurements = sum(len(times) for times in time)
     return Samples(
         np.concatenate([*sequence, owners]),
         np.concatenate([*time, np.zeros(len(owners))]),
         np.concatenate([*sensor, np.full(len(owners), PRIOR)]),
         tuple(sensors),
+        np.concatenate([np.ones(measurements), variance]),
     )
 
 

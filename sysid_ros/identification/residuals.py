@@ -12,6 +12,7 @@ import numpy as np
 from sysid_ros.identification.laws import Law, joined, laws_of
 from sysid_ros.identification.layout import PRIOR, dead_sensors, lay_out, samples_of
 from sysid_ros.identification.noise import MAD_OF_NORMAL, measured
+from sysid_ros.identification.priors import prior_rows
 from sysid_ros.identification.simulation import Block, Simulator
 from sysid_ros.identification.solver.problem import Around
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.laws import Signal
     from sysid_ros.identification.layout import Part, Series
+    from sysid_ros.identification.priors import JointPrior
     from sysid_ros.identification.sequence import Sequence as Recorded
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.unknown import Unknown
@@ -56,6 +58,7 @@ class Residuals:
         samples: What each residual is.
         dead: Sensors that are left out because they never move.
         exact: (p,) unknowns whose derivative needs no difference.
+        memory: What is known of some unknowns together, if anything.
         unstable: (m,) whether each candidate of the last call became unstable on some sequence.
     """
 
@@ -68,6 +71,7 @@ class Residuals:
         laws: Mapping[Signal, Law] | None = None,
         weights: Sequence[Mapping[str, float]] = (),
         enabled: Sequence[Callable[[str], bool]] = (),
+        memory: JointPrior | None = None,
     ) -> None:
         """Lay out the residual vector.
 
@@ -80,6 +84,7 @@ class Residuals:
                 whose targets do.
             weights: Per simulator, sensor name to a factor on its residuals; 1 unless given.
             enabled: Per simulator, whether a sensor counts; all do unless given.
+            memory: What is known of some unknowns together, beside each one's own prior.
 
         Raises:
             FitError: No sequence holds a measured sample that counts.
@@ -93,7 +98,13 @@ class Residuals:
         self._parts_of_data: list[Residuals] = []
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
-        self._made: dict[str, Any] = {'laws': laws, 'weights': weights, 'enabled': enabled}
+        self.memory = memory
+        self._made: dict[str, Any] = {
+            'laws': laws,
+            'weights': weights,
+            'enabled': enabled,
+            'memory': memory,
+        }
         self._laws = laws_of(self._all)
         for signal, law in (laws or {}).items():
             self._laws[signal] = joined(self._laws.get(signal, Law()), law)
@@ -108,11 +119,9 @@ class Residuals:
         self.dead = dead_sensors(self.runs)
         self._parts = lay_out(self.simulators, self._laws, self._all, counts)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
-        self._priors = {
-            j: unknown.prior for j, unknown in enumerate(self.unknowns) if unknown.prior is not None
-        }
-        owners = [int(np.argmax(self._acts[j])) for j in self._priors]
-        self.samples = samples_of(self._parts, owners, self.dead)
+        self._priors = prior_rows(self.unknowns, memory)
+        owners = self._acts[self._priors.unknown].argmax(axis=1)
+        self.samples = samples_of(self._parts, owners, self.dead, self._priors.variance)
         end = len(self.samples.time)
         self._prior_rows = slice(end - len(owners), end)
         self._extents = dict.fromkeys(self.samples.sensors, 1.0)
@@ -200,7 +209,7 @@ class Residuals:
                 predicted[part.index][candidate] = tuple(
                     series.readings.predicted(rows, x) for series in part.series
                 )
-        found[:, self._prior_rows] = self._prior(candidates)
+        found[:, self._prior_rows] = self._priors.residual(candidates)
         residual: NDArray[np.float64] = found.T
         return residual
 
@@ -252,9 +261,8 @@ class Residuals:
                     self._derive(series, block, candidates[0], steps, exact, changes)
                 changes[series.rows, own] = (values[moved] - residual[series.rows]).T
         if base is None:
-            residual[self._prior_rows] = self._prior(candidates[:1])[0]
-        for row, (j, (_, deviation)) in enumerate(self._priors.items(), self._prior_rows.start):
-            changes[row, j] = -steps[j] / deviation if wanted[j] else 0.0
+            residual[self._prior_rows] = self._priors.residual(candidates[:1])[0]
+        changes[self._prior_rows] = -self._priors.matrix * np.where(wanted, steps, 0.0)
         return Around(residual, changes, wild, unstable)
 
     def of(self, sequences: Sequence[Sequence[Recorded]]) -> Residuals:
@@ -470,10 +478,3 @@ class Residuals:
         for column, derivative in found.items():
             if column in own and exact[column]:
                 changes[series.rows, column] = steps[column] * series.picked(derivative)
-
-    def _prior(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (m, number of priors) residuals of the priors."""
-        found = np.empty((len(candidates), len(self._priors)))
-        for place, (j, (mean, deviation)) in enumerate(self._priors.items()):
-            found[:, place] = (mean - candidates[:, j]) / deviation
-        return found

@@ -90,7 +90,7 @@ def solve_in_windows(
             simulator = opened.enter_context(
                 make_simulator(model, windows.unknowns, windows.sequences, threads)
             )
-            part = Residuals(simulator, residuals.noise)
+            part = Residuals(simulator, residuals.noise, memory=residuals.memory)
             residuals.also(part)
             begin = np.array([unknown.nominal for unknown in windows.unknowns])
             begin[:count] = x

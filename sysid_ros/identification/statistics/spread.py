@@ -70,6 +70,20 @@ def spread(linear: Linear) -> Spread:
     return Spread(half, covariance, 'autocorrelation-consistent within sequences', effective)
 
 
+def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[np.float64]:
+    """Return the (r, p) rows of priors, times the deviations that are expected of their residuals.
+
+    Args:
+        jacobian: (n, p) derivative of all residuals.
+        samples: What each residual is.
+    """
+    rows = samples.sensor == PRIOR
+    if samples.variance is None:
+        return jacobian[rows]
+    weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(samples.variance[rows])[:, None]
+    return weighted
+
+
 def _half_widths(
     inverse: NDArray[np.float64],
     jacobian: NDArray[np.float64],
@@ -83,8 +97,8 @@ def _half_widths(
     white_half = white * scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
     measured = samples.sensor != PRIOR
     influence = (jacobian * residual[:, None]) @ inverse
-    # Not the offsets' residuals themselves but what they are expected to be: one each.
-    expected = np.sum((jacobian[~measured] @ inverse) ** 2, axis=0)
+    # Not the residuals of priors themselves but what their squares are expected to be.
+    expected = np.sum((prior_jacobian(jacobian, samples) @ inverse) ** 2, axis=0)
     half = np.empty(p)
     deviation = np.empty(p)
     least = float(n)
