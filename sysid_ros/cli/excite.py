@@ -81,11 +81,11 @@ def run(args: argparse.Namespace) -> int:
         before = half_widths(experiment.information(usual)[rows][:, rows])
         trace = experiment.trace(found.motion)
         collide = experiment.collisions.possible
+    files = f'model:={args.model} motion:={args.output}'
     comments = [
         f'designed by: {args.command_line}',
         f'for: {", ".join(parameter.name for parameter in found.parameters)}',
-        'play it: ros2 launch sysid_ros excite.launch.xml '
-        + f'model:={args.model} motion:={args.output}',
+        f'play it: ros2 launch sysid_ros excite.launch.xml {files}',
     ]
     text = format_waypoints(model, found.motion, comments)
     picture = args.output.with_suffix('.png')

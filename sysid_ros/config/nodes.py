@@ -155,7 +155,21 @@ class ExciterConfig(Section):
         default='', description="where commands go; default ros2_control's topic for the type"
     )
     wait_for: str = Field(
-        default='/joint_states', description='topic that must have a publisher before it starts'
+        default='/joint_states',
+        description='JointState topic that must have a publisher before it starts, and is watched',
+    )
+    position_tolerance: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=0.05, description='it stops when a joint is so far beyond its range, rad or m'
+    )
+    max_velocity: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=4.0, description='it stops when a joint is faster, rad/s or m/s; 0 means never'
+    )
+    max_tracking_error: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=0.5,
+        description='it stops when a joint is so far from its command, rad or m; 0 means never',
+    )
+    state_timeout: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=0.5, description='it stops after so many seconds without state; 0 means never'
     )
 
 

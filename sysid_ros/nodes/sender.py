@@ -21,6 +21,8 @@ from sysid_ros.config import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
 from sysid_ros.excitation import approach, drives, follow, read_waypoints, sum_of_sines
 from sysid_ros.excitation.drives import compile_file, holding_commands, home_position
+from sysid_ros.excitation.guard import Breach, Guard
+from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.topics import resolve_topic
 
@@ -48,6 +50,8 @@ _SETTLE_SECONDS = 0.5
 _PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
 _BRAKE_SECONDS = 0.5
+#: A limit is broken when so many messages in a row say so: one may be a glitch.
+_IN_A_ROW = 3
 #: How long the last command may take to reach its subscribers, s.
 _FAREWELL_SECONDS = 0.5
 _NS = 10**9
@@ -86,6 +90,16 @@ class Sender:
         self._reminded = -_REMIND_SECONDS
         self._listeners = 0
         self._listening_since = time.monotonic()
+        self._guard = Guard(
+            self._model,
+            position_tolerance=config.position_tolerance,
+            max_velocity=config.max_velocity,
+            max_error=config.max_tracking_error,
+        )
+        self._commanded: NDArray[np.float64] | None = None
+        self._heard = time.monotonic()
+        self._alarms = 0
+        self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='sender')
         # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
@@ -112,6 +126,10 @@ class Sender:
         if not missing:
             self._timer.cancel()
             self._motion = self._from_here()
+            if self._states is None:
+                self._log.warning(
+                    "parameter 'wait_for' is empty: nothing watches the robot's limits"
+                )
             self._thread.start()
         elif now - self._reminded >= _REMIND_SECONDS:
             self._reminded = now
@@ -145,13 +163,29 @@ class Sender:
         return True
 
     def _on_state(self, message: Any) -> None:
-        if self._measured is None:
-            self._measured = dict(zip(message.name, message.position, strict=False))
+        self._heard = time.monotonic()
+        self._measured = dict(zip(message.name, message.position, strict=False))
+        commanded = self._commanded
+        if commanded is None or self._breach is not None:
+            return
+        breach = self._guard.check(
+            self._measured,
+            dict(zip(message.name, message.velocity, strict=False)),
+            dict(zip(message.name, message.effort, strict=False)),
+            commanded,
+        )
+        self._alarms = self._alarms + 1 if breach else 0
+        if self._alarms >= _IN_A_ROW:
+            self._breach = breach
+            self._closing.set()
+
+    def _is_silent(self) -> bool:
+        """Whether joint states have stopped coming."""
+        limit = self._config.state_timeout
+        return bool(self._states and limit and time.monotonic() - self._heard > limit)
 
     def _from_here(self) -> Motion:
         """Return the motion with a move from the measured pose in front."""
-        if self._states is not None:
-            self._node.destroy_subscription(self._states)
         if self._measured is None:
             return self._motion
         pose = home_position(self._model)
@@ -198,6 +232,10 @@ class Sender:
             if motion.times[step] - reported >= _PROGRESS_SECONDS:
                 reported = float(motion.times[step])
                 self._log.info(f'{reported:.0f} of {motion.duration:.0f} s')
+            if self._is_silent():
+                silence = f'{self._config.state_timeout:g} s without a message on {self._awaited}'
+                self._breach = Breach(silence)
+                self._closing.set()
             if self._closing.wait(max(0.0, start + step / rate - time.monotonic())):
                 self._brake(float(motion.times[step]))
                 break
@@ -206,17 +244,24 @@ class Sender:
         if not self._closing.is_set():
             self._log.info('motion finished')
         self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
-        self._stop.request()
+        if self._breach is None:
+            self._stop.request()
+            return
+        msg = f'Stopped the motion at {motion.times[step]:.1f} s: {self._breach.reason}.'
+        self._stop.request(RosError(msg))
 
     def _brake(self, begin: float) -> None:
         """Go on along the motion ever more slowly, and hold where that ends.
 
         The commands stay on the motion's path, and so inside the ranges. What is no position
-        (a torque) fades to the command that holds the home pose.
+        (a torque) fades to the command that holds the home pose. Where a joint does not follow,
+        its command goes to where it is instead: something may be in the way.
         """
         rate = self._config.rate
         steps = max(1, round(_BRAKE_SECONDS * rate))
         home = np.array([drive.home for drive in self._drives])
+        # Where it is now: following a moving joint would keep it moving.
+        here = dict(self._measured or {})
         fades = np.array([not drive.takes_positions for drive in self._drives])
         start = time.monotonic()
         for step in range(1, steps + 1):
@@ -224,11 +269,16 @@ class Sender:
             moment = begin + (1.0 - speed**2) * steps / rate / 2.0
             command = _at(self._motion, moment)
             command[fades] = home[fades] + speed * (command - home)[fades]
+            if self._breach is not None and self._breach.gives_way:
+                part = float(quintic(np.array(step / steps)))
+                command = self._guard.nearer(command, here, part)
             self._send(command)
             time.sleep(max(0.0, start + step / rate - time.monotonic()))
-        self._log.info('interrupted; holding the last command')
+        why = 'interrupted' if self._breach is None else self._breach.reason
+        self._log.info(f'{why}; holding the last command')
 
     def _send(self, command: NDArray[np.float64]) -> None:
+        self._commanded = command
         if self._config.message == 'Float64MultiArray':
             self._publisher.publish(Float64MultiArray(data=command.tolist()))
             return

@@ -119,3 +119,39 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
     assert exciter.wait() == 2
     assert sentence in exciter.output
     assert len(exciter.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ('values', 'reason'),
+    [
+        ({'max_velocity': 0.1}, ', faster than 0.1'),
+        ({'max_tracking_error': 0.01}, ' from its command, over 0.01'),
+    ],
+)
+def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
+    start_node: Callable[..., Any], ros_client: Any, values: dict[str, object], reason: str
+):
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
+
+    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
+    start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, ramp=1.0, **values))
+    ros_client.message(
+        JointState, '/joint_states', lambda _: exciter.process.poll() is not None, latched=False
+    )
+    assert exciter.wait() == 2
+    assert 'exciter: Stopped the motion at ' in exciter.output
+    assert reason in exciter.output
+    speed = np.max(np.abs(np.diff([message.data for message in commands], axis=0)), axis=1) * 100
+    assert np.max(speed[-3:]) < 0.1 * np.max(speed)
+
+
+def test_it_stops_when_joint_states_stop(start_node: Callable[..., Any]):
+    robot = start_node(ROBOT, *_parameters(model=ARM))
+    robot.wait_for_line('simulated robot ready')
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, state_timeout=0.2))
+    exciter.wait_for_line('motion started')
+    robot.stop()
+    assert exciter.wait() == 2
+    assert 'without a message on /joint_states' in exciter.output
