@@ -28,6 +28,9 @@ from sysid_ros.config.mapping import (
     ChannelMapping,
     MappingConfig,
 )
+from sysid_ros.config.memory import (
+    MemoryConfig,
+)
 from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
@@ -55,6 +58,7 @@ __all__ = [
     'ExciterConfig',
     'MappingConfig',
     'MarkerConfig',
+    'MemoryConfig',
     'ParameterConfig',
     'PriorConfig',
     'Ranges',

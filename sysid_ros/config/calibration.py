@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sysid_ros.config.mapping import MappingConfig
+from sysid_ros.config.memory import MemoryConfig
 from sysid_ros.config.section import Section
 from sysid_ros.config.segments import SegmentsConfig
 from sysid_ros.config.validation import ValidationConfig
@@ -103,6 +104,7 @@ class CalibrationConfig(Section):
     )
     solver: SolverConfig = SolverConfig()
     validation: ValidationConfig = ValidationConfig()
+    memory: MemoryConfig = MemoryConfig()
     check: CheckConfig = CheckConfig()
     output: Path = Field(default=Path('out'), description='folder for model, result and report')
 

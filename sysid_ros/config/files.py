@@ -103,6 +103,14 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
             'mapping': (here if 'mapping' in given else folder) / mapping
             if isinstance(mapping, Path)
             else mapping,
+            'memory': config.memory.model_copy(
+                update={
+                    'previous': (here if {'memory', 'memory.previous'} & given.keys() else folder)
+                    / config.memory.previous
+                }
+            )
+            if isinstance(config.memory.previous, Path)
+            else config.memory,
         }
     )
 

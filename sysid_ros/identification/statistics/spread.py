@@ -78,9 +78,8 @@ def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[n
         samples: What each residual is.
     """
     rows = samples.sensor == PRIOR
-    if samples.variance is None:
-        return jacobian[rows]
-    weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(samples.variance[rows])[:, None]
+    variance = 1.0 if samples.variance is None else samples.variance[rows, None]
+    weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(variance)
     return weighted
 
 
