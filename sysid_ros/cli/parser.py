@@ -46,6 +46,7 @@ def make_parser() -> Parser:
     _add_recover(commands)
     _add_map(commands)
     _add_check(commands)
+    _add_compare(commands)
     _add_excite(commands)
     return parser
 
@@ -216,6 +217,27 @@ def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
         '--encoder-bits', type=int, default=14, help='counts per turn are 2^bits; 0 exact'
     )
     parser.add_argument('-o', '--output', type=Path, required=True, help='new CSV file')
+
+
+def _add_compare(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'compare',
+        help='fit several models to the same bags; recommend the simplest that predicts as well',
+        description=(
+            'Fit several configurations, or one with and without some of its parameters, to the '
+            'same bags, and recommend the simplest that predicts held-out data as well as the best.'
+        ),
+    )
+    parser.add_argument('configs', nargs='+', type=Path, metavar='config', help='calibration.yaml')
+    parser.add_argument(
+        '--drop',
+        action='append',
+        default=[],
+        metavar='PATTERN[,PATTERN]',
+        help="also without these parameters, as 'joint/*/frictionloss'; one more model each time",
+    )
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+    _add_overrides(parser)
 
 
 def _add_overrides(parser: argparse.ArgumentParser) -> None:

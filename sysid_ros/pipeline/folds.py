@@ -11,11 +11,11 @@ import numpy as np
 import scipy.stats
 
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
-from sysid_ros.identification.fit import arrival_offsets
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.least_squares import SolverSettings, solve
 from sysid_ros.identification.solver.losses import rho
+from sysid_ros.identification.targets import Role as Acting
 from sysid_ros.pipeline.scores import residuals_of, rms
 from sysid_ros.results.result import Fold
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.solver.losses import Loss
+    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.scores import Wanted
 
     Families = dict[str, tuple[Sequence, ...]]
 
@@ -49,6 +51,16 @@ _BLIND = 1e-6
 _FALSE_ALARM = 0.01
 #: So many parameters are named in a warning.
 _NAMED = 3
+
+
+def training_bags(problem: Problem) -> dict[str, tuple[Sequence, ...]]:
+    """Return each training bag's sequences, by a name that is the bag's own."""
+    training = [recording for recording in problem.recordings if recording.role == 'train']
+    names = [recording.path.name for recording in training]
+    return {
+        name if names.count(name) == 1 else str(recording.path): recording.alignment.sequences
+        for name, recording in zip(names, training, strict=True)
+    }
 
 
 def families_of(
@@ -111,7 +123,7 @@ def _named_families(chosen: Mapping[str, Many[str]], bags: Families) -> Families
     return found
 
 
-def leave_out(
+def leave_out(  # noqa: PLR0913 (a fit, its data, and how it is judged)
     spec: mujoco.MjSpec,
     sequences: Many[Sequence],
     families: Families,
@@ -119,6 +131,7 @@ def leave_out(
     *,
     loss: Loss = 'linear',
     noise: Mapping[str, float] | None = None,
+    wanted: Wanted | None = None,
     threads: int = 0,
     cancel: threading.Event | None = None,
 ) -> tuple[Fold, ...]:
@@ -135,6 +148,7 @@ def leave_out(
         fit: The fit to all of them.
         loss: That of the fit.
         noise: In which units the errors are; the fit's own unless given.
+        wanted: Which samples count for the errors; by default all.
         threads: Simulation threads.
         cancel: Ends it when it is set.
 
@@ -145,7 +159,7 @@ def leave_out(
         return ()
     noise = fit.noise if noise is None else noise
     held_out = [s for own in families.values() for s in own]
-    before = iter(residuals_of(spec, held_out, noise=noise, threads=threads))
+    before = iter(residuals_of(spec, held_out, noise=noise, wanted=wanted, threads=threads))
     nearby = _Nearby(spec, sequences, fit, loss, threads)
     nominal = np.array([parameter.nominal for parameter in fit.parameters])
     folds = []
@@ -159,6 +173,7 @@ def leave_out(
             fit.parameters,
             np.where(np.isnan(values), nominal, values),
             noise=noise,
+            wanted=wanted,
             threads=threads,
         )
         folds.append(
@@ -179,37 +194,38 @@ class _Nearby:
         self, spec: mujoco.MjSpec, sequences: Many[Sequence], fit: Fit, loss: Loss, threads: int
     ) -> None:
         self._spec, self._fit, self._loss, self._threads = spec, fit, loss, threads
-        arriving = [sequence for sequence in sequences if sequence.name in fit.offsets]
-        self._unknowns = (*fit.parameters, *arrival_offsets(arriving))
-        self._x = np.concatenate([fit.solution.x, [fit.offsets[s.name] for s in arriving]])
         self._jacobian = fit.solution.jacobian
-        with make_simulator(spec, self._unknowns, sequences, 1) as simulator:
-            whole = Residuals(simulator, fit.noise)
+        with make_simulator(spec, fit.unknowns, sequences, 1) as simulator:
+            whole = Residuals(simulator, fit.noise, memory=fit.memory)
         self._rows = {s.name: whole.rows(i) for i, s in enumerate(sequences)}
 
     def refit(
         self, rest: list[Sequence], gone: set[str], cancel: threading.Event | None
     ) -> NDArray[np.float64]:
         """Return the (p,) values for some of the sequences; NaN where they say nothing."""
+        fit = self._fit
         kept = self._excited(gone)
         start = np.clip(
-            self._x + self._step(kept, gone),
-            [unknown.min_value for unknown in self._unknowns],
-            [unknown.max_value for unknown in self._unknowns],
+            fit.values + self._step(kept, gone),
+            [unknown.min_value for unknown in fit.unknowns],
+            [unknown.max_value for unknown in fit.unknowns],
         )
-        unknowns = [u for u, keep in zip(self._unknowns, kept, strict=True) if keep]
-        found = np.full(len(self._x), np.nan)
+        unknowns = [u for u, keep in zip(fit.unknowns, kept, strict=True) if keep]
+        memory = fit.memory
+        if memory is not None and not set(memory.names) <= {u.name for u in unknowns}:
+            memory = None
+        found = np.full(len(fit.values), np.nan)
         if unknowns:
             with make_simulator(self._spec, unknowns, rest, self._threads) as simulator:
-                residuals = Residuals(simulator, self._fit.noise)
+                residuals = Residuals(simulator, fit.noise, memory=memory)
                 try:
                     solution = self._solved(residuals, start[kept], cancel)
                 except CancelledError:
                     raise
                 except FitError:  # the step leads to where every simulation is unstable
-                    solution = self._solved(residuals, self._x[kept], cancel)
+                    solution = self._solved(residuals, fit.values[kept], cancel)
                 found[kept] = solution.x
-        return found[: len(self._fit.parameters)]
+        return found[: len(fit.parameters)]
 
     def _solved(
         self,
@@ -227,11 +243,15 @@ class _Nearby:
         )
 
     def _excited(self, gone: set[str]) -> NDArray[np.bool_]:
-        """Return (p,) whether the sequences that are left say anything about an unknown."""
+        """Return (p,) whether what is left says anything about an unknown."""
         left = np.ones(len(self._jacobian), dtype=bool)
         for name in gone:
             left[self._rows[name]] = False
-        return np.asarray(np.any(self._jacobian[left] != 0, axis=0))
+        lost = [
+            all(t.role is Acting.SEQUENCE and t.name in gone for t in unknown.targets)
+            for unknown in self._fit.unknowns
+        ]
+        return np.asarray(np.any(self._jacobian[left] != 0, axis=0) & ~np.array(lost, dtype=bool))
 
     def _step(self, kept: NDArray[np.bool_], gone: set[str]) -> NDArray[np.float64]:
         """Return the (p,) Gauss-Newton step of the data that are left, from the full fit.

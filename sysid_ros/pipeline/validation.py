@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.pipeline.folds import disagreements, families_of, leave_out
+from sysid_ros.pipeline.folds import disagreements, families_of, leave_out, training_bags
 from sysid_ros.pipeline.horizon import horizon_errors
 from sysid_ros.pipeline.lengths import drifts, fit_windows
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.sequence import Sequence
     from sysid_ros.pipeline.loading import Observer, Problem
     from sysid_ros.results.result import Fold, HorizonPoint, Role, WindowFit
 
@@ -63,7 +62,8 @@ def validate(
     """
     chosen, threads = config.validation, config.solver.threads
     training = problem.sequences('train')
-    families = {} if fit.window is not None else families_of(chosen.leave_out, _bags(problem))
+    whole = fit.window is None
+    families = families_of(chosen.leave_out, training_bags(problem)) if whole else {}
     folds: tuple[Fold, ...] = ()
     if families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
@@ -90,7 +90,7 @@ def validate(
             threads=threads,
         )
     windows: tuple[WindowFit, ...] = ()
-    if chosen.windows and fit.window is None:
+    if chosen.windows and whole:
         observer.stage('fitting windows')
         windows = fit_windows(
             problem.spec,
@@ -107,13 +107,3 @@ def validate(
 def _warnings(fit: Fit, folds: Many[Fold], windows: Many[WindowFit]) -> list[str]:
     found = list(disagreements(fit, folds)) if folds else []
     return [*found, *(drifts(fit, windows) if windows else ())]
-
-
-def _bags(problem: Problem) -> dict[str, tuple[Sequence, ...]]:
-    """Return each training bag's sequences, by a name that is the bag's own."""
-    training = [recording for recording in problem.recordings if recording.role == 'train']
-    names = [recording.path.name for recording in training]
-    return {
-        name if names.count(name) == 1 else str(recording.path): recording.alignment.sequences
-        for name, recording in zip(names, training, strict=True)
-    }

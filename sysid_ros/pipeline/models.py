@@ -1,0 +1,394 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several models or sets of parameters to use: the simplest that predicts as well."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.errors import ConfigError, FitError, nearest
+from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.folds import families_of, leave_out, training_bags
+from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.scores import residuals_of, rms
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence as Many
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.pipeline.scores import Wanted
+    from sysid_ros.signals import TimeSeries
+
+#: A standard error needs so many differences.
+_FEWEST_PARTS = 2
+#: Mean squares below this are rounding: their logarithm would decide everything.
+_TINY = 1e-24
+
+
+class Candidate(NamedTuple):
+    """A model to compare: its name, its configuration, and patterns of parameters left out."""
+
+    name: str
+    config: CalibrationConfig
+    drop: tuple[str, ...] = ()
+
+
+class HeldOut(NamedTuple):
+    """Error on data that were not fitted, in units of the noise; ``bag`` may be a family."""
+
+    bag: str
+    error: float
+
+
+@dataclass(frozen=True)
+class ModelScore:
+    """How well one model predicts.
+
+    Errors are root mean squares in units of the noise, the same units for all models.
+
+    Attributes:
+        name: Of the model.
+        parameters: Number of its parameters.
+        training: Error on the data that it was fitted to.
+        parts: Errors on data that were held out.
+        held_out: Their mean; NaN without any.
+        difference: By how much that is larger than that of the best model, …
+        standard_error: … and the standard error of that, from the differences on each part.
+        aic: Akaike's information criterion above that of the model with the least, from the
+            effective number of samples.
+        bic: The same for Schwarz's.
+        adequate: Whether it predicts as well as the best, up to a standard error.
+    """
+
+    name: str
+    parameters: int
+    training: float
+    parts: tuple[HeldOut, ...]
+    held_out: float
+    difference: float
+    standard_error: float
+    aic: float
+    bic: float
+    adequate: bool
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """Several models on the same data.
+
+    Attributes:
+        models: In the order given.
+        recommended: Name of the simplest adequate one.
+        reason: Why, in a sentence.
+        effective: Number of independent samples that say as much as the training data.
+    """
+
+    models: tuple[ModelScore, ...]
+    recommended: str
+    reason: str
+    effective: float
+
+
+class _Fitted(NamedTuple):
+    """A model and its fit to all training data."""
+
+    candidate: Candidate
+    problem: Problem
+    fit: Fit
+
+
+def compare_models(
+    candidates: Many[Candidate],
+    observer: Observer,
+    cancel: threading.Event | None = None,
+) -> ModelComparison:
+    """Fit several models to the same bags and recommend the simplest that predicts as well.
+
+    Each is judged on the validation bags, and without each training bag (or family of them) on
+    that. The one with the fewest parameters is recommended whose mean error is within one standard
+    error of the best model's, the standard error being that of the differences between the two on
+    the same data (the one-standard-error rule of Breiman et al. 1984, paired). Where nothing can
+    be held out, Schwarz's criterion decides.
+
+    Args:
+        candidates: The models, two or more, on the same bags.
+        observer: Is told of stages and iterations.
+        cancel: Ends it when it is set.
+
+    Raises:
+        ConfigError: There is one model only, or they differ in their bags, sequences or sensors,
+            or nothing matches a pattern.
+        SysidError: A fit is not possible.
+    """
+    if len(candidates) < _FEWEST_PARTS:
+        msg = 'Expected two models or more to compare, as A.yaml B.yaml or --drop PATTERN, got one.'
+        raise ConfigError(msg)
+    fitted = []
+    for candidate, problem in zip(candidates, _problems(candidates, observer), strict=True):
+        observer.stage(f'fitting {candidate.name}, {len(problem.parameters)} parameters')
+        fit = fit_training(candidate.config, problem, observer, cancel)
+        if fit.window is not None:
+            msg = (
+                f'The motion is chaotic for {candidate.name!r}, so that whole recordings cannot be '
+                'predicted to compare models; expected shorter ones: set window in segments.'
+            )
+            raise FitError(msg)
+        fitted.append(_Fitted(candidate, problem, fit))
+    return _judged(fitted, observer, cancel)
+
+
+def _problems(candidates: Many[Candidate], observer: Observer) -> list[Problem]:
+    """Load each configuration once, and leave out what is to be dropped.
+
+    Raises:
+        ConfigError: They are not of the same data.
+    """
+    loaded: dict[int, Problem] = {}
+    first: Problem | None = None
+    for candidate in candidates:
+        if id(candidate.config) in loaded:
+            continue
+        problem = loaded[id(candidate.config)] = load(candidate.config, observer)
+        if first is None:
+            first = problem
+        else:
+            _check_same_data(first, problem, candidate.name)
+    return [_without(loaded[id(c.config)], c) for c in candidates]
+
+
+def _check_same_data(first: Problem, other: Problem, name: str) -> None:
+    """Check that two problems are of the same bags, sequences and sensors.
+
+    Raises:
+        ConfigError: They are not.
+    """
+    for what, of in (
+        ('bags', _bag_names),
+        ('sequences', lambda p: {s.name for s in p.sequences('train')}),
+        ('sensors', _sensor_names),
+    ):
+        expected, found = of(first), of(other)
+        if expected != found:
+            odd = min(expected ^ found)
+            msg = (
+                f'Models can be compared on the same {what} only: {odd!r} is in one of '
+                f'the first and {name!r}, not in both.'
+            )
+            raise ConfigError(msg)
+
+
+def _bag_names(problem: Problem) -> set[str]:
+    return {f'{r.path.resolve()} ({r.role})' for r in problem.recordings}
+
+
+def _sensor_names(problem: Problem) -> set[str]:
+    every = (*problem.sequences('train'), *problem.sequences('validate'))
+    return {name for s in every for series in s.measurements for name in series.names}
+
+
+def _without(problem: Problem, candidate: Candidate) -> Problem:
+    """Leave parameters out: they stay what they are in the model.
+
+    Raises:
+        ConfigError: Nothing matches a pattern, or everything is left out.
+    """
+    dropped: set[str] = set()
+    for pattern in candidate.drop:
+        matches = {
+            parameter.name
+            for parameter in problem.parameters
+            if fnmatch.fnmatchcase(parameter.name, pattern)
+            or all(
+                fnmatch.fnmatchcase(target.path.partition('[')[0], pattern)
+                for target in parameter.targets
+            )
+        }
+        if not matches:
+            hint = nearest(pattern, [parameter.name for parameter in problem.parameters])
+            msg = f'No parameter to drop matches {pattern!r}; {hint}.'
+            raise ConfigError(msg)
+        dropped |= matches
+    kept = tuple(p for p in problem.parameters if p.name not in dropped)
+    if not kept:
+        msg = f'Dropping {", ".join(candidate.drop)} leaves no parameter to fit; drop fewer.'
+        raise ConfigError(msg)
+    return dataclasses.replace(problem, parameters=kept)
+
+
+def _judged(
+    fitted: list[_Fitted], observer: Observer, cancel: threading.Event | None
+) -> ModelComparison:
+    wanted = _common(fitted)
+    squares, counts = _mean_squares(fitted, wanted)
+    # The model that leaves the least is the one whose residuals are most nearly noise.
+    least = int(np.argmin([float(counts @ np.log(row)) for row in squares]))
+    sensors = sorted(set.intersection(*(set(one.fit.noise) for one in fitted)))
+    noise = dict(zip(sensors, np.sqrt(squares[least]).tolist(), strict=True))
+    inference = fitted[least].fit.inference
+    share = inference.effective / len(fitted[least].fit.solution.residual)
+    effective = float(counts.sum()) * share
+    sizes = np.array([len(one.problem.parameters) for one in fitted])
+    deviance = share * np.log(squares) @ counts
+    aic = deviance + 2 * sizes
+    bic = deviance + np.log(max(effective, 2.0)) * sizes
+    training = np.sqrt(squares / squares[least] @ counts / counts.sum())
+    parts = []
+    for one in fitted:
+        observer.stage(f'predicting what is held out with {one.candidate.name}')
+        parts.append(_held_out(one, noise, wanted, cancel))
+    errors = np.array([[part.error for part in own] for own in parts])
+    held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
+    best = int(np.argmin(held_out)) if errors.shape[1] else int(np.argmin(bic))
+    difference, standard_error = _paired(errors, best)
+    judged = errors.shape[1] >= _FEWEST_PARTS
+    adequate = difference <= standard_error if judged else bic <= bic.min()
+    scores = tuple(
+        ModelScore(
+            name=one.candidate.name,
+            parameters=int(sizes[i]),
+            training=float(training[i]),
+            parts=parts[i],
+            held_out=float(held_out[i]),
+            difference=float(difference[i]),
+            standard_error=float(standard_error[i]),
+            aic=float(aic[i] - aic.min()),
+            bic=float(bic[i] - bic.min()),
+            adequate=bool(adequate[i]),
+        )
+        for i, one in enumerate(fitted)
+    )
+    chosen = min(
+        (score for score in scores if score.adequate),
+        key=lambda score: (score.parameters, score.held_out if errors.shape[1] else score.bic),
+    )
+    return ModelComparison(scores, chosen.name, _reason(scores, chosen, scores[best]), effective)
+
+
+def _common(fitted: list[_Fitted]) -> Wanted:
+    """Return which samples are in the data of all models: delays let sequences begin later."""
+    begins: dict[str, int] = {}
+    for one in fitted:
+        for role in ('train', 'validate'):
+            for sequence in one.problem.sequences(role):
+                known = begins.get(sequence.name, sequence.origin_ns)
+                begins[sequence.name] = max(known, sequence.origin_ns)
+
+    def wanted(sequence: Sequence, series: TimeSeries) -> NDArray[np.bool_]:
+        late = 1e-9 * (begins[sequence.name] - sequence.origin_ns)
+        return np.asarray(series.times >= late)
+
+    return wanted
+
+
+def _mean_squares(
+    fitted: list[_Fitted], wanted: Wanted
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (m, k) mean square residual of each model and sensor, and (k,) their numbers."""
+    sensors = sorted(set.intersection(*(set(one.fit.noise) for one in fitted)))
+    ones = dict.fromkeys(sensors, 1.0)
+    rows = []
+    counts = np.zeros(len(sensors))
+    for one in fitted:
+        found = residuals_of(
+            one.problem.spec,
+            one.problem.sequences('train'),
+            one.fit.parameters,
+            one.fit.solution.x,
+            noise=ones,
+            wanted=wanted,
+            threads=one.candidate.config.solver.threads,
+        )
+        joined = [np.concatenate([part[s] for part in found if s in part]) for s in sensors]
+        rows.append([max(float(np.mean(values**2)), _TINY) for values in joined])
+        counts = np.array([float(len(values)) for values in joined])
+    return np.array(rows), counts
+
+
+def _held_out(
+    one: _Fitted,
+    noise: dict[str, float],
+    wanted: Wanted,
+    cancel: threading.Event | None,
+) -> tuple[HeldOut, ...]:
+    """Return the errors on validation bags, and on what is left out of the fit in turn."""
+    problem, config = one.problem, one.candidate.config
+    threads = config.solver.threads
+    found = []
+    for recording in problem.recordings:
+        if recording.role == 'validate' and recording.alignment.sequences:
+            residuals = residuals_of(
+                problem.spec,
+                recording.alignment.sequences,
+                one.fit.parameters,
+                one.fit.solution.x,
+                noise=noise,
+                wanted=wanted,
+                threads=threads,
+            )
+            found.append(HeldOut(recording.path.name, rms(residuals)))
+    bags = training_bags(problem)
+    asked = config.validation.leave_out
+    if asked == 'auto':
+        asked = 'bag' if sum(map(bool, bags.values())) >= _FEWEST_PARTS else 'none'
+    folds = leave_out(
+        problem.spec,
+        problem.sequences('train'),
+        families_of(asked, bags),
+        one.fit,
+        loss=config.solver.loss,
+        noise=noise,
+        wanted=wanted,
+        threads=threads,
+        cancel=cancel,
+    )
+    return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))
+
+
+def _paired(
+    errors: NDArray[np.float64], best: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of the differences to the best on each part, and its standard error."""
+    models, count = errors.shape
+    if not count:
+        return np.full(models, np.nan), np.full(models, np.nan)
+    differences = errors - errors[best]
+    if count < _FEWEST_PARTS:
+        return differences.mean(axis=1), np.full(models, np.nan)
+    return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)
+
+
+def _reason(models: Many[ModelScore], chosen: ModelScore, best: ModelScore) -> str:
+    count = len(chosen.parts)
+    if count < _FEWEST_PARTS:
+        held_out = 'nothing is held out' if not count else 'one bag only is held out'
+        return (
+            f'it has the least BIC ({held_out}, so that held-out errors have no standard error; '
+            'record more bags)'
+        )
+    if chosen is not best:
+        return (
+            f'it is the simplest whose held-out error is within one standard error of that of '
+            f'{best.name!r}: {chosen.difference:+.2g} ± {chosen.standard_error:.2g} times the '
+            f'noise over {count} held-out parts'
+        )
+    simpler = [model for model in models if model.parameters < chosen.parameters]
+    if not simpler:
+        return f'it has the least held-out error over {count} parts, and no other is simpler'
+    near = min(simpler, key=lambda model: model.difference)
+    return (
+        f'it has the least held-out error, and no simpler one is within one standard error of it: '
+        f'{near.name!r} is {near.difference:+.2g} ± {near.standard_error:.2g} times the noise '
+        f'worse over {count} held-out parts'
+    )
