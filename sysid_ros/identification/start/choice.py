@@ -13,7 +13,13 @@ import numpy as np
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.identification.solver.losses import cost
 from sysid_ros.identification.start.regression import not_applicable, regress
-from sysid_ros.identification.start.roughness import ROUGH, is_lost, neighbour, roughness
+from sysid_ros.identification.start.roughness import (
+    LOST,
+    ROUGH,
+    neighbour,
+    roughness,
+    roughness_at,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -133,4 +139,5 @@ def is_doubtful(residuals: Residuals, solution: Solution) -> bool:
     """Return whether windows may tell more than a solution for whole sequences."""
     if _impossible(residuals) is not None:
         return False
-    return solution.status == 'stalled' or is_lost(residuals, solution.x)
+    limit = ROUGH if solution.status == 'stalled' else LOST
+    return roughness_at(residuals, solution.x, len(solution.x)) > limit

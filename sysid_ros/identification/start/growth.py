@@ -15,7 +15,7 @@ from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.least_squares import SolverSettings, solve
-from sysid_ros.identification.start.roughness import ROUGH, is_lost, roughness_at
+from sysid_ros.identification.start.roughness import LOST, ROUGH, roughness_at
 from sysid_ros.identification.start.windows import Cutter
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def solve_in_windows(
             x = solution.x[:count]
             best = WindowFit(part, solution, seconds, windows.taken)
             keep.enter_context(opened.pop_all())
-    return best and dataclasses.replace(best, leads=not is_lost(residuals, x))
+    return best and dataclasses.replace(best, leads=roughness_at(residuals, x, count) <= LOST)
 
 
 def _lengths(longest: float) -> Iterator[float]:

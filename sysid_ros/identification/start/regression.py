@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from sysid_ros.identification.simulation import Simulator
     from sysid_ros.identification.unknown import Unknown
 
-#: Steps at most, and the share of the cost below which another one is not worth it.
+#: Steps at most; another one is not worth it where this one gained less than a part of the cost, …
 _MOST_STEPS = 8
 _SMALL_GAIN = 1e-3
+#: … or missed what it had predicted by less than this part of what remains.
+_LINEAR = 0.01
 #: A step that raises the cost is halved so many times.
 _HALVINGS = 4
 #: Differences of linear columns are exact at any step; this is one for the others, in scales.
@@ -166,7 +168,7 @@ def _solve(
         predicted = residual + jacobian @ (moved - x)
         x, residual = moved, found
         wrong = float(np.sum(((found - predicted) / sigma) ** 2))
-        if wrong <= _SMALL_GAIN * after or before - after <= _SMALL_GAIN * before:
+        if wrong <= _LINEAR * after or before - after <= _SMALL_GAIN * before:
             break
     return x
 
@@ -183,8 +185,10 @@ def _step(
 
     rows = np.concatenate([jacobian / sigma[:, None], np.diag(1 / box.deviations)]) * box.scale
     target = np.concatenate([-residual / sigma, (box.means - x) / box.deviations])
+    # Only the triangle of the tall matrix matters, and bounds are sought on it at once.
+    triangle = np.asarray(np.linalg.qr(np.column_stack([rows, target]), mode='r'))
     limits = ((box.low - x) / box.scale - _OPEN, (box.high - x) / box.scale + _OPEN)
-    step: NDArray[np.float64] = lsq_linear(rows, target, limits).x * box.scale
+    step: NDArray[np.float64] = lsq_linear(triangle[:, :-1], triangle[:, -1], limits).x * box.scale
     return step
 
 

@@ -26,7 +26,7 @@ _SEED = 0
 #: Ground is rough where a start that is a tenth off predicts nothing.
 ROUGH = 0.01
 #: Values that fit parts of the data have smaller errors: they are lost where a thousandth counts.
-_LOST = 1.0
+LOST = 1.0
 
 
 def neighbour(residuals: Residuals, x: NDArray[np.float64], count: int) -> NDArray[np.float64]:
@@ -89,8 +89,3 @@ def roughness_at(residuals: Residuals, x: NDArray[np.float64], count: int) -> fl
     if residuals.unstable.any():
         return float('inf')
     return roughness(residuals, values[:, 0], values[:, 1])
-
-
-def is_lost(residuals: Residuals, x: NDArray[np.float64]) -> bool:
-    """Return whether a thousandth of the (p,) values decides where the simulations end."""
-    return roughness_at(residuals, x, len(x)) > _LOST
