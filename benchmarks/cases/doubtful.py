@@ -193,7 +193,7 @@ PROBLEMS: tuple[Doubtful, ...] = (
         _model(_WRIST, _motor('shoulder'), _seen('shoulder', 'wrist'), gravity=True),
         (
             Free('joint/shoulder/damping', 'shoulder', 0.5, 0.3, (0.0, 5.0), IDENTIFIED),
-            Free('joint/wrist/damping', 'wrist', 0.1, 0.2, (0.0, 5.0), NOT_EXCITED),
+            Free('joint/wrist/damping', 'wrist', 1.0, 0.8, (0.3, 5.0), NOT_EXCITED),
         ),
         _push,
     ),
@@ -263,7 +263,7 @@ PROBLEMS: tuple[Doubtful, ...] = (
         ),
         lambda t: 0.3 * (1 - np.cos(1.2 * t)),
         determined={'delay + lag': 0.05},
-        noise={'cart_q': 6e-3, 'cart_v': 4e-2},
+        noise={'cart_q': 1e-3, 'cart_v': 5e-3},
     ),
     Doubtful(
         'stiffness and armature of a stiff position loop',
@@ -298,7 +298,7 @@ PROBLEMS: tuple[Doubtful, ...] = (
         ),
         _push,
         determined={'loss + 19.6·k': 3.0 + 0.2 * _LOAD},
-        noise={'cart_q': 3e-2, 'cart_v': 3e-1},
+        noise={'cart_q': 6e-2, 'cart_v': 6e-1},
     ),
     Doubtful(
         'friction with and without load, at two loads',
@@ -349,7 +349,7 @@ PROBLEMS: tuple[Doubtful, ...] = (
         _model(_WRIST, _motor('shoulder'), _seen('shoulder', 'wrist'), gravity=True),
         (
             Free('joint/shoulder/damping', 'shoulder', 0.5, 0.3, (0.0, 5.0), IDENTIFIED),
-            Free('joint/wrist/damping', 'wrist', 0.1, 0.2, (0.0, 5.0), PRIOR, (0.12, 0.02)),
+            Free('joint/wrist/damping', 'wrist', 1.0, 0.8, (0.3, 5.0), PRIOR, (1.1, 0.2)),
         ),
         _push,
     ),

@@ -4,6 +4,7 @@
 
 from sysid_ros.identification.statistics.combinations import Combination
 from sysid_ros.identification.statistics.inference import Inference, Interval, infer
+from sysid_ros.identification.statistics.sharpen import sharpened
 from sysid_ros.identification.statistics.spread import LEVEL
 
-__all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'infer']
+__all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'infer', 'sharpened']

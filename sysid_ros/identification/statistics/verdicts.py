@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,7 +16,12 @@ from sysid_ros.identification.statistics.combinations import (
     combinations,
     plus_minus,
 )
-from sysid_ros.identification.statistics.dependence import DependentSet, exact_sets, partners
+from sysid_ros.identification.statistics.dependence import (
+    DependentSet,
+    exact_sets,
+    partners,
+    threshold,
+)
 from sysid_ros.identification.statistics.remedies import exciting, is_nuisance, separating
 from sysid_ros.identification.statistics.spread import LEVEL
 
@@ -95,6 +100,24 @@ def verdicts(linear: Linear, spread: Spread) -> Verdicts:
     return _Judge(linear, spread).judge()
 
 
+class _End(NamedTuple):
+    """A value at its bound.
+
+    Attributes:
+        lower: At which.
+        beyond: Where the data would have it, to first order, the others following.
+        half: Half-width of the interval there, for white noise.
+        inflation: By how much less its variance would be with all others known.
+        pushed: Whether the data, and not noise, push it outwards.
+    """
+
+    lower: bool
+    beyond: float
+    half: float
+    inflation: float
+    pushed: bool
+
+
 class _Judge:
     """The problem, and what several verdicts need of it."""
 
@@ -116,6 +139,11 @@ class _Judge:
             [_limit(float(v), u) for v, u in zip(linear.x, linear.unknowns, strict=True)]
         )
         self._found: dict[tuple[int, ...], tuple[Combination, ...]] = {}
+        self._bounds = {
+            int(index): self._optimum(int(index))
+            for index in np.flatnonzero(linear.at_bound & ~self._silent)
+        }
+        self._wide = self._half * np.sqrt(self._freed() / self._inflation)
 
     def judge(self) -> Verdicts:
         """Return all verdicts, and the combinations that they name."""
@@ -132,17 +160,39 @@ class _Judge:
             return self._at_bound(index)
         alone = self._half[index] / np.sqrt(max(self._inflation[index], np.finfo(float).tiny))
         weak = alone > self._limit[index]
-        if exact is None and not self._half[index] > self._limit[index]:
+        if exact is None and not self._wide[index] > self._limit[index]:
             return Verdict(IDENTIFIED)
-        if weak or (exact is None and self._inflation[index] < _INFLATION):
+        if weak or (exact is None and (self._wide[index] / alone) ** 2 < _INFLATION):
             return self._not_excited(index, blind=exact is not None)
         if exact is not None:
             return self._confounded(index, exact, blind=True)
-        return self._confounded(index, self._near(index), blind=False)
+        # An interval that holds only as long as another value stays at its bound is none.
+        conditional = bool(self._half[index] <= self._limit[index])
+        return self._confounded(index, self._near(index), blind=conditional)
+
+    def _freed(self) -> NDArray[np.float64]:
+        """Return the (p,) inflations of the free parameters with those free that noise bounds.
+
+        Where noise alone put a value at its bound it could as well be elsewhere, and then others
+        would follow it.
+        """
+        loose = [
+            index
+            for index, end in self._bounds.items()
+            if index not in self._exact and not end.pushed and end.half > self._limit[index]
+        ]
+        inflation: NDArray[np.float64] = self._inflation.copy()
+        if loose:
+            chosen = np.union1d(self._linear.free, loose)
+            scaled = self._scaled[:, chosen]
+            inverse = np.linalg.pinv(scaled.T @ scaled, rcond=threshold(len(chosen)) ** 2)
+            inflation[chosen] = np.maximum(inflation[chosen], np.diag(inverse))
+        return inflation
 
     def _near(self, index: int) -> DependentSet:
         """Return the set of columns that nearly depend on each other because of one."""
-        chosen = np.union1d(self._linear.free, [index])
+        loose = [i for i, end in self._bounds.items() if not end.pushed]
+        chosen = np.union1d(self._linear.free, [index, *loose])
         found = partners(self._scaled[:, chosen], int(np.flatnonzero(chosen == index)[0]))
         return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
 
@@ -194,49 +244,48 @@ class _Judge:
 
     def _at_bound(self, index: int) -> Verdict:
         """Say which bound, and whether the data push beyond it."""
-        linear, unknown = self._linear, self._unknowns[index]
-        lower = linear.x[index] - unknown.min_value <= unknown.max_value - linear.x[index]
-        bound = unknown.min_value if lower else unknown.max_value
-        where = f'It is at its {"lower" if lower else "upper"} bound {bound:g}'
-        beyond, deviation, inflation = self._optimum(index)
-        outwards = bound - beyond if lower else beyond - bound
-        pushed = outwards >= _PUSHED * deviation
-        half = _PUSHED * deviation
-        if not pushed and half > self._limit[index]:
+        unknown, end = self._unknowns[index], self._bounds[index]
+        if not end.pushed and end.half > self._limit[index]:
             # Only noise put it there.
-            if half / np.sqrt(inflation) > self._limit[index] or inflation < _INFLATION:
+            alone = end.half / np.sqrt(end.inflation)
+            if alone > self._limit[index] or end.inflation < _INFLATION:
                 return self._not_excited(index, blind=True)
             return self._confounded(index, self._near(index), blind=True)
-        if not pushed:
+        bound = unknown.min_value if end.lower else unknown.max_value
+        where = f'It is at its {"lower" if end.lower else "upper"} bound {bound:g}'
+        if not end.pushed:
             text = f'{where}, within the noise: the data do not ask for more than that'
         elif _is_physical(unknown, bound):
             text = (
-                f'{where}, and the data ask for about {beyond:.3g}, which is not physical: the '
+                f'{where}, and the data ask for about {end.beyond:.3g}, which is not physical: the '
                 'model lacks something, or another value that is fixed is wrong'
             )
         else:
             text = (
-                f'{where}, and the data ask for about {beyond:.3g}: the bounds are too narrow, or '
-                'the model lacks something'
+                f'{where}, and the data ask for about {end.beyond:.3g}: the bounds are too narrow, '
+                'or the model lacks something'
             )
         return Verdict(AT_BOUND, blind=True, explanation=f'{text}.')
 
-    def _optimum(self, index: int) -> tuple[float, float, float]:
-        """Return where a value at its bound would go, the others following.
-
-        Returns:
-            The value, its standard error for white noise, and the factor by which its variance
-            would be less with all others known.
-        """
-        linear = self._linear
+    def _optimum(self, index: int) -> _End:
+        """Return where a value at its bound would go, the others following."""
+        linear, unknown = self._linear, self._unknowns[index]
         column, free = linear.jacobian[:, index], linear.scaled
         rest = column - free @ (linear.inverse @ (free.T @ column))
         information = max(float(rest @ rest), np.finfo(float).tiny)
         freedom = max(len(linear.residual) - len(linear.free), 1)
         noise = float(linear.residual @ linear.residual) / freedom
+        value = float(linear.x[index])
+        lower = value - unknown.min_value <= unknown.max_value - value
         step = -float(rest @ linear.residual) / information
-        inflation = float(column @ column) / information
-        return float(linear.x[index]) + step, float(np.sqrt(noise / information)), inflation
+        half = _PUSHED * float(np.sqrt(noise / information))
+        return _End(
+            lower=bool(lower),
+            beyond=value + step,
+            half=half,
+            inflation=float(column @ column) / information,
+            pushed=bool((-step if lower else step) >= half),
+        )
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
         """Name what is known by priors on parameters rather than by the data."""
@@ -246,7 +295,8 @@ class _Judge:
         rows, free = ~priors, self._linear.free
         scaled = self._scaled[rows]
         exact = self._sets(scaled)
-        inverse = np.linalg.pinv(scaled[:, free].T @ scaled[:, free], hermitian=True)
+        gram = scaled[:, free].T @ scaled[:, free]
+        inverse = np.linalg.pinv(gram, rcond=threshold(len(free)) ** 2, hermitian=True)
         found = list(each)
         for place, index in enumerate(free):
             if each[index].blind:
