@@ -30,7 +30,7 @@ from sysid_ros.identification.start import (
     Beginning,
     check_choice,
 )
-from sysid_ros.identification.statistics import infer
+from sysid_ros.identification.statistics import infer, sharpened
 from sysid_ros.identification.targets import Role
 from sysid_ros.identification.unknown import Unknown, check_distinct
 
@@ -180,7 +180,11 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         solution = _solve_weighted(begin, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
         found = infer(
-            solution, solution.jacobian, residuals.unknowns, residuals.samples, loss=settings.loss
+            solution,
+            sharpened(residuals, solution),
+            residuals.unknowns,
+            residuals.samples,
+            loss=settings.loss,
         )
         count = len(parameters)
         names = tuple(sequence.name for sequence in sequences)
