@@ -75,7 +75,7 @@ def run_arm(example: Example, values: NDArray[np.float64], choice: Choice, optim
     found = fitted(example, values, choice)
     seconds = time.perf_counter() - began
     sigma = errors(optimum)
-    path = np.array([entry.x for entry in found.solution.trace])[:, : len(sigma)]
+    path = np.array([entry.x[: len(sigma)] for entry in found.solution.trace])
     away = np.abs((path - optimum.solution.x) / sigma).max(axis=1)
     last = np.abs((found.solution.x - optimum.solution.x) / sigma).max()
     moved = np.abs(np.diff(path, axis=0) / sigma).max(axis=1) > 0

@@ -32,6 +32,8 @@ _HIGHEST_CUTOFF = 0.15
 _SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 256
 #: Fewer samples of a channel say nothing about accelerations.
 _FEWEST_SAMPLES = 30
+#: So many periods of the cut-off beside an end or a gap the low-pass shows what was not there.
+_MARGIN = 1.0
 #: A pause of a channel is a gap from so many of its usual intervals on.
 _GAP = 5.0
 #: Range of a channel that is numerically at rest, in SI units.
@@ -218,7 +220,7 @@ def motion_of(model: mujoco.MjModel, run: Run) -> Motion | None:
     for dof, channel in measured.torque.items():
         if len(channel.times) >= _FEWEST_SAMPLES:
             torque[:, dof] = low_pass(kernel, _resampled(channel, times))
-    margin = 0.5 / cutoff
+    margin = _MARGIN / cutoff
     sound = (times > times[0] + margin) & (times < times[-1] - margin)
     for channel in (*positions.values(), *measured.torque.values()):
         sound &= ~_in_gap(channel, times, margin)

@@ -39,7 +39,8 @@ def neighbour(residuals: Residuals, x: NDArray[np.float64], count: int) -> NDArr
     """
     signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], count)
     unknowns = residuals.unknowns[:count]
-    step = _PROBE * scales(unknowns)
+    size = np.abs(x[:count])
+    step = _PROBE * np.where(size > 0, size, scales(unknowns))
     high = np.array([unknown.max_value for unknown in unknowns])
     low = np.array([unknown.min_value for unknown in unknowns])
     signs = np.where(x[:count] + step > high, -1.0, np.where(x[:count] - step < low, 1.0, signs))

@@ -83,7 +83,7 @@ def relative(result: Regression, truth: dict[str, float]) -> np.ndarray:
         (SERVOS, TORQUES, 'implicitfast', 'measured torques'),
     ],
 )
-def test_what_a_model_made_is_found_to_a_few_percent(
+def test_what_a_model_made_is_found_to_a_tenth(
     measure: Measure, sweep: Sweep, actuators: str, sensors: str, integrator: str, source: str
 ) -> None:
     model = make(actuators, sensors, integrator)
@@ -91,7 +91,7 @@ def test_what_a_model_made_is_found_to_a_few_percent(
     run = measure(model, TRUTH, times=np.arange(0, 4, 0.01), commands=commands, noise=NOISE)
     result = found(model, TRUTH, run)
     assert source in result.sentence
-    assert np.all(relative(result, TRUTH) < 0.05)
+    assert np.all(relative(result, TRUTH) < 0.1)
 
 
 def test_the_start_does_not_matter_to_what_is_linear(measure: Measure, sweep: Sweep) -> None:
