@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Calibrate and print the result."""
+    """Calibrate and print the result; return 1 when it was rejected."""
     if args.example:
         print(resources.files('sysid_ros.cli').joinpath('example.yaml').read_text('utf-8'), end='')
         return 0
@@ -42,4 +42,4 @@ def run(args: argparse.Namespace) -> int:
     if done.mjcf_path is not None:
         paths = {'identified MJCF': done.mjcf_path, **paths}
     print_paths(console, paths)
-    return 0
+    return 0 if done.result.accepted else 1

@@ -35,7 +35,10 @@ def make_parser() -> Parser:
     parser = Parser(
         prog='sysid',
         description="Calibrate a robot's MuJoCo model from recorded bags.",
-        epilog='Exit codes: 0 all is well, 1 a check found a difference, 2 bad input.',
+        epilog=(
+            'Exit codes: 0 all is well, 1 a result was rejected or a check found a difference, '
+            '2 bad input.'
+        ),
     )
     parser.add_argument('--version', action='version', version=f'sysid_ros {__version__}')
     commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')

@@ -24,6 +24,7 @@ from sysid_ros.config.files import (
     read_yaml,
     validate,
 )
+from sysid_ros.config.gate import GateConfig
 from sysid_ros.config.mapping import (
     ChannelMapping,
     MappingConfig,
@@ -56,6 +57,7 @@ __all__ = [
     'ChannelMapping',
     'CheckConfig',
     'ExciterConfig',
+    'GateConfig',
     'MappingConfig',
     'MarkerConfig',
     'MemoryConfig',

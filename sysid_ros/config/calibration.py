@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from sysid_ros.config.gate import GateConfig
 from sysid_ros.config.mapping import MappingConfig
 from sysid_ros.config.memory import MemoryConfig
 from sysid_ros.config.section import Section
@@ -105,6 +106,7 @@ class CalibrationConfig(Section):
     solver: SolverConfig = SolverConfig()
     validation: ValidationConfig = ValidationConfig()
     memory: MemoryConfig = MemoryConfig()
+    gate: GateConfig = GateConfig()
     check: CheckConfig = CheckConfig()
     output: Path = Field(default=Path('out'), description='folder for model, result and report')
 

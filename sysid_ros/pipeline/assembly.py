@@ -63,7 +63,8 @@ class Nominal(NamedTuple):
 class _Curve:
     """One component of a sensor in one sequence: (n,) times, measured, before and after.
 
-    ``name`` is the sensor's, with the component's index where it has several.
+    ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
+    whether the simulation became unstable after the fit.
     """
 
     sequence: str
@@ -74,6 +75,7 @@ class _Curve:
     measured: NDArray[np.float64]
     before: NDArray[np.float64]
     after: NDArray[np.float64]
+    diverged: bool
 
 
 def assemble(
@@ -83,7 +85,7 @@ def assemble(
     recordings: list[Recording],
     fit: Fit,
 ) -> CalibrationResult:
-    """Build the result of a fit.
+    """Build the result of a fit, which is not judged yet.
 
     Args:
         config: What was asked for.
@@ -96,12 +98,11 @@ def assemble(
     units = {curve.sensor: sensor_unit(nominal.model, curve.sensor) for curve in curves}
     held_out = _whitened(curves, fit.noise, 'validate')
     training = _whitened(curves, fit.noise, 'train')
-    accepted, acceptance = _judge(held_out, training)
     return CalibrationResult(
         model=str(config.model),
         parameters=_parameters(fit),
-        accepted=accepted,
-        acceptance=acceptance,
+        accepted=False,
+        acceptance='Not judged.',
         held_out_before=held_out[0],
         held_out_after=held_out[1],
         training_before=training[0],
@@ -121,6 +122,7 @@ def assemble(
         provenance=_provenance(config, command, recordings),
         inference=_inference(fit),
         combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
+        diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
     )
 
 
@@ -150,6 +152,7 @@ def _curves(
                     series.data[:, column],
                     old_values[0, :, predicted],
                     new_values[0, :, predicted],
+                    bool(new.diverged[0]),
                 )
 
 
@@ -166,15 +169,6 @@ def _whitened(curves: list[_Curve], noise: dict[str, float], role: str) -> tuple
     before = np.concatenate([(c.before - c.measured) / noise[c.sensor] for c in chosen])
     after = np.concatenate([(c.after - c.measured) / noise[c.sensor] for c in chosen])
     return _rms(before), _rms(after)
-
-
-def _judge(held_out: tuple[float, float], training: tuple[float, float]) -> tuple[bool, str]:
-    on_held_out = not math.isnan(held_out[0])
-    before, after = held_out if on_held_out else training
-    what = 'Held-out error' if on_held_out else 'Training error (nothing is held out)'
-    accepted = after < before
-    verb = 'fell' if accepted else 'did not fall'
-    return accepted, f'{what} {verb}: {before:.3g} to {after:.3g} times the noise.'
 
 
 def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:

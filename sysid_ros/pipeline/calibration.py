@@ -21,6 +21,7 @@ from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
 from sysid_ros.pipeline.validation import validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
+from sysid_ros.results.gate import judge
 from sysid_ros.results.mjcf import write_model
 from sysid_ros.results.mjcf_source import absolute
 from sysid_ros.results.result import CalibrationResult
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from sysid_ros.results.comparison import Comparison
 
 RESULT = 'result.json'
+#: Folder in the output for a result that was rejected.
+REJECTED = 'rejected'
 REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
@@ -103,8 +106,8 @@ def calibrate(
 ) -> Calibration:
     """Identify the parameters of a configuration and write result, report and MJCF.
 
-    Nothing is written before the fit has succeeded. A rejected result is written too, but the MJCF
-    of an earlier, accepted one stays as it is.
+    Nothing is written before the fit has succeeded. A rejected result is written into a folder of
+    its own: files of an earlier, accepted one stay as they are.
 
     Args:
         config: The validated configuration.
@@ -121,6 +124,7 @@ def calibrate(
     result, parameters = _fit(config, command, observer, cancel)
     observer.stage('writing result, report and model')
     mjcf = None
+    folder = config.output if result.accepted else config.output / REJECTED
     if result.accepted:
         values = [
             (target, found.value)
@@ -130,10 +134,10 @@ def calibrate(
         written = write_model(config.model, values, config.output / MODEL)
         mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
         result = result.model_copy(update={'warnings': (*result.warnings, *written.notes)})
-    result.save(config.output / RESULT)
-    write_figures(result, config.output / FIGURES)
-    write_report(result, config.output / REPORT)
-    return Calibration(result, config.output / RESULT, config.output / REPORT, mjcf)
+    result.save(folder / RESULT)
+    write_figures(result, folder / FIGURES)
+    write_report(result, folder / REPORT)
+    return Calibration(result, folder / RESULT, folder / REPORT, mjcf)
 
 
 def check(
@@ -182,7 +186,7 @@ def _fit(
             'warnings': (*result.warnings, *tested.warnings),
         }
     )
-    return result, problem.parameters
+    return judge(result, config.gate), problem.parameters
 
 
 def _count(things: Sequence[object], what: str) -> str:

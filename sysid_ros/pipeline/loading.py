@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -96,8 +97,10 @@ def load(config: CalibrationConfig, observer: Observer) -> Problem:
     model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    bags = _bags(config)
+    _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
-    for path, role in _bags(config):
+    for path, role in bags:
         observer.stage(f'reading {path}')
         alignment = read_aligned(
             path, model, mapping, config.stamps, config.segments, _longest_delay(early)
@@ -220,6 +223,19 @@ def _bags(config: CalibrationConfig) -> list[tuple[Path, Role]]:
                 msg = f'Bag {str(path)!r} is both training and validation data; choose one role.'
                 raise ConfigError(msg)
     return list(found.items())
+
+
+def _check_segments(segments: SegmentsConfig, bags: list[str]) -> None:
+    """Check that what is said of some bags is said of bags that there are.
+
+    Raises:
+        ConfigError: A name or pattern in ``times`` or ``without`` matches none.
+    """
+    for key, ranges in (('times', segments.times), ('without', segments.without)):
+        for name in ranges if isinstance(ranges, dict) else ():
+            if not any(fnmatchcase(bag, name) for bag in bags):
+                msg = f'No bag matches {name!r} in segments.{key}; {nearest(name, bags)}.'
+                raise ConfigError(msg)
 
 
 def _is_pattern(path: str) -> bool:

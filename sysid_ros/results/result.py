@@ -71,10 +71,10 @@ __all__ = [
 class CalibrationResult(Frozen):
     """Everything a calibration found, immutable and versioned.
 
-    ``accepted`` is whether held-out error (training error where nothing is held out) fell; the
-    reason is in ``acceptance``. ``held_out_before`` and ``held_out_after`` are the root mean square
-    of the residuals on validation sequences in units of the noise scale (dimensionless), NaN when
-    there are none.
+    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
+    ``held_out_before`` and ``held_out_after`` are the root mean square of the residuals on
+    validation sequences in units of the noise scale (dimensionless), NaN when there are none.
+    ``diverged`` names the sequences in which the fitted model becomes unstable.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -101,6 +101,7 @@ class CalibrationResult(Frozen):
     horizon: tuple[HorizonPoint, ...] = ()
     windows: tuple[WindowFit, ...] = ()
     drift: Drift | None = None
+    diverged: tuple[str, ...] = ()
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.
