@@ -22,6 +22,11 @@ class MemoryConfig(Section):
     forgetting: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.9, description='weight of what the earlier result knew; 1 forgets nothing'
     )
+    wander: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description='part of its value by which a parameter of an unchanged robot may differ from '
+        'one recording to the next, one standard deviation',
+    )
     level: Annotated[float, Field(gt=0, lt=0.5)] = Field(
         default=0.01, description='probability of seeing a change of the robot where there is none'
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import Format, write_series
-from sysid_ros.config import load_mapping
+from sysid_ros.config import MemoryConfig, load_mapping
 from sysid_ros.errors import (
     ResultError,
 )
@@ -18,6 +18,7 @@ from sysid_ros.identification.models import compile_spec, load_model, load_spec
 from sysid_ros.pipeline.assembly import Nominal, assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
+from sysid_ros.pipeline.memory import fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.validation import validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
@@ -160,6 +161,9 @@ def check(
     """
     reference = CalibrationResult.load(baseline)
     check_tolerance(config.check.tolerance, reference)
+    if config.memory.previous == 'auto':
+        # The latest result is, or knows the bags of, the one that is to be reproduced.
+        config = config.model_copy(update={'memory': MemoryConfig()})
     result, _ = _fit(config, command, observer or Nobody(), None)
     return result, compare(result, reference, config.check.tolerance, config.check.held_out_factor)
 
@@ -170,11 +174,20 @@ def _fit(
     observer: Observer,
     cancel: threading.Event | None,
 ) -> tuple[CalibrationResult, tuple[Unknown, ...]]:
+    memory, warnings = recall(config.memory, config.output / RESULT)
+    if memory is not None:
+        config, warnings = without_known_bags(config, memory)
     problem = load(config, observer)
     training = problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
-    found = fit_training(config, problem, observer, cancel)
+    drift = None
+    if memory is None:
+        found = fit_training(config, problem, observer, cancel)
+    else:
+        continued = fit_with_memory(config, problem, memory, observer, cancel)
+        found, drift = continued.fit, continued.drift
+        warnings += continued.warnings
     nominal = Nominal(problem.spec, problem.model)
     result = assemble(config, command, nominal, list(problem.recordings), found)
     tested = validate(config, problem, found, observer, cancel)
@@ -183,7 +196,9 @@ def _fit(
             'folds': tested.folds,
             'horizon': tested.horizon,
             'windows': tested.windows,
-            'warnings': (*result.warnings, *tested.warnings),
+            'warnings': (*warnings, *result.warnings, *tested.warnings),
+            'drift': drift,
+            'provenance': result.provenance if memory is None else memory.told(result.provenance),
         }
     )
     return judge(result, config.gate), problem.parameters

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import threading
 
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.priors import JointPrior
     from sysid_ros.pipeline.loading import Observer, Problem
 
 
@@ -23,6 +24,8 @@ def fit_training(
     problem: Problem,
     observer: Observer,
     cancel: threading.Event | None = None,
+    *,
+    memory: JointPrior | None = None,
 ) -> Fit:
     """Fit the parameters of a problem to its training sequences.
 
@@ -31,6 +34,7 @@ def fit_training(
         problem: What is to be identified, from what.
         observer: Is told of iterations.
         cancel: Ends the fit when it is set.
+        memory: What is known of some parameters together.
 
     Raises:
         FitError: There is nothing to fit, or a parameter has no effect.
@@ -48,6 +52,7 @@ def fit_training(
             starts=config.solver.starts,
             seed=config.solver.seed,
             threads=config.solver.threads,
+            memory=memory,
             cancel=cancel,
             observe=observer.iteration,
         )

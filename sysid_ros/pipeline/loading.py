@@ -97,7 +97,7 @@ def load(config: CalibrationConfig, observer: Observer) -> Problem:
     model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
-    bags = _bags(config)
+    bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
     for path, role in bags:
@@ -206,8 +206,13 @@ def parameters_of(
     return tuple(found)
 
 
-def _bags(config: CalibrationConfig) -> list[tuple[Path, Role]]:
-    """Return every bag with its role, patterns expanded in alphabetical order."""
+def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
+    """Return every bag with its role, patterns expanded in alphabetical order.
+
+    Raises:
+        BagError: A pattern matches nothing.
+        ConfigError: A bag has two roles.
+    """
     found: dict[Path, Role] = {}
     for selection in config.bags:
         matches = sorted(glob.glob(selection.path)) if _is_pattern(selection.path) else []  # noqa: PTH207 (the pattern may be absolute)

@@ -1,0 +1,444 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A fit that continues an earlier result, and says whether the robot changed since."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.errors import ConfigError, ResultError
+from sysid_ros.files import sha256
+from sysid_ros.identification.drift import Estimate, difference
+from sysid_ros.identification.priors import JointPrior
+from sysid_ros.identification.statistics.verdicts import IDENTIFIED, PRIOR_DOMINATED
+from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter, FileHash
+
+if TYPE_CHECKING:
+    import threading
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.config import CalibrationConfig, MemoryConfig
+    from sysid_ros.identification.drift import Difference
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.identification.statistics import Inference
+    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.results.result import ParameterResult, Provenance
+
+#: So much of the earlier information only keeps the new data's own fit from running away where
+#: they say nothing; what they say is computed without it.
+_ANCHOR = 1e-3
+#: So many changes are told in a sentence.
+_TOLD = 3
+_TRAINED = ('train', 'memory')
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An earlier result.
+
+    Attributes:
+        path: Where it is.
+        sha256: Of the file.
+        result: What it says.
+    """
+
+    path: Path
+    sha256: str
+    result: CalibrationResult
+
+    @property
+    def trained(self) -> frozenset[str]:
+        """SHA-256 of every file that it, or what it continued, learned from."""
+        files = self.result.provenance.files
+        return frozenset(file.sha256 for file in files if file.role in _TRAINED)
+
+    def told(self, provenance: Provenance) -> Provenance:
+        """Return where a result comes from that continues this one."""
+        before = [
+            file.model_copy(update={'role': 'memory'})
+            for file in self.result.provenance.files
+            if file.role in _TRAINED
+        ]
+        previous = FileHash(path=str(self.path), role='previous', sha256=self.sha256)
+        files = (*provenance.files, previous, *before)
+        return provenance.model_copy(update={'files': files})
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """A fit that continues an earlier result.
+
+    Attributes:
+        fit: To the new data and what was known before.
+        drift: Whether the robot changed; None where nothing could be compared by name.
+        warnings: What a reader of the result has to know, a sentence each.
+    """
+
+    fit: Fit
+    drift: Drift | None
+    warnings: tuple[str, ...]
+
+
+def recall(memory: MemoryConfig, latest: Path) -> tuple[Memory | None, tuple[str, ...]]:
+    """Read the earlier result that a configuration names.
+
+    Args:
+        memory: Its section.
+        latest: The result that ``auto`` means. Where there is none yet, or none that can be
+            continued, memory begins anew.
+
+    Returns:
+        The earlier result, if any, and sentences about why there is none.
+
+    Raises:
+        ResultError: A result that is named cannot be read.
+        ConfigError: It was rejected, or does not say how sure it is.
+    """
+    if memory.previous == 'none':
+        return None, ()
+    if memory.previous != 'auto':
+        path = Path(memory.previous)
+        result = _usable(CalibrationResult.load(path), path)
+        return Memory(path, sha256(path), result), ()
+    if not latest.exists():
+        return None, ()
+    try:
+        found = _usable(CalibrationResult.load(latest), latest)
+    except (ConfigError, ResultError) as err:
+        return None, (f'Memory begins anew: {err}',)
+    return Memory(latest, sha256(latest), found), ()
+
+
+def _usable(result: CalibrationResult, path: Path) -> CalibrationResult:
+    if not result.accepted:
+        reason = result.acceptance.rstrip('.')
+        msg = f'Expected an accepted result to continue, but {str(path)!r} was rejected: {reason}.'
+        raise ConfigError(msg)
+    if result.inference is None:
+        msg = f'Expected a result with a covariance to continue, found none in {str(path)!r}.'
+        raise ConfigError(msg)
+    return result
+
+
+def without_known_bags(
+    config: CalibrationConfig, memory: Memory
+) -> tuple[CalibrationConfig, tuple[str, ...]]:
+    """Leave out the bags that the earlier result learned from: nothing is learned twice.
+
+    Returns:
+        The configuration with the other bags, and a sentence about those left out.
+
+    Raises:
+        ConfigError: There is no other training bag, or a known bag is to be held out.
+    """
+    known = memory.trained
+    kept, left_out = [], []
+    for path, role in bags_of(config):
+        if not any(sha256(file) in known for file in _data(path)):
+            kept.append((path, role))
+        elif role == 'train':
+            left_out.append(path.name)
+        else:
+            msg = (
+                f'Expected unseen data in the validation bag {str(path)!r}, but the earlier '
+                f'result {str(memory.path)!r} was fitted to it; choose another bag.'
+            )
+            raise ConfigError(msg)
+    if not left_out:
+        return config, ()
+    if not any(role == 'train' for _, role in kept):
+        msg = (
+            f'Expected a training bag that the earlier result {str(memory.path)!r} does not know, '
+            f'found only {", ".join(left_out)}; record another or set memory.previous to none.'
+        )
+        raise ConfigError(msg)
+    chosen = tuple(
+        config.bags[0].model_copy(update={'path': glob.escape(str(path)), 'role': role})
+        for path, role in kept
+    )
+    sentence = f'Known from the earlier result and not read again: {", ".join(left_out)}.'
+    return config.model_copy(update={'bags': chosen}), (sentence,)
+
+
+def _data(bag: Path) -> list[Path]:
+    """Return the files of a bag that hold messages."""
+    inside = [bag] if bag.is_file() else sorted(bag.iterdir()) if bag.is_dir() else []
+    return [file for file in inside if file.is_file() and file.name != 'metadata.yaml']
+
+
+def fit_with_memory(
+    config: CalibrationConfig,
+    problem: Problem,
+    memory: Memory,
+    observer: Observer,
+    cancel: threading.Event | None = None,
+) -> Remembering:
+    """Fit to new data and an earlier result, unless the robot changed.
+
+    The new data are fitted alone first. Where what they say differs from the earlier result by
+    more than chance, the earlier knowledge of the parameters that changed is dropped, so that it
+    does not bend the new values. With the rest of it, which counts by the forgetting factor, the
+    fit goes on from there.
+
+    Args:
+        config: The solver and the section ``memory``.
+        problem: What is to be identified, from what.
+        memory: The earlier result.
+        observer: Is told of stages and iterations.
+        cancel: Ends the fit when it is set.
+
+    Raises:
+        FitError: There is nothing to fit, or a parameter has no effect.
+        CancelledError: ``cancel`` was set.
+    """
+    parameters = problem.parameters
+    warnings = list(_unmatched(memory.result, parameters, config))
+    known = _Known.of(memory.result, parameters, config.memory.wander)
+    if not len(known.columns):
+        return Remembering(fit_training(config, problem, observer, cancel), None, tuple(warnings))
+    before = known.estimate
+    x = np.array([unknown.nominal for unknown in parameters])
+    x[known.columns] = before.x
+    anchor = JointPrior.of(known.names, before.x, before.covariance).weighted(_ANCHOR)
+    first = fit_training(config, _starting(problem, parameters, x), observer, cancel, memory=anchor)
+    if first.alone is None:
+        msg = 'A fit with a memory says what the data alone say.'
+        raise AssertionError(msg)
+    found = first.alone
+    after = Estimate(
+        found.x[known.columns],
+        found.covariance[np.ix_(known.columns, known.columns)],
+        found.freedom,
+    )
+    seen = difference(before, after, config.memory.level)
+    kept = np.flatnonzero(~seen.changed)
+    observer.stage(f'continuing {memory.path}')
+    prior = None
+    forgotten = parameters
+    if len(kept):
+        prior = JointPrior.of(
+            [known.names[place] for place in kept],
+            before.x[kept],
+            before.covariance[np.ix_(kept, kept)],
+        ).weighted(config.memory.forgetting * found.inflation, variance=found.inflation)
+        forgotten = _forgetting(parameters, set(prior.names), config.memory.forgetting)
+    here = {} if first.window is not None else {'start': 'nominal'}
+    again = config.model_copy(
+        update={'solver': config.solver.model_copy(update={**here, 'starts': 1})}
+    )
+    problem = _starting(problem, forgotten, first.solution.x)
+    last = fit_training(again, problem, observer, cancel, memory=prior)
+    fit = dataclasses.replace(
+        last,
+        parameters=parameters,
+        inference=_judged(last, first),
+        rollouts=first.rollouts + last.rollouts,
+        diverged=first.diverged + last.diverged,
+        seconds=first.seconds + last.seconds,
+        attempts=first.attempts,
+        start=first.start,
+        start_sentence=f'the values of {memory.path}'
+        if first.start == 'nominal'
+        else first.start_sentence,
+    )
+    drift = _drift(memory, parameters, known, seen, fit.solution.x)
+    if drift.changed or math.isnan(drift.p_value):
+        warnings.insert(0, drift.sentence)
+    return Remembering(fit, drift, tuple(warnings))
+
+
+def _judged(last: Fit, first: Fit) -> Inference:
+    """Return the inference, memory being no prior where the new data alone identify a parameter.
+
+    After many recordings most of what is known is from the earlier ones, which were data, too.
+    """
+    intervals = list(last.inference.intervals)
+    for place, (own, other) in enumerate(zip(last.intervals, first.intervals, strict=True)):
+        if own.verdict == PRIOR_DOMINATED and other.verdict == IDENTIFIED:
+            intervals[place] = dataclasses.replace(own, verdict=IDENTIFIED, explanation='')
+    return dataclasses.replace(last.inference, intervals=tuple(intervals))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the earlier result knows of parameters that are still the same.
+
+    Attributes:
+        names: Of them.
+        columns: (k,) their places among the parameters now.
+        estimate: Their values, and how sure it was.
+    """
+
+    names: tuple[str, ...]
+    columns: NDArray[np.int64]
+    estimate: Estimate
+
+    @classmethod
+    def of(
+        cls, result: CalibrationResult, parameters: tuple[Unknown, ...], wander: float
+    ) -> _Known:
+        """Match parameters by name and targets; what was not determined says nothing.
+
+        Args:
+            result: The earlier one.
+            parameters: Those now.
+            wander: Part of its value by which each may have changed since.
+        """
+        inference = result.inference
+        rows = np.array(inference.covariance if inference is not None else ())
+        covariance = rows.reshape(len(result.parameters), len(result.parameters))
+        places = {p.name: place for place, p in enumerate(result.parameters)}
+        chosen: list[tuple[int, int]] = []
+        for column, unknown in enumerate(parameters):
+            place = places.get(unknown.name)
+            if place is None or not _same(result.parameters[place], unknown):
+                continue
+            if np.isfinite(covariance[place, place]) and covariance[place, place] > 0:
+                chosen.append((column, place))
+        own = np.array([place for _, place in chosen], dtype=np.int64)
+        effective = inference.effective_samples if inference is not None else math.nan
+        x = np.array([result.parameters[place].value for place in own])
+        return cls(
+            tuple(parameters[column].name for column, _ in chosen),
+            np.array([column for column, _ in chosen], dtype=np.int64),
+            Estimate(
+                x,
+                covariance[np.ix_(own, own)] + np.diag((wander * x) ** 2),
+                float(np.fmax(effective - 1.0, 1.0)),
+            ),
+        )
+
+
+def _same(earlier: ParameterResult, unknown: Unknown) -> bool:
+    """Return whether a parameter is what one of the same name was; that of a run never is."""
+    paths = {target.path for target in unknown.targets}
+    return paths == set(earlier.targets) and not any(p.startswith('sequence/') for p in paths)
+
+
+def _unmatched(
+    result: CalibrationResult, parameters: tuple[Unknown, ...], config: CalibrationConfig
+) -> list[str]:
+    """Say which parameters were, or are, others than now."""
+    earlier = {p.name: p for p in result.parameters if not p.targets[0].startswith('sequence/')}
+    now = {p.name: p for p in parameters if not p.targets[0].path.startswith('sequence/')}
+    new = [n for n, p in now.items() if n not in earlier or not _same(earlier[n], p)]
+    gone = [n for n, p in earlier.items() if n not in now or not _same(p, now[n])]
+    found = []
+    if new:
+        found.append(f'Unknown to the earlier result: {", ".join(new)}.')
+    if gone:
+        found.append(
+            f'No longer identified, so that what the earlier result knew holds only if the '
+            f'model has their values: {", ".join(gone)}.'
+        )
+    models = {file.sha256 for file in result.provenance.files if file.role == 'model'}
+    if sha256(config.model) not in models:
+        found.append(
+            'The model is not the one of the earlier result: if more than the identified '
+            'parameters differs, what was known before is not true of it.'
+        )
+    return found
+
+
+def _starting(problem: Problem, parameters: tuple[Unknown, ...], x: NDArray[np.float64]) -> Problem:
+    """Return the problem with its start at (p,) values, as far as bounds allow."""
+    moved = tuple(
+        dataclasses.replace(p, nominal=float(np.clip(value, p.min_value, p.max_value)))
+        for p, value in zip(parameters, x, strict=True)
+    )
+    return dataclasses.replace(problem, parameters=moved)
+
+
+def _forgetting(
+    parameters: tuple[Unknown, ...], names: set[str], forgetting: float
+) -> tuple[Unknown, ...]:
+    """Return parameters of whose own priors only as much counts as memory has forgotten.
+
+    The earlier result knew them already. What it forgets becomes the prior again, not nothing
+    (stabilised forgetting: Kulhavy & Zarrop, International Journal of Control 58, 1993).
+    """
+    found = []
+    for parameter in parameters:
+        prior = parameter.prior
+        if prior is not None and parameter.name in names:
+            rest = math.sqrt(1.0 - forgetting)
+            prior = (prior[0], prior[1] / rest) if rest > 0 else None
+        found.append(dataclasses.replace(parameter, prior=prior))
+    return tuple(found)
+
+
+def _drift(
+    memory: Memory,
+    parameters: tuple[Unknown, ...],
+    known: _Known,
+    seen: Difference,
+    x: NDArray[np.float64],
+) -> Drift:
+    rows = tuple(
+        DriftedParameter(
+            name=known.names[place],
+            previous=float(known.estimate.x[place]),
+            value=float(x[known.columns[place]]),
+            deviations=float(seen.deviations[place]),
+            changed=bool(seen.changed[place]),
+        )
+        for place in np.flatnonzero(seen.compared)
+    )
+    units = {parameter.name: parameter.unit for parameter in parameters}
+    return Drift(
+        previous=str(memory.path),
+        statistic=seen.statistic,
+        freedom=len(rows),
+        p_value=seen.p_value,
+        changed=bool(seen.changed.any()),
+        sentence=_sentence(rows, units, seen.p_value),
+        parameters=rows,
+    )
+
+
+def _sentence(rows: tuple[DriftedParameter, ...], units: dict[str, str], p_value: float) -> str:
+    if not rows:
+        return (
+            'Whether the robot changed cannot be told: the new data determine nothing that the '
+            'earlier result knew.'
+        )
+    changed = sorted((row for row in rows if row.changed), key=lambda row: -abs(row.deviations))
+    if not changed:
+        return (
+            f'The robot did not change by more than chance: {len(rows)} compared, '
+            f'p = {p_value:.2g}.'
+        )
+    told = [_change(row, units[row.name]) for row in changed[:_TOLD]]
+    more = len(changed) - len(told)
+    if more:
+        told.append(f'{more} more changed')
+    if len(changed) < len(rows):
+        told.append('nothing else did')
+    return f'The robot changed: {"; ".join(told)}; what was known of it before is dropped.'
+
+
+def _change(row: DriftedParameter, unit: str) -> str:
+    relative = ''
+    if row.previous:
+        percent = 100 * (row.value - row.previous) / abs(row.previous)
+        relative = f' ({percent:+.{_digits(percent)}f} %)'
+    deviations = abs(row.deviations)
+    return (
+        f'{row.name} from {row.previous:.4g} to {row.value:.4g} {unit}'.rstrip()
+        + f'{relative}, {deviations:.{_digits(deviations)}f} standard errors'
+    )
+
+
+def _digits(number: float) -> int:
+    return 0 if abs(number) >= 10 else 1  # noqa: PLR2004 (two digits at least)
