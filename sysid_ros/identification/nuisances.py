@@ -83,7 +83,7 @@ def initial_states(
         told: Unknowns that may be starts already, which are not repeated.
     """
     known = {
-        (target.name, target.attribute, target.index)
+        (target.name, target.attribute, target.index or 0)
         for unknown in told
         for target in unknown.targets
     }
