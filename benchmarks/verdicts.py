@@ -36,7 +36,7 @@ DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 DRAWS = 20
 #: rad, rad/s and N·m, as those of the demo's simulated robot.
 _NOISE = {'position': 1e-4, 'velocity': 2e-3, 'effort': 0.1}
-_ARM_SECONDS = 15.0
+_ARM_SECONDS = 8.0
 _WIDTH = 100
 
 

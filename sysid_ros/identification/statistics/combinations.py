@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from sysid_ros.identification.statistics.dependence import echelon
-from sysid_ros.identification.statistics.remedies import Effect, effect
+from sysid_ros.identification.statistics.remedies import Effect, add_up, effect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,8 +97,7 @@ def combinations(
     values = x[columns]
     spread = covariance[np.ix_(columns, columns)]
     own = scale[columns]
-    # What is alike adds up, what is not multiplies, unless the direction says otherwise.
-    forms = _sums(blind, own, plain=True) if _alike(chosen) else _products(blind, values, own)
+    forms = _sums(blind, own, plain=True) if add_up(chosen) else _products(blind, values, own)
     if not forms or any(_lossy(form, blind, values, spread) for form in forms):
         forms = _sums(blind, own, plain=False)
     names = [unknown.name for unknown in chosen]
@@ -250,12 +249,6 @@ def _lossy(
     exact = (weighted - orthonormal @ (orthonormal.T @ weighted)) / deviation
     rounded = float(gradient @ covariance @ gradient)
     return rounded > _LARGEST_LOSS**2 * float(exact @ covariance @ exact)
-
-
-def _alike(unknowns: Sequence[Unknown]) -> bool:
-    """Return whether parameters have one unit, so that they would rather add up than multiply."""
-    units = {unknown.unit if unknown.targets else '' for unknown in unknowns}
-    return len(units) == 1 and not units & {'', '1'}
 
 
 def _write_sum(weights: tuple[float, ...], names: list[str]) -> str:

@@ -46,6 +46,7 @@ _OFFSETS = frozenset({Effect.SENSOR_BIAS, Effect.DRIVE_BIAS, Effect.REST, Effect
 _WEIGHT = frozenset({Effect.GRAVITY, Effect.MASS, Effect.LEVER})
 _BODY = frozenset({Effect.MASS, Effect.LEVER, Effect.INERTIA})
 _RUBS = frozenset({Effect.FRICTION})
+_RESISTS = frozenset({Effect.FRICTION, Effect.DAMPING, Effect.CONTACT})
 _DRIVES = frozenset({Effect.DRIVE})
 _ANY = frozenset(Effect)
 
@@ -197,6 +198,20 @@ def effect(unknown: Unknown) -> Effect:
     if attribute in {'mass_ipos', 'mass_ipos_scaled'}:
         return Effect.LEVER if target.index else Effect.MASS
     return _ATTRIBUTES.get((element, attribute), Effect.OTHER)
+
+
+def add_up(unknowns: Iterable[Unknown]) -> bool:
+    """Return whether parameters add up in what they do, rather than multiply.
+
+    Offsets add to anything, lags to lags, resistances to resistances, and what has one unit to its
+    like.
+    """
+    chosen = list(unknowns)
+    effects = {effect(unknown) for unknown in chosen}
+    if effects & _OFFSETS or effects <= _LAGS or effects <= _RESISTS:
+        return True
+    units = {unknown.unit if unknown.targets else '' for unknown in chosen}
+    return len(units) == 1 and not units & {'', '1'}
 
 
 def is_nuisance(unknown: Unknown) -> bool:
