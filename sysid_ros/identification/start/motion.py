@@ -96,6 +96,8 @@ class Motion:
 
 def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
     """Return why the motion of all joints is not known from the measurements, or None."""
+    if not model.njnt:
+        return 'the model has no joints'
     for joint in range(model.njnt):
         if mujoco.mjtJoint(model.jnt_type[joint]) not in _SCALAR:
             return f'joint {model.joint(joint).name!r} turns or moves about more than one axis'
