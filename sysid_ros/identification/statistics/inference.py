@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.identification.statistics.combinations import Combination
+    from sysid_ros.identification.statistics.linear import Linear
+    from sysid_ros.identification.statistics.spread import Spread
     from sysid_ros.identification.unknown import Unknown
+
+#: Farther from the optimum than this, in standard errors, a fit has not converged.
+_SETTLED = 0.1
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,22 @@ def infer(
         covariance,
         found.method,
         found.effective,
-        found.notes,
+        (*found.notes, *_unsettled(linear, found)),
         judged.combinations,
     )
+
+
+def _unsettled(linear: Linear, found: Spread) -> tuple[str, ...]:
+    """Say so where the fit ended off the optimum: intervals around another point do not hold."""
+    free = linear.free
+    step = linear.inverse @ (linear.scaled.T @ linear.residual) / linear.scale[free]
+    with np.errstate(invalid='ignore', divide='ignore'):
+        share = np.abs(step) / np.sqrt(np.diag(found.covariance)[free])
+    largest = float(np.max(share[np.isfinite(share)], initial=0.0))
+    if largest <= _SETTLED:
+        return ()
+    note = (
+        f'The fit ended about {largest:.1g} standard errors from the optimum: verdicts and '
+        'intervals may not hold; let it run longer, or leave out what makes the motion rough.'
+    )
+    return (note,)

@@ -245,3 +245,9 @@ def test_the_covariance_of_what_has_no_interval_is_not_a_number() -> None:
     jacobian = np.concatenate([proportional(x[:2], [1, -1]), waves(5.3)], axis=1)
     covariance = found(jacobian, [GEAR, MASS, LOSS], x).covariance
     assert np.array_equal(np.isnan(np.diag(covariance)), [True, True, False])
+
+
+@pytest.mark.parametrize(('tilt', 'notes'), [(0.0, 0), (0.5, 1)])
+def test_a_fit_that_ended_off_its_optimum_says_so(tilt: float, notes: int) -> None:
+    inference = found(waves(2.0, 5.3), [LOSS, GEAR], [1.0, 3.0], tilt=tilt)
+    assert sum('from the optimum' in note for note in inference.notes) == notes
