@@ -135,8 +135,25 @@ def compare_models(
     if len(candidates) < _FEWEST_PARTS:
         msg = 'Expected two models or more to compare, as A.yaml B.yaml or --drop PATTERN, got one.'
         raise ConfigError(msg)
+    return compare_problems(candidates, _problems(candidates, observer), observer, cancel)
+
+
+def compare_problems(
+    candidates: Many[Candidate],
+    problems: Many[Problem],
+    observer: Observer,
+    cancel: threading.Event | None = None,
+) -> ModelComparison:
+    """Do the same with data that are read already.
+
+    Args:
+        candidates: The models.
+        problems: What each of them identifies, from the same data.
+        observer: Is told of stages and iterations.
+        cancel: Ends it when it is set.
+    """
     fitted = []
-    for candidate, problem in zip(candidates, _problems(candidates, observer), strict=True):
+    for candidate, problem in zip(candidates, problems, strict=True):
         observer.stage(f'fitting {candidate.name}, {len(problem.parameters)} parameters')
         fit = fit_training(candidate.config, problem, observer, cancel)
         if fit.window is not None:
@@ -165,7 +182,7 @@ def _problems(candidates: Many[Candidate], observer: Observer) -> list[Problem]:
             first = problem
         else:
             _check_same_data(first, problem, candidate.name)
-    return [_without(loaded[id(c.config)], c) for c in candidates]
+    return [without(loaded[id(c.config)], c.drop) for c in candidates]
 
 
 def _check_same_data(first: Problem, other: Problem, name: str) -> None:
@@ -198,14 +215,18 @@ def _sensor_names(problem: Problem) -> set[str]:
     return {name for s in every for series in s.measurements for name in series.names}
 
 
-def _without(problem: Problem, candidate: Candidate) -> Problem:
+def without(problem: Problem, drop: Many[str]) -> Problem:
     """Leave parameters out: they stay what they are in the model.
+
+    Args:
+        problem: What is identified, from what.
+        drop: Patterns of names of parameters, or of the targets that they write.
 
     Raises:
         ConfigError: Nothing matches a pattern, or everything is left out.
     """
     dropped: set[str] = set()
-    for pattern in candidate.drop:
+    for pattern in drop:
         matches = {
             parameter.name
             for parameter in problem.parameters
@@ -222,7 +243,7 @@ def _without(problem: Problem, candidate: Candidate) -> Problem:
         dropped |= matches
     kept = tuple(p for p in problem.parameters if p.name not in dropped)
     if not kept:
-        msg = f'Dropping {", ".join(candidate.drop)} leaves no parameter to fit; drop fewer.'
+        msg = f'Dropping {", ".join(drop)} leaves no parameter to fit; drop fewer.'
         raise ConfigError(msg)
     return dataclasses.replace(problem, parameters=kept)
 
@@ -249,6 +270,7 @@ def _judged(
         observer.stage(f'predicting what is held out with {one.candidate.name}')
         parts.append(_held_out(one, noise, wanted, cancel))
     errors = np.array([[part.error for part in own] for own in parts])
+    errors = errors[:, np.isfinite(errors).all(axis=0)]
     held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
     best = int(np.argmin(held_out)) if errors.shape[1] else int(np.argmin(bic))
     difference, standard_error = _paired(errors, best)
@@ -273,7 +295,9 @@ def _judged(
         (score for score in scores if score.adequate),
         key=lambda score: (score.parameters, score.held_out if errors.shape[1] else score.bic),
     )
-    return ModelComparison(scores, chosen.name, _reason(scores, chosen, scores[best]), effective)
+    return ModelComparison(
+        scores, chosen.name, _reason(scores, chosen, scores[best], errors.shape[1]), effective
+    )
 
 
 def _common(fitted: list[_Fitted]) -> Wanted:
@@ -369,8 +393,7 @@ def _paired(
     return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)
 
 
-def _reason(models: Many[ModelScore], chosen: ModelScore, best: ModelScore) -> str:
-    count = len(chosen.parts)
+def _reason(models: Many[ModelScore], chosen: ModelScore, best: ModelScore, count: int) -> str:
     if count < _FEWEST_PARTS:
         held_out = 'nothing is held out' if not count else 'one bag only is held out'
         return (

@@ -1,0 +1,48 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid compare``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FEW = [{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}]
+
+
+def test_models_are_compared_and_one_is_recommended(project: Any, sysid: Callable[..., Any]):
+    project.change(parameters=FEW)
+    done = sysid('compare', project.config, '--drop', 'body/tip/mass', '--json')
+    assert (done.code, done.err) == (0, '')
+    found = json.loads(done.out)
+    assert [model['name'] for model in found['models']] == [
+        'calibration',
+        'calibration without body/tip/mass',
+    ]
+    assert [model['parameters'] for model in found['models']] == [3, 2]
+    assert found['models'][0]['parts'][0]['bag'] == 'validate'
+    assert found['models'][0]['standard_error'] is None
+    assert found['recommended'] == 'calibration'
+
+
+def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
+    project.change(parameters=FEW[:1])
+    other = project.folder / 'other.yaml'
+    shutil.copy(project.config, other)
+    project.change(bags=[{'path': 'train'}])
+    done = sysid('compare', project.config, other)
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert line.startswith('sysid: Models can be compared on the same bags only')
+    assert 'validate (validate)' in line
+
+
+def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable[..., Any]):
+    project.change(parameters=FEW)
+    done = sysid('compare', project.config, '--drop', 'joint/*/dampin')
+    assert (done.code, done.err.count('\n')) == (2, 1)
+    assert 'No parameter to drop matches' in done.err

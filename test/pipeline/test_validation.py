@@ -1,0 +1,162 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits without some bags, errors over the horizon, parameters over the length of windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from sysid_ros.config import ValidationConfig
+from sysid_ros.errors import ConfigError, FitError
+from sysid_ros.identification.fit import fit
+from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.folds import disagreements, families_of
+from sysid_ros.pipeline.horizon import horizon_errors
+from sysid_ros.pipeline.loading import Nobody
+from sysid_ros.pipeline.validation import Validation, validate
+
+if TYPE_CHECKING:
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.pipeline.loading import Problem
+
+TARGETS = ('joint/j/damping', 'body/bob/mass')
+FILTERED = '<general name="m" joint="j" dyntype="filter" dynprm=".3" gainprm="1"/>'
+
+
+def _validated(workshop: Any, problem: Problem, **keys: Any) -> tuple[Fit, Validation]:
+    validation = ValidationConfig(**{'leave_out': 'none', 'horizon': (), **keys})
+    config = workshop.config.model_copy(update={'validation': validation})
+    found = fit_training(config, problem, Nobody())
+    return found, validate(config, problem, found, Nobody())
+
+
+def test_auto_leaves_each_bag_out_from_three_bags_on():
+    bags: Any = {name: (object(),) for name in 'abc'}
+    assert list(families_of('auto', bags)) == ['a', 'b', 'c']
+    assert families_of('auto', {'a': bags['a'], 'b': bags['b']}) == {}
+    assert list(families_of('bag', {'a': bags['a'], 'b': bags['b']})) == ['a', 'b']
+
+
+def test_of_many_bags_neighbours_are_left_out_together():
+    bags: Any = {f'b{i}': (i,) for i in range(20)}
+    found = families_of('bag', bags)
+    assert len(found) == 8
+    assert [int(str(s)) for own in found.values() for s in own] == list(range(20))
+    assert next(iter(found)) == 'b0 … b2'
+
+
+@pytest.mark.parametrize(
+    ('chosen', 'sentence'),
+    [
+        ({'slow': ['slwo_*']}, "No training bag matches 'slwo_\\*'"),
+        ({'a': ['slow_*'], 'b': ['slow_1']}, "'slow_1' is in two families"),
+        ({'all': ['*']}, "'all' of leave_out holds all training bags"),
+    ],
+)
+def test_families_that_do_not_fit_the_bags_are_refused(chosen: Any, sentence: str):
+    bags: Any = {'slow_1': (1,), 'slow_2': (2,), 'fast': (3,)}
+    with pytest.raises(ConfigError, match=sentence):
+        families_of(chosen, bags)
+
+
+def test_one_bag_cannot_be_left_out_of_one():
+    bags: Any = {'a': (1,)}
+    with pytest.raises(ConfigError, match='two training bags'):
+        families_of('bag', bags)
+
+
+def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
+    truth = workshop.spec(damping=0.15, mass=1.2)
+    runs = [workshop.sequence(truth, f'b{i}', i) for i in range(3)]
+    problem = workshop.problem(workshop.spec(), TARGETS, *runs)
+    full, found = _validated(workshop, problem, leave_out='bag')
+    assert [fold.name for fold in found.folds] == ['b0', 'b1', 'b2']
+    error = np.sqrt(np.diag(full.inference.covariance)[:2])
+    for place, fold in enumerate(found.folds):
+        rest = [run for i, run in enumerate(runs) if i != place]
+        alone = fit(problem.spec, problem.parameters, rest, threads=1).solution.x
+        assert np.all(np.abs(np.array(fold.values) - alone) < 0.25 * error)
+        # Errors of the values, from two bags, come on top of the noise.
+        assert 0.8 < fold.after < 2 < fold.before
+    assert found.warnings == ()
+
+
+def test_a_bag_of_another_robot_is_named(workshop: Any):
+    truth, other = workshop.spec(damping=0.15), workshop.spec(damping=0.25)
+    runs = [workshop.sequence(truth, f'b{i}', i) for i in range(3)]
+    runs.append(workshop.sequence(other, 'other', 9))
+    problem = workshop.problem(workshop.spec(damping=0.16), TARGETS, *runs)
+    full, found = _validated(workshop, problem, leave_out='bag')
+    narrow = dataclasses.replace(
+        full,
+        inference=dataclasses.replace(full.inference, covariance=full.inference.covariance / 100),
+    )
+    assert any(
+        'no better than the nominal' in text and "'other'" in text for text in found.warnings
+    )
+    (_, moved) = disagreements(narrow, found.folds)
+    assert 'joint/j/damping' in moved
+    assert "most without 'other'" in moved
+
+
+def test_what_only_one_bag_tells_has_no_value_without_it(workshop: Any):
+    truth = workshop.spec(damping=0.15)
+    runs = [workshop.sequence(truth, f'b{i}', i, seconds=1.5) for i in range(3)]
+    targets = ('joint/j/damping', 'sequence/b1/initial_qvel')
+    problem = workshop.problem(workshop.spec(), targets, *runs)
+    _, found = _validated(workshop, problem, leave_out='bag')
+    assert [bool(np.isnan(fold.values[1])) for fold in found.folds] == [False, True, False]
+    assert all(np.isfinite(fold.after) for fold in found.folds)
+
+
+@pytest.mark.parametrize('actuator', [None, FILTERED], ids=['motor', 'filter'])
+def test_the_true_model_predicts_at_every_horizon(workshop: Any, actuator: str | None):
+    more = {} if actuator is None else {'actuator': actuator}
+    truth = workshop.spec(damping=0.15, **more)
+    run = workshop.sequence(truth, 'b', 1, noise=0.0)
+    problem = workshop.problem(workshop.spec(damping=0.4, **more), ('joint/j/damping',), run)
+    points = horizon_errors(
+        problem.spec,
+        problem.model,
+        {'train': (run,)},
+        problem.parameters,
+        np.array([0.15]),
+        noise={'q': 1e-3, 'v': 1e-2},
+        seconds=(0.2, 0.5, 1.0, 30.0),
+        threads=1,
+    )
+    assert [point.seconds for point in points] == [0.2, 0.5, 1.0]
+    # What is left is the error of the state at the starts, from straight lines over 40 ms.
+    assert all(point.after < 1.5 for point in points)
+    assert all(point.before > 5 for point in points)
+
+
+def test_without_a_measured_position_there_is_no_horizon(workshop: Any):
+    run = workshop.sequence(workshop.spec(), 'b', 1)
+    series = run.measurements[0]
+    mapping = {'v': series.signal_mapping['v']}
+    blind = dataclasses.replace(
+        run, measurements=(type(series)(series.times, series.data, mapping),)
+    )
+    problem = workshop.problem(workshop.spec(damping=0.2), ('joint/j/damping',), blind)
+    _, found = _validated(workshop, problem, horizon=(0.5,))
+    assert found.horizon == ()
+    with pytest.raises(FitError, match="position of joint 'j' is not measured"):
+        _validated(workshop, problem, windows=(0.5,))
+
+
+def test_fits_to_windows_agree_where_the_model_is_right(workshop: Any):
+    truth = workshop.spec(damping=0.15, mass=1.2)
+    runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]
+    problem = workshop.problem(workshop.spec(), TARGETS, *runs)
+    full, found = _validated(workshop, problem, windows=(0.5, 1.0, 50.0))
+    assert [window.seconds for window in found.windows] == pytest.approx([0.5, 1.0, 2.98])
+    assert found.windows[-1].values == tuple(full.solution.x)
+    for window in found.windows:
+        error = np.array(window.half_widths) / 1.96
+        assert np.all(np.abs(np.array(window.values) - [0.15, 1.2]) < 4 * error)
+    assert found.warnings == ()
