@@ -15,9 +15,8 @@ import numpy as np
 
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.files import sha256
-from sysid_ros.identification.drift import Estimate, difference
-from sysid_ros.identification.priors import JointPrior
-from sysid_ros.identification.statistics.verdicts import IDENTIFIED, PRIOR_DOMINATED
+from sysid_ros.identification.continuing import Known, continue_from
+from sysid_ros.identification.drift import Estimate
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter, FileHash
@@ -25,19 +24,14 @@ from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter,
 if TYPE_CHECKING:
     import threading
 
-    from numpy.typing import NDArray
-
     from sysid_ros.config import CalibrationConfig, MemoryConfig
     from sysid_ros.identification.drift import Difference
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.statistics import Inference
+    from sysid_ros.identification.priors import JointPrior
     from sysid_ros.identification.unknown import Unknown
     from sysid_ros.pipeline.loading import Observer, Problem
     from sysid_ros.results.result import ParameterResult, Provenance
 
-#: So much of the earlier information only keeps the new data's own fit from running away where
-#: they say nothing; what they say is computed without it.
-_ANCHOR = 1e-3
 #: So many changes are told in a sentence.
 _TOLD = 3
 _TRAINED = ('train', 'memory')
@@ -186,11 +180,6 @@ def fit_with_memory(
 ) -> Remembering:
     """Fit to new data and an earlier result, unless the robot changed.
 
-    The new data are fitted alone first. Where what they say differs from the earlier result by
-    more than chance, the earlier knowledge of the parameters that changed is dropped, so that it
-    does not bend the new values. With the rest of it, which counts by the forgetting factor, the
-    fit goes on from there.
-
     Args:
         config: The solver and the section ``memory``.
         problem: What is to be identified, from what.
@@ -202,122 +191,66 @@ def fit_with_memory(
         FitError: There is nothing to fit, or a parameter has no effect.
         CancelledError: ``cancel`` was set.
     """
+
+    def fit(parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None) -> Fit:
+        chosen = config
+        if earlier is not None:
+            observer.stage(f'continuing {memory.path}')
+            start = 'nominal' if earlier.window is None else config.solver.start
+            solver = config.solver.model_copy(update={'start': start, 'starts': 1})
+            chosen = config.model_copy(update={'solver': solver})
+        moved = dataclasses.replace(problem, parameters=parameters)
+        return fit_training(chosen, moved, observer, cancel, memory=prior)
+
     parameters = problem.parameters
     warnings = list(_unmatched(memory.result, parameters, config))
-    known = _Known.of(memory.result, parameters, config.memory.wander)
-    if not len(known.columns):
-        return Remembering(fit_training(config, problem, observer, cancel), None, tuple(warnings))
-    before = known.estimate
-    x = np.array([unknown.nominal for unknown in parameters])
-    x[known.columns] = before.x
-    anchor = JointPrior.of(known.names, before.x, before.covariance).weighted(_ANCHOR)
-    first = fit_training(config, _starting(problem, parameters, x), observer, cancel, memory=anchor)
-    if first.alone is None:
-        msg = 'A fit with a memory says what the data alone say.'
-        raise AssertionError(msg)
-    found = first.alone
-    after = Estimate(
-        found.x[known.columns],
-        found.covariance[np.ix_(known.columns, known.columns)],
-        found.freedom,
+    known = known_of(memory.result, parameters, config.memory.wander)
+    if not known.names:
+        return Remembering(fit(parameters, None, None), None, tuple(warnings))
+    done = continue_from(
+        known, parameters, fit, forgetting=config.memory.forgetting, level=config.memory.level
     )
-    seen = difference(before, after, config.memory.level)
-    kept = np.flatnonzero(~seen.changed)
-    observer.stage(f'continuing {memory.path}')
-    prior = None
-    forgotten = parameters
-    if len(kept):
-        prior = JointPrior.of(
-            [known.names[place] for place in kept],
-            before.x[kept],
-            before.covariance[np.ix_(kept, kept)],
-        ).weighted(config.memory.forgetting * found.inflation, variance=found.inflation)
-        forgotten = _forgetting(parameters, set(prior.names), config.memory.forgetting)
-    here = {} if first.window is not None else {'start': 'nominal'}
-    again = config.model_copy(
-        update={'solver': config.solver.model_copy(update={**here, 'starts': 1})}
-    )
-    problem = _starting(problem, forgotten, first.solution.x)
-    last = fit_training(again, problem, observer, cancel, memory=prior)
-    fit = dataclasses.replace(
-        last,
-        parameters=parameters,
-        inference=_judged(last, first),
-        rollouts=first.rollouts + last.rollouts,
-        diverged=first.diverged + last.diverged,
-        seconds=first.seconds + last.seconds,
-        attempts=first.attempts,
-        start=first.start,
-        start_sentence=f'the values of {memory.path}'
-        if first.start == 'nominal'
-        else first.start_sentence,
-    )
-    drift = _drift(memory, parameters, known, seen, fit.solution.x)
+    found = done.fit
+    if found.start == 'nominal':
+        found = dataclasses.replace(found, start_sentence=f'the values of {memory.path}')
+    drift = _drift(memory, found, known, done.difference)
     if drift.changed or math.isnan(drift.p_value):
         warnings.insert(0, drift.sentence)
-    return Remembering(fit, drift, tuple(warnings))
+    return Remembering(found, drift, tuple(warnings))
 
 
-def _judged(last: Fit, first: Fit) -> Inference:
-    """Return the inference, memory being no prior where the new data alone identify a parameter.
+def known_of(
+    result: CalibrationResult, parameters: tuple[Unknown, ...], wander: float = 0.0
+) -> Known:
+    """Return what an earlier result knows of parameters that are still the same.
 
-    After many recordings most of what is known is from the earlier ones, which were data, too.
+    They are matched by name and targets; what was not determined says nothing.
+
+    Args:
+        result: The earlier one.
+        parameters: Those now.
+        wander: Part of its value by which each may have changed since, one standard deviation.
     """
-    intervals = list(last.inference.intervals)
-    for place, (own, other) in enumerate(zip(last.intervals, first.intervals, strict=True)):
-        if own.verdict == PRIOR_DOMINATED and other.verdict == IDENTIFIED:
-            intervals[place] = dataclasses.replace(own, verdict=IDENTIFIED, explanation='')
-    return dataclasses.replace(last.inference, intervals=tuple(intervals))
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What the earlier result knows of parameters that are still the same.
-
-    Attributes:
-        names: Of them.
-        columns: (k,) their places among the parameters now.
-        estimate: Their values, and how sure it was.
-    """
-
-    names: tuple[str, ...]
-    columns: NDArray[np.int64]
-    estimate: Estimate
-
-    @classmethod
-    def of(
-        cls, result: CalibrationResult, parameters: tuple[Unknown, ...], wander: float
-    ) -> _Known:
-        """Match parameters by name and targets; what was not determined says nothing.
-
-        Args:
-            result: The earlier one.
-            parameters: Those now.
-            wander: Part of its value by which each may have changed since.
-        """
-        inference = result.inference
-        rows = np.array(inference.covariance if inference is not None else ())
-        covariance = rows.reshape(len(result.parameters), len(result.parameters))
-        places = {p.name: place for place, p in enumerate(result.parameters)}
-        chosen: list[tuple[int, int]] = []
-        for column, unknown in enumerate(parameters):
-            place = places.get(unknown.name)
-            if place is None or not _same(result.parameters[place], unknown):
-                continue
-            if np.isfinite(covariance[place, place]) and covariance[place, place] > 0:
-                chosen.append((column, place))
-        own = np.array([place for _, place in chosen], dtype=np.int64)
-        effective = inference.effective_samples if inference is not None else math.nan
-        x = np.array([result.parameters[place].value for place in own])
-        return cls(
-            tuple(parameters[column].name for column, _ in chosen),
-            np.array([column for column, _ in chosen], dtype=np.int64),
-            Estimate(
-                x,
-                covariance[np.ix_(own, own)] + np.diag((wander * x) ** 2),
-                float(np.fmax(effective - 1.0, 1.0)),
-            ),
-        )
+    inference = result.inference
+    if inference is None:
+        return Known((), Estimate(np.zeros(0), np.zeros((0, 0)), 1.0))
+    count = len(result.parameters)
+    covariance = np.array(inference.covariance).reshape(count, count)
+    now = {parameter.name: parameter for parameter in parameters}
+    own = [
+        place
+        for place, earlier in enumerate(result.parameters)
+        if earlier.name in now
+        and _same(earlier, now[earlier.name])
+        and np.isfinite(covariance[place, place])
+        and covariance[place, place] > 0
+    ]
+    x = np.array([result.parameters[place].value for place in own])
+    spread = covariance[np.ix_(own, own)] + np.diag((wander * x) ** 2)
+    freedom = float(np.fmax(inference.effective_samples - 1.0, 1.0))
+    return Known(
+        tuple(result.parameters[place].name for place in own), Estimate(x, spread, freedom)
+    )
 
 
 def _same(earlier: ParameterResult, unknown: Unknown) -> bool:
@@ -351,51 +284,19 @@ def _unmatched(
     return found
 
 
-def _starting(problem: Problem, parameters: tuple[Unknown, ...], x: NDArray[np.float64]) -> Problem:
-    """Return the problem with its start at (p,) values, as far as bounds allow."""
-    moved = tuple(
-        dataclasses.replace(p, nominal=float(np.clip(value, p.min_value, p.max_value)))
-        for p, value in zip(parameters, x, strict=True)
-    )
-    return dataclasses.replace(problem, parameters=moved)
-
-
-def _forgetting(
-    parameters: tuple[Unknown, ...], names: set[str], forgetting: float
-) -> tuple[Unknown, ...]:
-    """Return parameters of whose own priors only as much counts as memory has forgotten.
-
-    The earlier result knew them already. What it forgets becomes the prior again, not nothing
-    (stabilised forgetting: Kulhavy & Zarrop, International Journal of Control 58, 1993).
-    """
-    found = []
-    for parameter in parameters:
-        prior = parameter.prior
-        if prior is not None and parameter.name in names:
-            rest = math.sqrt(1.0 - forgetting)
-            prior = (prior[0], prior[1] / rest) if rest > 0 else None
-        found.append(dataclasses.replace(parameter, prior=prior))
-    return tuple(found)
-
-
-def _drift(
-    memory: Memory,
-    parameters: tuple[Unknown, ...],
-    known: _Known,
-    seen: Difference,
-    x: NDArray[np.float64],
-) -> Drift:
+def _drift(memory: Memory, fit: Fit, known: Known, seen: Difference) -> Drift:
+    names = [parameter.name for parameter in fit.parameters]
     rows = tuple(
         DriftedParameter(
             name=known.names[place],
             previous=float(known.estimate.x[place]),
-            value=float(x[known.columns[place]]),
+            value=float(fit.solution.x[names.index(known.names[place])]),
             deviations=float(seen.deviations[place]),
             changed=bool(seen.changed[place]),
         )
         for place in np.flatnonzero(seen.compared)
     )
-    units = {parameter.name: parameter.unit for parameter in parameters}
+    units = {parameter.name: parameter.unit for parameter in fit.parameters}
     return Drift(
         previous=str(memory.path),
         statistic=seen.statistic,
