@@ -9,7 +9,7 @@ open loop over the whole length of each run, so errors are those of a simulation
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import os
 import sys
 import time
 from pathlib import Path
@@ -21,6 +21,7 @@ from cases.recorded import quadruped, servo
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.prediction import predict
 from sysid_ros.identification.solver.least_squares import SolverSettings
+from sysid_ros.pipeline.folds import leave_out as refit_without
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Many
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.sequence import Sequence
 
-DATA = Path(__file__).parents[2] / 'shared' / 'data'
+DATA = Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 ROBOTS = {'servo_sysid': servo, 'go2_iit': quadruped}
-#: Iterations of the fit to all data; those without a family start there and need fewer.
+#: Iterations of the fit to all data.
 _ITERATIONS = 30
-_FOLD_ITERATIONS = 12
 
 
 class Score(NamedTuple):
@@ -69,20 +69,17 @@ def rms(parts: Many[NDArray[np.float64]]) -> float:
     return float(np.sqrt(np.nanmean(values**2)))
 
 
-def solve(robot: Robot, sequences: Many[Sequence], iterations: int) -> Fit:
+def solve(robot: Robot, sequences: Many[Sequence]) -> Fit:
     """Fit a robot's unknowns to some sequences."""
-    settings = SolverSettings(max_iterations=iterations)
+    settings = SolverSettings(max_iterations=_ITERATIONS)
     return fit(robot.spec, robot.unknowns, sequences, settings=settings)
 
 
 def leave_out(robot: Robot, family: str, full: Fit) -> Score:
-    """Fit without a family, from the fit to all, and judge on the family."""
-    rest = [s for name, runs in robot.families.items() if name != family for s in runs]
-    near = tuple(
-        dataclasses.replace(unknown, nominal=float(x))
-        for unknown, x in zip(robot.unknowns, full.solution.x, strict=True)
-    )
-    without = solve(robot._replace(unknowns=near), rest, _FOLD_ITERATIONS).solution.x
+    """Fit without a family, from near the fit to all, and judge on the family."""
+    every = [sequence for runs in robot.families.values() for sequence in runs]
+    (fold,) = refit_without(robot.spec, every, {family: tuple(robot.families[family])}, full)
+    without = np.array(fold.values)
     own = robot.families[family]
     return Score(
         family,
@@ -110,19 +107,22 @@ def report(name: str, robot: Robot) -> bool:
         flush=True,
     )
     began = time.perf_counter()
-    full = solve(robot, sequences, _ITERATIONS)
+    full = solve(robot, sequences)
     took = time.perf_counter() - began
     left = errors(robot, sequences, full.solution.x)
     print(f'fitted in {took:.0f} s: {full.solution.message} {full.diverged} rollouts diverged')
     print(f'residuals: neighbours correlate by {neighbours(left):.3f};', end=' ')
     print(f'{len(full.solution.residual)} say as much as {full.inference.effective:.0f}')
-    print(f'intervals: {full.inference.method}; {" ".join(full.inference.notes)}')
-    scores = [leave_out(robot, family, full) for family in robot.families]
+    print(f'intervals: {full.inference.method}; {" ".join(full.inference.notes)}', flush=True)
     print(f'\n{"held out":12s} {"nominal":>9s} {"fitted to all":>14s} {"without it":>11s}  rad')
-    for score in scores:
+    scores = []
+    for family in robot.families:
+        score = leave_out(robot, family, full)
+        scores.append(score)
         print(
             f'{score.family:12s} {score.nominal:9.4f} {score.inside:14.4f} {score.outside:11.4f}'
-            f'  x{score.outside / score.nominal:.2f}'
+            f'  x{score.outside / score.nominal:.2f}',
+            flush=True,
         )
     spread = np.std([score.values for score in scores], axis=0, ddof=1)
     print(f'\n{"parameter":32s} {"value":>9s} {"+-":>9s} {"over folds":>11s}  verdict')
