@@ -16,7 +16,7 @@ from sysid_ros import __version__
 from sysid_ros.files import sha256
 from sysid_ros.identification.prediction import predict
 from sysid_ros.identification.units import component_label, sensor_unit
-from sysid_ros.pipeline.findings import findings, warnings
+from sysid_ros.pipeline.findings import findings, stuck, warnings
 from sysid_ros.results.result import (
     CalibrationResult,
     CombinationResult,
@@ -116,7 +116,7 @@ def assemble(
         ),
         plots=tuple(_plots(curves, units)),
         topics=tuple(TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics),
-        health=tuple(findings(fit, recordings)),
+        health=(*findings(fit, recordings), *stuck(nominal.model, recordings)),
         solver=_solver(config, fit),
         warnings=tuple(warnings(nominal.model, fit, recordings, held_out)),
         provenance=_provenance(config, command, recordings),

@@ -8,13 +8,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import mujoco
+import numpy as np
+
 from sysid_ros.results.result import HealthFinding, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import mujoco
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.identification.fit import Fit
@@ -49,6 +50,45 @@ def findings(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
     yield from _left_out(fit, recordings)
     for recording in recordings:
         yield from (HealthFinding(**vars(finding)) for finding in recording.alignment.health)
+
+
+def stuck(model: mujoco.MjModel, recordings: list[Recording]) -> Iterator[HealthFinding]:
+    """Yield positions that were left out as dead although their joint is told to move.
+
+    Args:
+        model: The compiled nominal model.
+        recordings: All bags.
+    """
+    for recording in recordings:
+        told = _commanded(model, recording)
+        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS):
+            name = model.sensor(sensor).name
+            for item in recording.alignment.health:
+                dead = item.kind == 'dead channel' and item.detail.endswith(f'{name!r} left out')
+                if dead and int(model.sensor_objid[sensor]) in told:
+                    yield HealthFinding(
+                        bag=item.bag,
+                        subject=item.subject,
+                        kind='stuck',
+                        count=item.count,
+                        detail=f'{name!r} never changes although its joint is told to move',
+                    )
+
+
+def _commanded(model: mujoco.MjModel, recording: Recording) -> set[int]:
+    """Return the joints whose commands change."""
+    found = set()
+    for sequence in recording.alignment.sequences:
+        for series in sequence.commands:
+            for name, (_, columns) in series.signal_mapping.items():
+                actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
+                if (
+                    actuator >= 0
+                    and model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+                    and np.ptp(series.data[:, columns], axis=0).any()
+                ):
+                    found.add(int(model.actuator_trnid[actuator, 0]))
+    return found
 
 
 def _offsets(fit: Fit) -> Iterator[HealthFinding]:

@@ -120,7 +120,9 @@ def _stability(result: CalibrationResult) -> GateCheck:
 
 def _dead(result: CalibrationResult, evidence: Evidence) -> Iterator[GateCheck]:
     """Look at sensors that never change although the model says that they should."""
-    found = []
+    found = [
+        f'{finding.detail} in {finding.bag}' for finding in result.health if finding.kind == 'stuck'
+    ]
     for name, sensor in evidence.sensors.items():
         if sensor.spread > 0 or sensor.unit not in evidence.MOTION:
             continue

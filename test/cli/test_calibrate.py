@@ -16,7 +16,6 @@ import mujoco
 import pytest
 import yaml
 
-from sysid_ros.pipeline import calibration
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def test_values_given_on_the_command_line_replace_the_files(
         '--set',
         'solver.backend=scipy',
         '--set',
-        'solver.max_iterations=3',
+        'solver.max_iterations=30',
         '--set',
         'parameters=[{target: joint/elbow/armature}]',
         '--output',
@@ -89,7 +88,7 @@ def test_values_given_on_the_command_line_replace_the_files(
     result = CalibrationResult.load(project.folder / 'elsewhere/deep/result.json')
     assert [parameter.name for parameter in result.parameters] == ['joint/elbow/armature']
     assert result.solver.backend == 'scipy'
-    assert '--set solver.max_iterations=3' in result.provenance.command
+    assert '--set solver.max_iterations=30' in result.provenance.command
     assert not (project.folder / 'out').exists()
 
 
@@ -103,25 +102,35 @@ def test_only_chosen_sensors_are_compared(project: Any, sysid: Callable[..., Any
     assert {error.sensor for error in result.errors} == {'elbow_position', 'shoulder_position'}
 
 
-def test_a_rejected_fit_keeps_the_model_of_an_earlier_one(
-    project: Any, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+def test_a_rejected_fit_changes_no_file_of_an_accepted_one_and_exits_1(
+    project: Any, sysid: Callable[..., Any]
 ):
     project.change(parameters=[{'target': 'joint/elbow/damping'}])
     assert sysid('calibrate', 'calibration.yaml').code == 0
-    before = (project.folder / 'out/mjcf/arm.xml').read_bytes()
-
-    def reject(*arguments: Any) -> CalibrationResult:
-        return assemble(*arguments).model_copy(update={'accepted': False})
-
-    assemble = calibration.assemble
-    monkeypatch.setattr(calibration, 'assemble', reject)
-    project.change(parameters=[{'target': 'joint/elbow/armature'}])
+    out = project.folder / 'out'
+    before = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
+    assert before
+    sensors = {
+        f'{joint}_{field}': {'topic': '/joint_states', 'field': field, 'label': label}
+        for joint, label in (('shoulder', 'elbow'), ('elbow', 'shoulder'))
+        for field in ('position', 'velocity')
+    }
+    topic = '/forward_position_controller/commands'
+    actuators = {
+        joint: {'topic': topic, 'field': 'data', 'label': str(number)}
+        for number, joint in enumerate(('shoulder', 'elbow'))
+    }
+    project.change(mapping={'sensors': sensors, 'actuators': actuators})
     done = sysid('calibrate', 'calibration.yaml')
-    assert done.code == 0
+    assert done.code == 1
     assert 'REJECTED' in done.out
     assert 'identified MJCF' not in done.out
-    assert (project.folder / 'out/mjcf/arm.xml').read_bytes() == before
-    assert not CalibrationResult.load(project.folder / 'out/result.json').accepted
+    assert ' out/rejected/result.json' in done.out
+    assert {path: path.read_bytes() for path in before} == before
+    result = CalibrationResult.load(out / 'rejected/result.json')
+    assert not result.accepted
+    assert (out / 'rejected/report.html').is_file()
+    assert any('swapped joints' in check.detail for check in result.gate if not check.passed)
 
 
 def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Any):

@@ -387,7 +387,8 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     result = node.result()
     assert result['accepted'] is False
     assert result['held_out_after'] > result['held_out_before']
-    assert result == json.loads((out / 'result.json').read_text())
+    assert result == json.loads((out / 'rejected' / 'result.json').read_text())
+    assert json.loads((out / 'result.json').read_text())['accepted'] is True
     for status in node.latched('parameters').status:
         assert status.level == type(status).ERROR
         assert status.message == 'rejected: identified'
