@@ -86,6 +86,9 @@ class Fit:
         window: Length of the windows that the values rest on, s, where the motion cannot be
             predicted over whole sequences; else None.
         alone: With a memory, what the data say of all unknowns without it; else None.
+        memory: What was known of some parameters together.
+        unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
+        values: (number of unknowns,) what was found for all of them.
     """
 
     parameters: tuple[Unknown, ...]
@@ -105,6 +108,9 @@ class Fit:
     start_sentence: str = ''
     window: float | None = None
     alone: Alone | None = None
+    memory: JointPrior | None = None
+    unknowns: tuple[Unknown, ...] = ()
+    values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -210,6 +216,9 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             alone=None
             if memory is None
             else alone(solution, residuals.unknowns, residuals.samples, settings.loss),
+            memory=memory,
+            unknowns=residuals.unknowns,
+            values=x,
         )
 
 
