@@ -45,6 +45,8 @@ _OF_JOINTS = (
 QUANTILE = 1.959964
 #: Configurations are looked at for collisions so often, s.
 _COLLISION_PERIOD = 0.04
+#: … and so many times less often where parameters are off: servos take them nearly the same way.
+_COARSER = 5
 #: The robot gets so long to sag into its home pose before a motion, s.
 _SETTLING = 5.0
 _REST_SPEED = 1e-5
@@ -127,7 +129,7 @@ class Experiment:
         self._probes = _probes(self._model)
         self._start = _settled(nominal)
         self._simulator = make_simulator(
-            own, self.unknowns, [self._sequence(_still(nominal))], threads
+            own, self.unknowns, [self.sequence(_still(nominal))], threads
         )
         self._runs = 0
 
@@ -147,8 +149,6 @@ class Experiment:
     ) -> NDArray[np.float64]:
         """Return the (p, p) information JᵀΣ⁻¹J that recording a motion has about the parameters.
 
-        J is the derivative of all samples by the parameters, from the simulations that a fit uses.
-
         Args:
             motion: The motion.
             since: Only samples from this time on count, s.
@@ -157,16 +157,35 @@ class Experiment:
         Returns:
             Per unit of the parameters; NaN where the simulation becomes unstable.
         """
-        simulator = self._simulator.of([self._sequence(motion, since)])
+        jacobian = self.jacobian(motion, since, values)
+        found: NDArray[np.float64] = jacobian.T @ jacobian
+        return found
+
+    def jacobian(
+        self, motion: Motion, since: float = 0.0, values: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return the derivative of all samples by the parameters, from the simulations of a fit.
+
+        Args:
+            motion: The motion.
+            since: Only samples from this time on count, s.
+            values: (p,) at which it is linearised; the default is nominal.
+
+        Returns:
+            (n, p) derivative of measured minus predicted, in units of the sensors' noise, per unit
+            of the parameters, instant by instant in the order of the sensors' noise; NaN where the
+            simulation becomes unstable.
+        """
+        simulator = self._simulator.of([self.sequence(motion, since)])
         residuals = Residuals(simulator, self._noise)
         x = self.nominal if values is None else values
         steps = self._steps(x)
         around = residuals.around(x, steps)
         self._runs += residuals.evaluations
+        measured = residuals.samples.sensor >= 0
         if around.unstable or around.wild.any():
-            return np.full((len(x),) * 2, np.nan)
-        jacobian = around.changes[residuals.samples.sensor >= 0] / steps
-        found: NDArray[np.float64] = jacobian.T @ jacobian
+            return np.full((int(measured.sum()), len(x)), np.nan)
+        found: NDArray[np.float64] = around.changes[measured] / steps
         return found
 
     def _steps(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -186,7 +205,8 @@ class Experiment:
                 trace.qpos, trace.qvel, trace.forces, trace.torques, motion.commands
             )
             torques = np.max(np.abs(trace.forces), axis=0)
-            distance = self.collisions.distance(trace.qpos[::stride])
+            often = stride if worst is None else _COARSER * stride
+            distance = self.collisions.distance(trace.qpos[::often])
             if worst is None:
                 worst = Excursion(parts, torques, distance, diverged)
                 continue
@@ -207,7 +227,7 @@ class Experiment:
         return found
 
     def _traces(self, motion: Motion, candidates: NDArray[np.float64]) -> list[tuple[Trace, bool]]:
-        simulator = self._simulator.of([self._sequence(motion)])
+        simulator = self._simulator.of([self.sequence(motion)])
         found = []
         timestep = float(self.limits.model.opt.timestep)
         for block in simulator.simulate(candidates, [np.arange(len(candidates))]):
@@ -224,7 +244,8 @@ class Experiment:
         """Number of simulations so far."""
         return self._runs
 
-    def _sequence(self, motion: Motion, since: float = 0.0) -> Sequence:
+    def sequence(self, motion: Motion, since: float = 0.0) -> Sequence:
+        """Return the recording of a motion, with numbers in place of measurements."""
         model = self.limits.model
         times = np.arange(np.ceil(since * self._rate), np.floor(motion.duration * self._rate) + 1)
         times /= self._rate

@@ -24,11 +24,11 @@ HARMONICS = 5
 #: Seconds of one period, about: short enough to repeat, long enough for slow and fast sines.
 _PERIOD = 5.0
 #: Seconds over which the motion fades in, and out.
-RAMP = 1.5
+RAMP = 1.0
 #: The unit of a coefficient falls with the frequency to this power.
 _UNIT_POWER = 0.75
 #: Part of the time that slow sweeps get where friction is asked for, …
-_SWEEP_SHARE = 0.2
+_SWEEP_SHARE = 0.12
 #: … their speed as a part of the largest, and the seconds over which they turn around.
 _SWEEP_SPEED = 0.08
 _TURN = 0.4

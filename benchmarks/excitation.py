@@ -1,0 +1,311 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Designed motions: predicted against achieved intervals, against hand-made motions, and limits.
+
+Each case has a true model and a nominal one whose asked parameters are all 20 % off, up or down
+at random. The motion is designed with the nominal model, and
+
+* the intervals that were predicted with the nominal values are compared with those of fits to
+  noisy, encoded simulations of the true model, and with 1.96 times the standard deviation of
+  estimates over many draws of the noise (one Gauss-Newton step from the truth each);
+* a hand-made set, one sine per joint with frequencies spread over .2 to .45 Hz, and the package's
+  sum of sines get the same length and, joint by joint, the amplitude that has the peak torque of
+  the designed motion or uses as much of another limit as that may;
+* the motion is simulated with 20 models whose asked parameters are uniformly up to 20 % off.
+
+``python benchmarks/excitation.py [CASE ...] [--fits 6] [--seed 0]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from sysid_ros.excitation import Motion, sum_of_sines
+from sysid_ros.excitation.design import Design, design, half_widths, matched
+from sysid_ros.excitation.drives import drives
+from sysid_ros.excitation.experiment import QUANTILE, Experiment
+from sysid_ros.excitation.fourier import RAMP, make_plan
+from sysid_ros.excitation.limits import find_limits
+from sysid_ros.excitation.motion import quintic, sample_times
+from sysid_ros.excitation.sensing import SensorNoise, sensor_noise
+from sysid_ros.identification.fit import fit
+from sysid_ros.identification.models import compile_spec, load_spec
+from sysid_ros.identification.prediction import predict
+from sysid_ros.identification.sequence import Sequence
+from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.signals import TimeSeries
+from sysid_ros.simulation.truth import load_truth
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
+SECONDS, RATE = 20.0, 100.0
+OFF = 0.2
+DRAWS, MODELS = 300, 20
+#: What the acceptance of this benchmark asks for.
+NEAR, NARROWER = 0.25, 3.0
+NOISE = SensorNoise()
+
+TWO_LINKS = """
+<mujoco model="two_links">
+  <compiler angle="radian" autolimits="true"/>
+  <option timestep="0.002" integrator="implicitfast"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -.45"/>
+    <body name="upper" pos="0 0 .3">
+      <inertial mass="2" pos="0 0 -.15" diaginertia=".02 .02 .003"/>
+      <joint name="shoulder" axis="0 1 0" range="-1.6 1.6" armature=".05" damping=".8"
+        frictionloss=".4"/>
+      <geom type="capsule" size=".03" fromto="0 0 0 0 0 -.3"/>
+      <body name="lower" pos="0 0 -.3">
+        <inertial mass="1.2" pos=".02 0 -.14" diaginertia=".01 .01 .002"/>
+        <joint name="elbow" axis="0 1 0" range="-2 2" armature=".03" damping=".4"
+          frictionloss=".25"/>
+        <geom type="capsule" size=".025" fromto="0 0 0 0 0 -.3"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="shoulder" joint="shoulder" kp="120" kv="8" ctrlrange="-1.6 1.6"
+      forcerange="-25 25"/>
+    <position name="elbow" joint="elbow" kp="60" kv="3" ctrlrange="-2 2" forcerange="-12 12"/>
+  </actuator>
+  <sensor>
+    <jointpos name="q1" joint="shoulder"/><jointpos name="q2" joint="elbow"/>
+    <jointvel name="v1" joint="shoulder"/><jointvel name="v2" joint="elbow"/>
+    <jointactuatorfrc name="f1" joint="shoulder"/><jointactuatorfrc name="f2" joint="elbow"/>
+  </sensor>
+</mujoco>
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A true model and what is asked of it."""
+
+    path: Path
+    truth: dict[str, float]
+    asked: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+
+def cases(folder: Path) -> dict[str, Case]:
+    """Return all cases; files that they need are written into a folder."""
+    links = folder / 'two_links.xml'
+    links.write_text(TWO_LINKS)
+    truth = load_truth(DEMO / 'truth.yaml')
+    losses = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'body/tool/mass')
+    payload = ('body/tool/mass_ipos', 'body/tool/inertia')
+    arm = DEMO / 'arm.xml'
+    return {
+        'arm': Case(arm, truth, losses, ('actuator/*/delay',)),
+        'payload': Case(arm, truth, payload),
+        'two links': Case(links, {}, (*losses[:3], 'body/lower/mass', 'body/lower/ipos')),
+    }
+
+
+def make_truth(case: Case) -> tuple[mujoco.MjSpec, tuple[Unknown, ...]]:
+    """Return the true model and its parameters, nominal values being the truth."""
+    spec = load_spec(case.path)
+    model = compile_spec(spec, case.path)
+    delay = 0.0
+    for path, value in case.truth.items():
+        element, name, attribute = path.split('/')
+        if element == 'actuator':
+            delay = value
+        elif attribute == 'damping':
+            spec.joint(name).damping = [value, 0.0, 0.0]
+        else:
+            setattr(getattr(spec, element)(name), attribute, value)
+    model = compile_spec(spec, case.path)
+    found = [u for pattern in case.asked for u in make_unknowns(pattern, model, spec=spec)]
+    for pattern in case.shared:
+        found += make_unknowns(pattern, model, shared=True, bounds=(0.0, 0.05), initial=delay)
+    return spec, tuple(found)
+
+
+def moved(unknowns: tuple[Unknown, ...], values: NDArray[np.float64]) -> tuple[Unknown, ...]:
+    """Return the unknowns with other nominal values."""
+    return tuple(
+        Unknown(u.name, u.targets, float(v), u.min_value, u.max_value, u.scale)
+        for u, v in zip(unknowns, values, strict=True)
+    )
+
+
+def hand_made(model: mujoco.MjModel) -> Motion:
+    """Return one sine per actuator around the home pose, of small amplitude."""
+    chosen = drives(model)
+    times = sample_times(SECONDS, RATE)
+    window: NDArray[np.float64] = quintic(times / RAMP) * quintic((SECONDS - times) / RAMP)
+    frequencies = np.linspace(0.2, 0.45, len(chosen))
+    waves = window[:, None] * np.sin(2 * np.pi * frequencies * times[:, None])
+    home = np.array([drive.home for drive in chosen])
+    return Motion(times, home + 0.2 * waves, tuple(drive.actuator for drive in chosen))
+
+
+def encoded(
+    model: mujoco.MjModel,
+    noise: dict[str, float],
+    clean: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Return (n, k) samples with noise, angles rounded to the counts of their encoders."""
+    count = 2 * np.pi / 2.0**NOISE.encoder_bits
+    found: NDArray[np.float64] = clean.copy()
+    for column, (name, sigma) in enumerate(noise.items()):
+        angle = model.sensor(name).type[0] == mujoco.mjtSensor.mjSENS_JOINTPOS
+        found[:, column] += (NOISE.position if angle else sigma) * rng.standard_normal(len(clean))
+        if angle:
+            found[:, column] = np.round(found[:, column] / count) * count
+    return found
+
+
+def verdict(*, good: bool) -> str:
+    """Return the word for it."""
+    return 'PASS' if good else 'MISS'
+
+
+def check(name: str, case: Case, seed: int, fits: int) -> None:
+    """Design, predict, fit, compare; print it all."""
+    spec, true = make_truth(case)
+    truth = np.array([unknown.nominal for unknown in true])
+    rng = np.random.default_rng((seed, 17))
+    nominal = truth * (1 + OFF * rng.choice([-1.0, 1.0], len(truth)))
+    unknowns = moved(true, nominal)
+    model = compile_spec(spec, case.path)
+    limits = find_limits(model)
+    noise = sensor_noise(model, NOISE)
+    chosen = drives(model)
+    friction = any('frictionloss' in unknown.name for unknown in true)
+    plan = make_plan(
+        chosen,
+        duration=SECONDS,
+        rate=RATE,
+        max_frequency=2.5,
+        swept=[friction] * len(chosen),
+        speeds=[2.0] * len(chosen),
+    )
+    with Experiment(spec, case.path, unknowns, limits, noise, rate=RATE) as experiment:
+        found = design(experiment, plan, seed=seed)
+        kept = [unknowns.index(parameter) for parameter in found.parameters]
+        others = {
+            'hand': matched(experiment, hand_made(model), found.torques),
+            'sines': matched(
+                experiment,
+                sum_of_sines(model, duration=SECONDS, rate=RATE, seed=seed),
+                found.torques,
+            ),
+        }
+        halves = {
+            other: half_widths(experiment.information(motion)[np.ix_(kept, kept)])
+            for other, motion in others.items()
+        }
+        worst = 0.0
+        for _ in range(MODELS):
+            x = truth * (1 + OFF * rng.uniform(-1, 1, len(truth)))
+            worst = max(worst, float(experiment.excursion(found.motion, x[None]).parts.max()))
+        jacobian = experiment.jacobian(found.motion, values=truth)[:, kept]
+        sequence = experiment.sequence(found.motion)
+    print(f'\n{name}: {len(kept)} parameters, seed {seed}')
+    for item in found.unexcited:
+        print(f'  left out: {item.parameter.name}, {item.reason}')
+    parameters = tuple(true[row] for row in kept)
+    mean, sd = achieved(spec, model, noise, parameters, sequence, jacobian, rng, fits)
+    report(found, halves, np.abs(truth[kept]), mean, sd, worst)
+
+
+def achieved(
+    spec: mujoco.MjSpec,
+    model: mujoco.MjModel,
+    noise: dict[str, float],
+    parameters: tuple[Unknown, ...],
+    sequence: Sequence,
+    jacobian: NDArray[np.float64],
+    rng: np.random.Generator,
+    fits: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (p,) mean half-widths of fits, and 1.96 standard deviations of estimates."""
+    truth = np.array([parameter.nominal for parameter in parameters])
+    (clean,) = predict(spec, [sequence], parameters, truth)
+    # A command's delay makes nothing unmeasured; the first rows are measured all the same.
+    values = np.asarray(clean.channels[0][0])
+    sigma = np.array(list(noise.values()))
+    inverse = np.linalg.pinv(jacobian)
+    estimates = [
+        inverse @ ((encoded(model, noise, values, rng) - values) / sigma).reshape(-1)
+        for _ in range(DRAWS)
+    ]
+    series = sequence.measurements[0]
+    widths = []
+    for _ in range(fits):
+        measured = TimeSeries(
+            series.times, encoded(model, noise, values, rng), series.signal_mapping
+        )
+        recorded = Sequence(
+            'draw', 0, sequence.initial_qpos, sequence.initial_qvel, sequence.commands, (measured,)
+        )
+        start = np.array([p.nominal for p in parameters])
+        start = start * (1 + 0.05 * rng.choice([-1.0, 1.0], len(start)))
+        result = fit(spec, moved(parameters, start), [recorded], start='nominal')
+        widths.append([(interval.high - interval.low) / 2 for interval in result.intervals])
+    return np.mean(widths, axis=0), QUANTILE * np.std(estimates, axis=0)
+
+
+def report(
+    found: Design,
+    halves: dict[str, NDArray[np.float64]],
+    truth: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    sd: NDArray[np.float64],
+    worst: float,
+) -> None:
+    """Print the table and the verdicts."""
+    percent = 100 / np.maximum(truth, 1e-12)
+    head = ('predicted', 'fits', '1.96 sd', 'hand', 'sines')
+    print(f'  {"half-widths, % of the truth":34s}' + ''.join(f'{word:>11s}' for word in head))
+    for row, parameter in enumerate(found.parameters):
+        shown = (found.half, mean, sd, halves['hand'], halves['sines'])
+        numbers = ''.join(f'{percent[row] * column[row]:11.3f}' for column in shown)
+        print(f'  {parameter.name:34s}{numbers}')
+    for what, achieved_ in (('fits', mean), ('1.96 sd', sd)):
+        ratio = found.half / achieved_
+        good = bool(np.all(np.abs(ratio - 1) <= NEAR))
+        print(f'  {verdict(good=good)}  predicted / {what}: {ratio.min():.2f} to {ratio.max():.2f}')
+    for other, half in halves.items():
+        ratio = half / found.half
+        widest = float(np.max(half * percent) / np.max(found.half * percent))
+        good = widest >= NARROWER
+        print(
+            f'  {verdict(good=good)}  {other}: widest relative interval {widest:.2f} times '
+            f'narrower; each parameter {ratio.min():.2f} to {ratio.max():.2f}, '
+            f'mean {np.exp(np.mean(np.log(ratio))):.2f}'
+        )
+    print(
+        f'  {verdict(good=worst < 1)}  limits: at most {100 * worst:.0f} % of any used by '
+        f'{MODELS} models up to 20 % off'
+    )
+
+
+def main() -> None:
+    """Run the cases that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('cases', nargs='*')
+    parser.add_argument('--fits', type=int, default=6)
+    parser.add_argument('--seed', type=int, default=0)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        known = cases(Path(folder))
+        for name in args.cases or known:
+            check(name, known[name], args.seed, args.fits)
+
+
+if __name__ == '__main__':
+    main()
