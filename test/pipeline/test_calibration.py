@@ -20,6 +20,7 @@ from sysid_ros.config import (
     MappingConfig,
     ParameterConfig,
     PriorConfig,
+    SegmentsConfig,
     SolverConfig,
     load_calibration,
 )
@@ -168,6 +169,13 @@ def test_a_bag_has_one_role(config: CalibrationConfig):
     bags = (BagSelection(path=path), BagSelection(path=path, role='validate'))
     with pytest.raises(ConfigError, match='both training and validation data'):
         calibrate(_with(config, bags=bags))
+
+
+@pytest.mark.parametrize('key', ['times', 'without'])
+def test_segments_of_a_bag_that_there_is_not_are_an_error(config: CalibrationConfig, key: str):
+    segments = SegmentsConfig.model_validate({key: {'trian': [[0.0, 1.0]]}})
+    with pytest.raises(ConfigError, match=f"'trian' in segments.{key}; .*'train'"):
+        calibrate(_with(config, segments=segments))
 
 
 def test_an_actuator_without_commands_is_a_warning(config: CalibrationConfig):
