@@ -146,7 +146,7 @@ def align(
     starts = [_start(model, groups, span) for span in spans]
     health += derived_findings(name, model, starts)
     sequences = tuple(
-        _sequence(name if len(spans) == 1 else f'{name}_{number}', groups, span, start)
+        _sequence(name, name if len(spans) == 1 else f'{name}_{number}', groups, span, start)
         for number, (span, start) in enumerate(zip(spans, starts, strict=True))
     )
     return Alignment(name, sequences, mapping.pairs, mapping.unmapped, tuple(rates), tuple(health))
@@ -279,7 +279,9 @@ def _start(model: mujoco.MjModel, groups: list[_Group], span: Segment) -> Initia
     return initial_state(model, channels)
 
 
-def _sequence(name: str, groups: list[_Group], span: Segment, state: InitialState) -> Sequence:
+def _sequence(
+    bag: str, name: str, groups: list[_Group], span: Segment, state: InitialState
+) -> Sequence:
     commands, measurements = [], []
     for group in groups:
         times_ns = group.times_ns
@@ -293,7 +295,9 @@ def _sequence(name: str, groups: list[_Group], span: Segment, state: InitialStat
         elif stop > start:
             rows = slice(start, stop)
             measurements.append(_series(group, rows, span.first, SignalType.MjSensor))
-    return Sequence(name, span.first, state.qpos, state.qvel, tuple(commands), tuple(measurements))
+    return Sequence(
+        name, span.first, state.qpos, state.qvel, tuple(commands), tuple(measurements), bag=bag
+    )
 
 
 def _series(group: _Group, rows: slice, origin_ns: int, kind: SignalType) -> TimeSeries:

@@ -71,12 +71,12 @@ def alone(
         bare,
         bare.jacobian,
         [_unbounded(unknown) for unknown in unknowns],
-        Samples(
-            samples.sequence[kept],
-            samples.time[kept],
-            samples.sensor[kept],
-            samples.sensors,
-            None if samples.variance is None else samples.variance[kept],
+        dataclasses.replace(
+            samples,
+            sequence=samples.sequence[kept],
+            time=samples.time[kept],
+            sensor=samples.sensor[kept],
+            variance=None if samples.variance is None else samples.variance[kept],
         ),
         loss,
     )

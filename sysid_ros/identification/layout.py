@@ -40,6 +40,7 @@ class Samples:
         sensors: Names of the sensors.
         variance: (n,) what is expected of the square of a residual that is not of a measurement;
             None where that is 1 for each.
+        bags: For each sequence, the recording that it is from; empty where each is one.
     """
 
     sequence: NDArray[np.int64]
@@ -47,6 +48,7 @@ class Samples:
     sensor: NDArray[np.int64]
     sensors: tuple[str, ...]
     variance: NDArray[np.float64] | None = None
+    bags: tuple[str, ...] = ()
 
 
 @dataclass
@@ -127,6 +129,7 @@ def samples_of(
     owners: NDArray[np.int64],
     dead: Sequence[str],
     variance: NDArray[np.float64],
+    bags: tuple[str, ...] = (),
 ) -> Samples:
     """Say what each residual is.
 
@@ -135,6 +138,7 @@ def samples_of(
         owners: (r,) for each residual of a prior, the sequence that it belongs to.
         dead: Sensors that are left out because they never move.
         variance: (r,) what is expected of the square of each residual of a prior.
+        bags: For each sequence, the recording that it is from.
 
     Raises:
         FitError: No sample counts.
@@ -169,6 +173,7 @@ def samples_of(
         np.concatenate([*sensor, np.full(len(owners), PRIOR)]),
         tuple(sensors),
         np.concatenate([np.ones(measurements), variance]),
+        bags,
     )
 
 

@@ -31,6 +31,7 @@ class Sequence:
             parts of the state; samples at or after time zero, NaN where a channel was not measured.
         initial_act: (na,) activation at time zero; None for filters that are at rest under the
             first command.
+        bag: The recording that it is from; empty where it is one by itself.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Sequence:
     commands: tuple[TimeSeries, ...]
     measurements: tuple[TimeSeries, ...]
     initial_act: NDArray[np.float64] | None = None
+    bag: str = ''
 
     @property
     def duration(self) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.identification.solver.losses import rho
+from sysid_ros.identification.solver.losses import curvature, rho
 from sysid_ros.identification.statistics.dependence import threshold
 
 if TYPE_CHECKING:
@@ -33,8 +33,11 @@ class Linear:
     Attributes:
         unknowns: The parameters, p of them.
         x: (p,) their values.
-        residual: (n,) residuals in units of the noise, times the root of their robust weight.
-        jacobian: (n, p) their derivative, per unit of each parameter, with the same weights.
+        residual: (n,) pull of each residual on the fit: the residual itself in units of the noise,
+            with a robust loss half its derivative, over the root of the loss's mean curvature.
+        jacobian: (n, p) derivative of the residuals, per unit of each parameter, times that root.
+            So ``jacobian.T @ jacobian`` is the curvature of the cost, and ``jacobian.T @ residual``
+            its gradient.
         samples: What each residual is.
         at_bound: (p,) whether a value is at one of its bounds.
         scale: (p,) length of the Jacobian's columns; 1 for those that are zero.
@@ -70,6 +73,10 @@ def linearised(
 ) -> Linear:
     """Weight and scale the derivative of the residuals at the optimum.
 
+    With a robust loss the curvature of the cost is Σ ψ' J Jᵀ with ψ' the derivative of the pull ψ.
+    Its mean over each sensor stands for ψ' (Huber, Annals of Statistics 1, 1973, section 6): that
+    of single residuals is noise.
+
     Args:
         solution: Where the solver ended.
         jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
@@ -77,7 +84,7 @@ def linearised(
         samples: What each residual is.
         loss: The loss of the fit; robust losses weight residuals.
     """
-    root = np.sqrt(rho(solution.residual, loss)[1])
+    root = np.sqrt(_mean_curvature(solution.residual, samples, loss))
     weighted = jacobian * root[:, None]
     at_bound = np.array(
         [_is_at_bound(x, p) for x, p in zip(solution.x, unknowns, strict=True)], dtype=bool
@@ -89,7 +96,7 @@ def linearised(
     return Linear(
         unknowns=tuple(unknowns),
         x=solution.x,
-        residual=solution.residual * root,
+        residual=solution.residual * rho(solution.residual, loss)[1] / root,
         jacobian=weighted,
         samples=samples,
         at_bound=at_bound,
@@ -98,6 +105,17 @@ def linearised(
         inverse=inverse,
         null=null,
     )
+
+
+def _mean_curvature(
+    residual: NDArray[np.float64], samples: Samples, loss: Loss
+) -> NDArray[np.float64]:
+    """Return the (n,) mean curvature of the loss over the residuals of the same sensor."""
+    each = curvature(residual, loss)
+    place = samples.sensor - samples.sensor.min(initial=0)
+    mean = np.bincount(place, each) / np.maximum(np.bincount(place), 1)
+    found: NDArray[np.float64] = mean[place]
+    return found
 
 
 def _is_at_bound(value: float, parameter: Unknown) -> bool:

@@ -4,16 +4,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.special
 
 from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.statistics.long_run import binned, long_run
+from sysid_ros.identification.statistics.clusters import disagreement, groups
+from sysid_ros.identification.statistics.long_run import bartlett
+from sysid_ros.identification.statistics.stationary import (
+    ChannelNoise,
+    by_channel,
+    channel_noises,
+    channels_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from sysid_ros.identification.layout import Samples
@@ -21,6 +30,10 @@ if TYPE_CHECKING:
 
 #: Level of all intervals.
 LEVEL = 0.95
+#: From so many recordings on, their disagreement is known well enough.
+ENOUGH = 8
+#: Noise whose effective samples are below this share of all is correlated.
+_SLOW = 0.5
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class Spread:
         method: How it was found, in words.
         effective: Number of independent samples that say as much as the residuals do.
         notes: What a reader of the intervals has to know, a sentence each.
+        noises: Index of each sensor to the noise of its residuals.
     """
 
     half: NDArray[np.float64]
@@ -41,33 +55,101 @@ class Spread:
     method: str
     effective: float
     notes: tuple[str, ...] = ()
+    noises: dict[int, ChannelNoise] = field(default_factory=dict)
 
 
 def spread(linear: Linear) -> Spread:
-    """Return the sandwich estimate of the estimates' spread.
+    """Return how far the estimates may be off.
 
-    The influence of each instant on a parameter, ψ_t = H⁻¹ Σ J_r r over the residuals at t, is
-    summed over short bins; the long-run variance of that series is estimated after whitening by an
-    AR(1) with a Bartlett kernel of automatic bandwidth (Andrews & Monahan, Econometrica 60, 1992),
-    bins of different sequences being independent. Student's t has as many degrees of freedom as
-    the series has effective samples, and the white-noise interval is a lower limit.
+    From ``ENOUGH`` recordings on, their disagreement says it, whatever the model lacks. With fewer,
+    the noise inside of them has to: as an autoregression of each sensor's residuals, and from the
+    sums of the influences of all residuals of one instant, which sees noise that changes with the
+    motion or is common to sensors; the wider of both counts.
     """
     count = len(linear.unknowns)
     half = np.full(count, np.nan)
     covariance = np.full((count, count), np.nan)
     free, scale = linear.free, linear.scale[linear.free]
-    effective = float('nan')
-    if len(free):
-        width, deviation, effective = _half_widths(
-            linear.inverse, linear.scaled, linear.residual, linear.samples
+    if not len(free):
+        return Spread(half, covariance, 'nothing to find', np.nan)
+    channels, noises = channels_of(linear), channel_noises(linear)
+    errors, freedom = _inside(linear, channels, noises)
+    covariance[np.ix_(free, free)] = errors / np.outer(scale, scale)
+    quantile = scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
+    half[free] = np.sqrt(np.diag(errors)) * quantile / scale
+    effective = float(sum(noise.effective for noise in noises.values()))
+    recordings = len(np.unique(groups(linear)[linear.samples.sensor != PRIOR]))
+    method, notes = _said(recordings, noises)
+    if recordings >= ENOUGH:
+        between = disagreement(linear)
+        columns = between.columns
+        covariance[np.ix_(columns, columns)] = between.covariance
+        deviation = np.sqrt(np.maximum(np.diag(between.covariance), 0.0))
+        half[columns] = deviation * scipy.special.stdtrit(between.freedom, (1 + LEVEL) / 2)
+    return Spread(half, covariance, method, effective, notes, noises)
+
+
+def _said(recordings: int, noises: dict[int, ChannelNoise]) -> tuple[str, tuple[str, ...]]:
+    """Say in words how it was found, and what it does not cover."""
+    if recordings >= ENOUGH:
+        return f'from the disagreement of {recordings} recordings', ()
+    how = 'one recording' if recordings == 1 else f'{recordings} recordings'
+    method = f'from the noise inside of {how}, with its correlation in time'
+    slow = [n for n in noises.values() if n.effective < _SLOW * n.samples]
+    notes = []
+    if slow:
+        notes.append(
+            f'Residuals of {len(slow)} of {len(noises)} sensors stay alike from sample to sample, '
+            f'which noise seldom does: the model lacks something. How much that differs between '
+            f'recordings, {how} cannot say; record {ENOUGH} or more.'
         )
-        half[free] = width / scale
-        root = np.sqrt(np.maximum(np.diag(linear.inverse), 1e-300))
-        correlation = linear.inverse / np.outer(root, root)
-        covariance[np.ix_(free, free)] = correlation * np.outer(
-            deviation / scale, deviation / scale
-        )
-    return Spread(half, covariance, 'autocorrelation-consistent within sequences', effective)
+    return method, tuple(notes)
+
+
+def _inside(
+    linear: Linear,
+    channels: dict[int, list[NDArray[np.int64]]],
+    noises: dict[int, ChannelNoise],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the (f, f) scaled covariance from the noise inside recordings, and (f,) freedoms."""
+    influence = linear.scaled @ linear.inverse
+    parts = by_channel(channels, noises, influence)
+    # Not the residuals of priors themselves but what their squares are expected to be.
+    expected = prior_jacobian(linear.scaled, linear.samples) @ linear.inverse
+    covariance = sum(parts.values()) + expected.T @ expected
+    shares = np.array([np.diag(part) for part in parts.values()])
+    own = np.array([noises[c].freedom for c in parts])
+    freedom = shares.sum(axis=0) ** 2 / np.maximum(np.sum(shares**2 / own[:, None], axis=0), 1e-300)
+    changing = _of_instants(linear, influence, noises.values())
+    stationary = np.sqrt(np.diag(covariance))
+    growth = np.maximum(changing / np.maximum(stationary, 1e-300), 1.0)
+    return covariance * np.outer(growth, growth), np.maximum(freedom, 1.0)
+
+
+def _of_instants(
+    linear: Linear, influence: NDArray[np.float64], noises: Iterable[ChannelNoise]
+) -> NDArray[np.float64]:
+    """Return (f,) standard errors from the products of influences of neighbouring instants.
+
+    The influence of an instant on a parameter is ψ_t = H⁻¹ Σ J_r r over its residuals; Bartlett's
+    kernel sums the products of those that are as near as the slowest sensor's residuals are alike
+    (Newey and West, Econometrica 55, 1987). A bandwidth that the products themselves choose is of
+    no use: those of slow noise and fast motion have a memory that is not the noise's.
+    """
+    samples = linear.samples
+    weighted = influence * linear.residual[:, None]
+    alike = max(1.0 + 2.0 * float(np.abs(n.correlation[1:]).sum()) for n in noises)
+    measured = samples.sensor != PRIOR
+    variance = np.zeros(weighted.shape[1])
+    for sequence in np.unique(samples.sequence[measured]):
+        rows = measured & (samples.sequence == sequence)
+        _, place = np.unique(samples.time[rows], return_inverse=True)
+        sums = np.zeros((int(place.max()) + 1, len(variance)))
+        np.add.at(sums, place, weighted[rows])
+        variance += bartlett(sums, alike)
+    expected = prior_jacobian(linear.scaled, samples) @ linear.inverse
+    found: NDArray[np.float64] = np.sqrt(np.maximum(variance, 0.0) + np.sum(expected**2, axis=0))
+    return found
 
 
 def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[np.float64]:
@@ -81,36 +163,3 @@ def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[n
     variance = 1.0 if samples.variance is None else samples.variance[rows, None]
     weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(variance)
     return weighted
-
-
-def _half_widths(
-    inverse: NDArray[np.float64],
-    jacobian: NDArray[np.float64],
-    residual: NDArray[np.float64],
-    samples: Samples,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return (p,) half-widths and standard errors, scaled, and the least effective size."""
-    n, p = jacobian.shape
-    freedom = max(n - p, 1)
-    white = np.sqrt(np.diag(inverse) * float(residual @ residual) / freedom)
-    white_half = white * scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
-    measured = samples.sensor != PRIOR
-    influence = (jacobian * residual[:, None]) @ inverse
-    # Not the residuals of priors themselves but what their squares are expected to be.
-    expected = np.sum((prior_jacobian(jacobian, samples) @ inverse) ** 2, axis=0)
-    half = np.empty(p)
-    deviation = np.empty(p)
-    least = float(n)
-    for column in range(p):
-        series = [
-            binned(influence[rows, column], samples.time[rows])
-            for rows in (measured & (samples.sequence == s) for s in np.unique(samples.sequence))
-            if rows.any()
-        ]
-        variance, effective = long_run(series)
-        quantile = scipy.special.stdtrit(max(effective - 1, 1.0), (1 + LEVEL) / 2)
-        deviation[column] = np.sqrt(variance * n / freedom + expected[column])
-        half[column] = deviation[column] * quantile
-        least = min(least, effective)
-    widest: NDArray[np.float64] = np.maximum(half, white_half)
-    return widest, np.maximum(deviation, white), least
