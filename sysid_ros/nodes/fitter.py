@@ -269,8 +269,12 @@ def _summary(done: Calibration) -> str:
     return (
         f'{"accepted" if result.accepted else "REJECTED"}: {result.acceptance} '
         f'{identified} of {len(result.parameters)} parameters identified; '
-        f'report {done.report_path}'
+        f'report {done.report_path}{_drift(result)}'
     )
+
+
+def _drift(result: CalibrationResult) -> str:
+    return '' if result.drift is None else f'. {result.drift.sentence}'
 
 
 def _status(parameter: ParameterResult, result: CalibrationResult) -> Any:
