@@ -103,11 +103,9 @@ def cases(folder: Path) -> dict[str, Case]:
     links.write_text(TWO_LINKS)
     truth = load_truth(DEMO / 'truth.yaml')
     losses = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'body/tool/mass')
-    payload = ('body/tool/mass_ipos', 'body/tool/inertia')
     arm = DEMO / 'arm.xml'
     return {
         'arm': Case(arm, truth, losses, ('actuator/*/delay',)),
-        'payload': Case(arm, truth, payload),
         'two links': Case(links, {}, (*losses[:3], 'body/lower/mass', 'body/lower/ipos')),
     }
 
