@@ -19,7 +19,7 @@ from sysid_ros.pipeline.assembly import Nominal, assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
 from sysid_ros.pipeline.memory import fit_with_memory, recall, without_known_bags
-from sysid_ros.pipeline.validation import validate
+from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.gate import judge
@@ -183,6 +183,7 @@ def _fit(
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
     drift = None
     if memory is None:
+        check_families(config, problem)
         found = fit_training(config, problem, observer, cancel)
     else:
         continued = fit_with_memory(config, problem, memory, observer, cancel)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sysid_ros.errors import CancelledError, ConfigError, FitError
 from sysid_ros.pipeline.folds import disagreements, families_of, leave_out, training_bags
 from sysid_ros.pipeline.horizon import horizon_errors
 from sysid_ros.pipeline.lengths import drifts, fit_windows
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
+    from sysid_ros.pipeline.folds import Families
     from sysid_ros.pipeline.loading import Observer, Problem
     from sysid_ros.results.result import Fold, HorizonPoint, Role, WindowFit
 
@@ -45,6 +47,8 @@ def validate(
 ) -> Validation:
     """Put a fit to the test as the section ``validation`` says.
 
+    What cannot be done costs nobody the fit: it becomes a warning.
+
     In chaotic motion, where the fit rests on windows, whole bags cannot be predicted: nothing is
     left out then, and no other windows are tried.
 
@@ -56,14 +60,18 @@ def validate(
         cancel: Ends it when it is set.
 
     Raises:
-        ConfigError: What is to be left out does not fit the bags.
-        FitError: Windows are asked for, and a joint's position is not measured.
         CancelledError: ``cancel`` was set.
     """
     chosen, threads = config.validation, config.solver.threads
     training = problem.sequences('train')
     whole = fit.window is None
-    families = families_of(chosen.leave_out, training_bags(problem)) if whole else {}
+    warnings: list[str] = []
+    families: Families = {}
+    if whole:
+        try:
+            families = families_of(chosen.leave_out, training_bags(problem))
+        except ConfigError as err:
+            warnings.append(str(err))
     folds: tuple[Fold, ...] = ()
     if families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
@@ -92,16 +100,30 @@ def validate(
     windows: tuple[WindowFit, ...] = ()
     if chosen.windows and whole:
         observer.stage('fitting windows')
-        windows = fit_windows(
-            problem.spec,
-            training,
-            fit,
-            chosen.windows,
-            loss=config.solver.loss,
-            threads=threads,
-            cancel=cancel,
-        )
-    return Validation(folds, horizon, windows, tuple(_warnings(fit, folds, windows)))
+        try:
+            windows = fit_windows(
+                problem.spec,
+                training,
+                fit,
+                chosen.windows,
+                loss=config.solver.loss,
+                threads=threads,
+                cancel=cancel,
+            )
+        except CancelledError:
+            raise
+        except FitError as err:
+            warnings.append(str(err))
+    return Validation(folds, horizon, windows, (*warnings, *_warnings(fit, folds, windows)))
+
+
+def check_families(config: CalibrationConfig, problem: Problem) -> None:
+    """Check, before any work, that what is to be left out fits the bags.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    families_of(config.validation.leave_out, training_bags(problem))
 
 
 def _warnings(fit: Fit, folds: Many[Fold], windows: Many[WindowFit]) -> list[str]:
