@@ -48,6 +48,7 @@ from sysid_ros.config.segments import (
     Ranges,
     SegmentsConfig,
 )
+from sysid_ros.config.statistics import StatisticsConfig
 from sysid_ros.config.validation import ValidationConfig
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     'SolverConfig',
     'StampChoice',
     'Stamps',
+    'StatisticsConfig',
     'Storage',
     'ValidationConfig',
     'load_calibration',

@@ -14,6 +14,7 @@ from sysid_ros.config.mapping import MappingConfig
 from sysid_ros.config.memory import MemoryConfig
 from sysid_ros.config.section import Section
 from sysid_ros.config.segments import SegmentsConfig
+from sysid_ros.config.statistics import StatisticsConfig
 from sysid_ros.config.validation import ValidationConfig
 
 Stamps = Literal['auto', 'header', 'receive']
@@ -104,6 +105,7 @@ class CalibrationConfig(Section):
         default=None, description='sensors that are compared; default all that are mapped'
     )
     solver: SolverConfig = SolverConfig()
+    statistics: StatisticsConfig = StatisticsConfig()
     validation: ValidationConfig = ValidationConfig()
     memory: MemoryConfig = MemoryConfig()
     gate: GateConfig = GateConfig()

@@ -36,7 +36,7 @@ from sysid_ros.identification.unknown import Unknown, check_distinct
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from collections.abc import Sequence as Many
 
     import mujoco
@@ -89,6 +89,7 @@ class Fit:
         memory: What was known of some parameters together.
         unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
         values: (number of unknowns,) what was found for all of them.
+        told: Sensors whose noise was told and not estimated.
     """
 
     parameters: tuple[Unknown, ...]
@@ -111,6 +112,7 @@ class Fit:
     memory: JointPrior | None = None
     unknowns: tuple[Unknown, ...] = ()
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    told: frozenset[str] = frozenset()
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -129,6 +131,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     seed: int = 0,
     threads: int = 0,
     memory: JointPrior | None = None,
+    noise: Mapping[str, float] | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -152,6 +155,8 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         seed: Of the other starts.
         threads: Simulation threads; 0 means one per core.
         memory: What is known of some parameters together, beside each one's own prior.
+        noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
+            it is then not estimated.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
@@ -163,6 +168,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     settings = settings or SolverSettings()
     check_choice(start)
     check_distinct(parameters)
+    known = dict(noise or {})
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
@@ -172,18 +178,21 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     unknowns = (*parameters, *arrival_offsets(arriving))
     with ExitStack() as opened:
         simulator = opened.enter_context(make_simulator(model, unknowns, sequences, threads))
-        whole = Residuals(simulator, estimate_noise(simulator.runs), memory=memory)
+        first = {**estimate_noise(simulator.runs), **known}
+        whole = Residuals(simulator, first, memory=memory)
         beginning = Beginning(model, whole, settings, threads, opened, log, cancel)
         if starts > 1:
             begin = beginning.find_best(start, _spread(unknowns, starts, seed))
         else:
             begin = beginning.find(start)
-        if begin.window is None:
+        if begin.window is None and len(log.trace) < settings.max_iterations:
             states = initial_states(simulator.model, simulator.runs, whole.noise, unknowns)
             every = (*unknowns, *states)
             freed = opened.enter_context(make_simulator(model, every, sequences, threads))
-            begin = _with_starts(begin, Residuals(freed, whole.noise), settings, log, cancel)
-        solution = _solve_weighted(begin, settings, log, cancel)
+            every_residual = Residuals(freed, whole.noise, memory=memory)
+            every_residual.also(whole)
+            begin = _with_starts(begin, every_residual, settings, log, cancel)
+        solution = _solve_weighted(begin, known, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
         found = infer(
             solution,
@@ -194,16 +203,19 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         )
         count = len(parameters)
         names = tuple(sequence.name for sequence in sequences)
+        # Residuals with free starts count those of the whole as their own.
+        counted = [residuals] if begin.window is None or residuals is whole else [whole, residuals]
         return Fit(
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
             inference=found,
             offsets={
-                run.name: float(offset) for run, offset in zip(arriving, x[count:], strict=False)
+                run.name: float(offset)
+                for run, offset in zip(arriving, x[count : len(unknowns)], strict=False)
             },
             noise=residuals.noise,
-            rollouts=whole.evaluations + (residuals.evaluations if residuals is not whole else 0),
-            diverged=whole.diverged + (residuals.diverged if residuals is not whole else 0),
+            rollouts=sum(part.evaluations for part in counted),
+            diverged=sum(part.diverged for part in counted),
             seconds=log.seconds,
             sequences=names,
             dead=whole.dead,
@@ -219,6 +231,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             memory=memory,
             unknowns=residuals.unknowns,
             values=x,
+            told=frozenset(known) & frozenset(residuals.noise),
         )
 
 
@@ -246,6 +259,7 @@ def _with_starts(
 
 def _solve_weighted(
     begin: Begin,
+    known_noise: Mapping[str, float],
     settings: SolverSettings,
     log: Log,
     cancel: threading.Event | None,
@@ -254,6 +268,7 @@ def _solve_weighted(
 
     Args:
         begin: Where from, and the residuals, whose noise is changed.
+        known_noise: Sensor name to the standard deviation that stays as it is.
         settings: Solver, loss and the limit of iterations over all weightings together.
         log: Is told of every iteration.
         cancel: Ends the solve when it is set.
@@ -280,8 +295,10 @@ def _solve_weighted(
         if len(log.trace) >= settings.max_iterations:
             break
         ratio = residuals.spread(solution.residual, robust=settings.loss != 'linear')
-        moved = max(abs(value - 1.0) for value in ratio.values())
-        noise = {s: max(residuals.noise[s] * ratio[s], floors[s]) for s in ratio}
+        estimated = [s for s in ratio if s not in known_noise]
+        moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
+        noise = dict(residuals.noise)
+        noise.update({s: max(noise[s] * ratio[s], floors[s]) for s in estimated})
         settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
         solution = descend(
             residuals.rescaled(solution, noise), last if settled else ROUGH_TOLERANCE

@@ -108,12 +108,7 @@ def assemble(
         training_before=training[0],
         training_after=training[1],
         errors=tuple(_errors(curves, units)),
-        noise=tuple(
-            NoiseScale(
-                sensor=sensor, unit=units[sensor], sigma=sigma, source='estimated from residuals'
-            )
-            for sensor, sigma in sorted(fit.noise.items())
-        ),
+        noise=tuple(_noise(fit, units)),
         plots=tuple(_plots(curves, units)),
         topics=tuple(TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics),
         health=(*findings(fit, recordings), *stuck(nominal.model, recordings)),
@@ -124,6 +119,17 @@ def assemble(
         combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
         diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
     )
+
+
+def _noise(fit: Fit, units: dict[str, str]) -> Iterator[NoiseScale]:
+    seen = {noise.sensor: noise for noise in fit.inference.noises}
+    for sensor, sigma in sorted(fit.noise.items()):
+        source = 'configuration' if sensor in fit.told else 'estimated from residuals'
+        scale = NoiseScale(sensor=sensor, unit=units[sensor], sigma=sigma, source=source)
+        noise = seen.get(sensor)
+        if noise is not None:
+            scale = scale.model_copy(update=noise._asdict())
+        yield scale
 
 
 def _curves(

