@@ -1,0 +1,205 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid preflight``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from sysid_ros.cli.overrides import parse_overrides
+from sysid_ros.config import load_calibration
+from sysid_ros.report.numbers import interval, rounded, significant
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from sysid_ros.pipeline.preflight import Preflight
+
+#: Exit code where some parameter would not be identified.
+DOUBTFUL = 1
+#: A source is named for a parameter when the interval would be wider by this factor without it.
+_CARRIES = 1.1
+#: So many sources of a parameter are named.
+_NAMED = 3
+_PHYSICS = ('gravity', 'inertia', 'friction')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what a fit would be able to say."""
+    config = load_calibration(args.config, parse_overrides(args.overrides))
+    # Imported late, so that a wrong configuration is told at once.
+    from sysid_ros.alignment.plain import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
+    from sysid_ros.pipeline.loading import Nobody, load  # noqa: PLC0415
+    from sysid_ros.pipeline.preflight import preflight  # noqa: PLC0415
+
+    progress = None if args.json else Progress()
+    observer = progress or Nobody()
+    found = preflight(config, load(config, observer), observer)
+    if progress is None:
+        print(to_json(found, indent=1))
+    else:
+        progress.finish()
+        print_preflight(make_console(), found)
+    return DOUBTFUL if found.doubtful else 0
+
+
+def print_preflight(console: Console, found: Preflight) -> None:
+    """Print what a fit would say, and what it rests on."""
+    _print_parameters(console, found)
+    _print_bags(console, found)
+    _print_joints(console, found)
+    _print_trouble(console, found)
+    names = ', '.join(found.doubtful)
+    count = len(found.parameters)
+    _say(
+        console,
+        f'Not identified by these bags: {names}.'
+        if names
+        else f'All {count} parameters would be identified by these bags.',
+    )
+
+
+def _print_parameters(console: Console, found: Preflight) -> None:
+    table = Table(
+        title='What a fit would say (95 % intervals around the nominal values)',
+        title_justify='left',
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column('parameter', no_wrap=True)
+    for header in ('nominal', '±', '± in %', '± after a step'):
+        table.add_column(header, justify='right', no_wrap=True)
+    table.add_column('unit', no_wrap=True)
+    table.add_column('verdict', overflow='fold')
+    table.add_column('told by (× wider without)', overflow='fold')
+    for place, item in enumerate(found.parameters):
+        row = (
+            item.name,
+            rounded(item.nominal, item.half) if item.half > 0 else significant(item.nominal),
+            _number(item.half),
+            _percent(item.half, item.nominal),
+            _number(item.half_after_step),
+            item.unit,
+            item.verdict,
+            _told_by(found, place),
+        )
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for item in found.parameters:
+        if item.explanation:
+            _say(console, f'{item.name}: {item.explanation}')
+    for known in found.combinations:
+        half = (known.high - known.low) / 2
+        ends = interval(known.low, known.high)
+        _say(console, f'determined is {known.expression}: {rounded(known.value, half)} {ends}')
+    _say(
+        console,
+        f'±: {found.method} ({found.samples} samples). After a step: {found.method_after_step}.',
+    )
+    console.print()
+
+
+def _told_by(found: Preflight, place: int) -> str:
+    """Name the sensors without which the interval of a parameter would be wider."""
+    grown = sorted(
+        ((s.growth[place], s.name) for s in found.sources if s.kind == 'sensor'), reverse=True
+    )
+    told = [(growth, name) for growth, name in grown if growth > _CARRIES]
+    if not told:
+        return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
+    return ', '.join(f'{name} {_factor(growth)}' for growth, name in told[:_NAMED])
+
+
+def _factor(growth: float) -> str:
+    return 'alone' if math.isinf(growth) else f'×{growth:.2g}'
+
+
+def _print_bags(console: Console, found: Preflight) -> None:
+    """Print what each bag adds, and which sources add nothing."""
+    bags = [source for source in found.sources if source.kind == 'bag']
+    for bag in bags if len(bags) > 1 else ():
+        known = [
+            (growth, item.name)
+            for growth, item in zip(bag.growth, found.parameters, strict=True)
+            if not math.isnan(growth)
+        ]
+        if known:
+            most, name = max(known)
+            _say(console, f'bag {bag.name}: without it {name} would be {_wider(most)}')
+    idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
+    if idle:
+        _say(console, f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
+    if found.dead:
+        _say(console, f'never moves, left out: {", ".join(found.dead)}')
+    console.print()
+
+
+def _wider(growth: float) -> str:
+    return 'lost' if math.isinf(growth) else f'known {growth:.2g} times worse'
+
+
+def _print_joints(console: Console, found: Preflight) -> None:
+    if not found.joints:
+        return
+    table = Table(
+        title='Motion (a quick look without a fit, as in sysid inspect)',
+        title_justify='left',
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column('bag', no_wrap=True)
+    table.add_column('joint', no_wrap=True)
+    for header in ('lag/ms', 'of range', 'top speed', *_PHYSICS):
+        table.add_column(header, justify='right', no_wrap=True)
+    for item in found.joints:
+        lag = '-'
+        if item.lag is not None:
+            lag = f'{1e3 * item.lag.seconds:.1f} ± {1.96e3 * item.lag.deviation:.1f}'
+        what = item.excitation
+        cells = ['-'] * 5
+        if what is not None:
+            covered = '-' if math.isnan(what.of_range) else f'{what.of_range:.0%}'
+            views = [getattr(what, name).shown for name in _PHYSICS]
+            cells = [covered, significant(what.speed, 3), *('yes' if v else 'no' for v in views)]
+        table.add_row(*map(escape, (item.bag, item.joint, lag, *cells)))
+    console.print(table)
+    console.print()
+
+
+def _print_trouble(console: Console, found: Preflight) -> None:
+    for item in found.diverged:
+        _say(
+            console,
+            f'{item.sequence}: the nominal model becomes unstable after {item.seconds:.2f} s; '
+            'left out here',
+        )
+    for at in found.saturations:
+        _say(console, f'{at.sequence}: {at.signal} is at its {at.limit} {at.share:.1%} of the time')
+    for finding in found.health:
+        _say(
+            console,
+            f'{finding.bag}: {finding.subject}: {finding.kind} ({finding.count}): {finding.detail}',
+        )
+    if found.diverged or found.saturations or found.health:
+        console.print()
+
+
+def _number(value: float) -> str:
+    return '-' if math.isnan(value) else significant(value, 2)
+
+
+def _percent(half: float, nominal: float) -> str:
+    if math.isnan(half) or nominal == 0:
+        return '-'
+    return f'{significant(100 * half / abs(nominal), 2)} %'
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False)
