@@ -224,6 +224,7 @@ def run(case: Case, folder: Path, output: Path, seed: int) -> Calibration:
             {'path': str(folder / 'train')},
             {'path': str(folder / 'validate'), 'role': 'validate'},
         ],
+        'mapping': mapping(),
         'parameters': PARAMETERS,
         'solver': {'threads': 1},
         'output': output,
