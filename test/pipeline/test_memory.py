@@ -1,0 +1,138 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Refits that continue an earlier result, as library calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from sysid_ros.config import (
+    BagSelection,
+    CalibrationConfig,
+    MemoryConfig,
+    SolverConfig,
+    load_calibration,
+)
+from sysid_ros.errors import ConfigError, ResultError
+from sysid_ros.pipeline import calibrate
+from sysid_ros.pipeline.loading import Nobody, bags_of, load
+from sysid_ros.pipeline.memory import known_of, recall, without_known_bags
+
+if TYPE_CHECKING:
+    from sysid_ros.results.result import CalibrationResult
+
+PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
+
+
+def config_of(output: Path, *bags: str, **changes: Any) -> CalibrationConfig:
+    config = load_calibration(PENDULUM / 'calibration.yaml')
+    selected = tuple(BagSelection(path=str(PENDULUM / bag)) for bag in bags)
+    update = {'output': output, 'bags': selected, **changes}
+    return config.model_copy(update={'solver': SolverConfig(threads=1), **update})
+
+
+@pytest.fixture(scope='module')
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CalibrationResult]:
+    """Return the result of the first bag."""
+    done = calibrate(config_of(tmp_path_factory.mktemp('earlier'), 'train'))
+    return done.result_path, done.result
+
+
+def test_a_refit_continues_the_result_that_is_named(
+    earlier: tuple[Path, CalibrationResult], tmp_path: Path
+) -> None:
+    path, before = earlier
+    memory = MemoryConfig(previous=path, forgetting=1.0, wander=0.01)
+    result = calibrate(config_of(tmp_path, 'validate', memory=memory)).result
+    assert result.drift is not None
+    assert result.drift.previous == str(path)
+    assert [row.name for row in result.drift.parameters] == [p.name for p in before.parameters]
+    assert not result.drift.changed
+    roles = [file.role for file in result.provenance.files]
+    assert roles == ['model', 'train', 'train', 'previous', 'memory', 'memory']
+    initial = [parameter.initial for parameter in result.parameters]
+    assert initial == [parameter.initial for parameter in before.parameters]
+    assert {parameter.verdict for parameter in result.parameters} == {'identified'}
+
+
+def test_no_bag_is_learned_twice(earlier: tuple[Path, CalibrationResult], tmp_path: Path) -> None:
+    path, _ = earlier
+    memory, _ = recall(MemoryConfig(previous=path), tmp_path)
+    assert memory is not None
+    both = config_of(tmp_path, 'train', 'validate')
+    config, (sentence,) = without_known_bags(both, memory)
+    assert [bag.name for bag, _ in bags_of(config)] == ['validate']
+    assert sentence == 'Known from the earlier result and not read again: train.'
+    with pytest.raises(ConfigError, match='found only train; record another'):
+        without_known_bags(config_of(tmp_path, 'train'), memory)
+    held_out = BagSelection(path=str(PENDULUM / 'train'), role='validate')
+    contaminated = both.model_copy(update={'bags': (both.bags[1], held_out)})
+    with pytest.raises(ConfigError, match='was fitted to it; choose another bag'):
+        without_known_bags(contaminated, memory)
+
+
+def test_the_bags_of_the_earlier_result_stay_known(
+    earlier: tuple[Path, CalibrationResult],
+) -> None:
+    path, before = earlier
+    memory, _ = recall(MemoryConfig(previous=path), path)
+    assert memory is not None
+    empty = before.provenance.model_copy(update={'files': ()})
+    told = memory.told(empty)
+    later = before.model_copy(update={'provenance': told})
+    assert {file.sha256 for file in later.provenance.files if file.role == 'memory'}
+    assert type(memory)(path, '', later).trained == memory.trained
+
+
+def test_a_rejected_result_is_not_continued(
+    earlier: tuple[Path, CalibrationResult], tmp_path: Path
+) -> None:
+    rejected = earlier[1].model_copy(update={'accepted': False, 'acceptance': 'It is worse.'})
+    path = tmp_path / 'result.json'
+    rejected.save(path)
+    with pytest.raises(ConfigError, match=r'result.json.* was rejected: It is worse\.$'):
+        recall(MemoryConfig(previous=path), tmp_path)
+    memory, (warning,) = recall(MemoryConfig(previous='auto'), path)
+    assert memory is None
+    assert warning.startswith('Memory begins anew: Expected an accepted result')
+
+
+def test_a_result_that_is_not_there_is_an_error_unless_it_would_be_the_first(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ResultError, match='There is no result'):
+        recall(MemoryConfig(previous=tmp_path / 'result.json'), tmp_path)
+    assert recall(MemoryConfig(previous='auto'), tmp_path / 'result.json') == (None, ())
+    assert recall(MemoryConfig(), tmp_path) == (None, ())
+
+
+def test_only_what_is_the_same_and_was_determined_is_known(
+    earlier: tuple[Path, CalibrationResult], tmp_path: Path
+) -> None:
+    _, before = earlier
+    problem = load(config_of(tmp_path, 'validate'), Nobody())
+    names = tuple(parameter.name for parameter in before.parameters)
+    assert known_of(before, problem.parameters).names == names
+    first, *rest = before.parameters
+    other = first.model_copy(update={'targets': ('joint/elbow/stiffness',)})
+    moved = before.model_copy(update={'parameters': (other, *rest)})
+    assert known_of(moved, problem.parameters).names == names[1:]
+    assert before.inference is not None
+    covariance = np.array(before.inference.covariance)
+    covariance[0] = covariance[:, 0] = np.nan
+    blind = before.inference.model_copy(update={'covariance': tuple(map(tuple, covariance))})
+    unsure = before.model_copy(update={'inference': blind})
+    assert known_of(unsure, problem.parameters).names == names[1:]
+
+
+def test_the_short_form_names_the_result_relative_to_the_file(tmp_path: Path) -> None:
+    text = (PENDULUM / 'calibration.yaml').read_text()
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(f'{text}\nmemory: old/result.json\n')
+    assert load_calibration(file).memory.previous == tmp_path / 'old' / 'result.json'
+    file.write_text(f'{text}\nmemory: auto\n')
+    assert load_calibration(file).memory == MemoryConfig(previous='auto')
