@@ -78,7 +78,7 @@ def _print_parameters(console: Console, found: Preflight) -> None:
         table.add_column(header, justify='right', no_wrap=True)
     table.add_column('unit', no_wrap=True)
     table.add_column('verdict', overflow='fold')
-    table.add_column('told by (× wider without)', overflow='fold')
+    table.add_column('told by (times wider without)', overflow='fold')
     for place, item in enumerate(found.parameters):
         row = (
             item.name,
@@ -118,7 +118,7 @@ def _told_by(found: Preflight, place: int) -> str:
 
 
 def _factor(growth: float) -> str:
-    return 'alone' if math.isinf(growth) else f'×{growth:.2g}'
+    return 'alone' if math.isinf(growth) else f'{growth:.2g}'
 
 
 def _print_bags(console: Console, found: Preflight) -> None:

@@ -206,7 +206,8 @@ def predicted(problem: Problem, training: Many[Sequence], threads: int = 0) -> P
     # Widths are compared with the nominal values themselves, also where they are at a bound.
     exact = x.copy()
     exact[: len(problem.parameters)] = [unknown.nominal for unknown in problem.parameters]
-    clean = dataclasses.replace(linear, x=exact, residual=np.zeros_like(left))
+    told_as = (*problem.parameters, *unknowns[len(problem.parameters) :])
+    clean = dataclasses.replace(linear, unknowns=told_as, x=exact, residual=np.zeros_like(left))
     expected = from_noise(clean)
     judged = verdicts(clean, expected)
     count = len(problem.parameters)
