@@ -50,6 +50,7 @@ def make_parser() -> Parser:
     _add_map(commands)
     _add_check(commands)
     _add_compare(commands)
+    _add_preflight(commands)
     _add_excite(commands)
     return parser
 
@@ -169,6 +170,20 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
         '--baseline', type=Path, required=True, help='result.json of the reference calibration'
     )
     _add_overrides(parser)
+
+
+def _add_preflight(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'preflight',
+        help='predict intervals and verdicts before a fit; say what to record instead',
+        description=(
+            'Linearise once at the nominal values and say what a fit to these bags could say. '
+            'Exit code 1: some parameter would not be identified.'
+        ),
+    )
+    parser.add_argument('config', type=Path, help='calibration.yaml')
+    _add_overrides(parser)
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
 def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
