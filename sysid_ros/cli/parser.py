@@ -217,7 +217,7 @@ def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
         '--max-velocity', type=float, help='of all joints; default 2 rad/s, and .5 m/s for slides'
     )
     parser.add_argument(
-        '--max-frequency', type=float, default=1.5, help='of the commands, Hz; default 1.5'
+        '--max-frequency', type=float, default=2.5, help='of the commands, Hz; default 2.5'
     )
     parser.add_argument('--seed', type=int, default=0, help='equal seeds give equal motions')
     for what, usual, unit in (
