@@ -4,7 +4,8 @@
 
 The starts are drawn over the whole bounds; the recordings stay the same. A fit of the arm is at the
 optimum when every value is within .1 standard errors of the solution that starts at the truth. Its
-steps are those that it took until the last one that was longer than that. A fit of the pendulum is
+steps are those until then that had a Jacobian of their own; "moves" are all, also those that went
+on with an older one, for the cost of a single simulation. A fit of the pendulum is
 recovered when every parameter is within 3 standard errors or 1 % of the truth.
 """
 
@@ -21,6 +22,7 @@ from cases.starting import Example, arm, double_pendulum
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.fit import fit
+from sysid_ros.identification.solver.quadratic import KEPT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,10 +40,11 @@ _QUANTILE = 1.96
 
 
 class Outcome(NamedTuple):
-    """What came of one start: whether it arrived, the steps until then, wall time, way, end."""
+    """What came of one start: whether it arrived, steps and moves until then, time, way, end."""
 
     there: bool
     steps: int
+    moves: int
     seconds: float
     began: str
     status: str
@@ -80,9 +83,18 @@ def run_arm(example: Example, values: NDArray[np.float64], choice: Choice, optim
     last = np.abs((found.solution.x - optimum.solution.x) / sigma).max()
     moved = np.abs(np.diff(path, axis=0) / sigma).max(axis=1) > 0
     late = np.flatnonzero(away > _THERE)
-    steps = int(moved[: late[-1] + 1].sum()) if len(late) else 0
+    until = int(late[-1]) + 1 if len(late) else 0
+    own = np.array([entry.jacobian != KEPT for entry in found.solution.trace[:until]], dtype=bool)
     there = bool(last <= _THERE and found.solution.success)
-    return Outcome(there, steps, seconds, found.start, found.solution.status, found.rollouts)
+    return Outcome(
+        there,
+        int((moved[:until] & own).sum()),
+        int(moved[:until].sum()),
+        seconds,
+        found.start,
+        found.solution.status,
+        found.rollouts,
+    )
 
 
 def run_pendulum(example: Example, values: NDArray[np.float64], choice: Choice) -> Outcome:
@@ -94,6 +106,7 @@ def run_pendulum(example: Example, values: NDArray[np.float64], choice: Choice) 
         return Outcome(
             there=False,
             steps=0,
+            moves=0,
             seconds=time.perf_counter() - began,
             began=choice,
             status=str(err),
@@ -108,16 +121,18 @@ def run_pendulum(example: Example, values: NDArray[np.float64], choice: Choice) 
     there = bool(np.all(away <= limit) and explained and noise)
     steps = len(found.solution.trace) - 1
     way = found.start if found.window is None else f'{found.start} of {found.window:g} s'
-    return Outcome(there, steps, seconds, way, found.solution.status, found.rollouts)
+    return Outcome(there, steps, steps, seconds, way, found.solution.status, found.rollouts)
 
 
 def report(title: str, outcomes: list[Outcome]) -> None:
     """Print one line, and one for each start that did not arrive."""
     arrived = sum(outcome.there for outcome in outcomes)
     steps = [outcome.steps for outcome in outcomes]
+    moves = [outcome.moves for outcome in outcomes]
     ways = sorted({outcome.began for outcome in outcomes})
     print(
         f'{title:44s} {arrived} of {len(outcomes)}; steps {min(steps)} to {max(steps)}, '
+        f'moves {min(moves)} to {max(moves)}, '
         f'{statistics.median(o.seconds for o in outcomes):.2f} s, '
         f'{statistics.median(o.rollouts for o in outcomes):.0f} rollouts; from {", ".join(ways)}',
         flush=True,

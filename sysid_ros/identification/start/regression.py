@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_STEPS = 8
 _SMALL_GAIN = 1e-3
 #: … or missed what it had predicted by less than this part of what remains.
-_LINEAR = 0.1
+_LINEAR = 0.01
 #: A step that raises the cost is halved so many times.
 _HALVINGS = 4
 #: Differences of linear columns are exact at any step; this is one for the others, in scales.
