@@ -85,9 +85,8 @@ def run_arm(example: Example, values: NDArray[np.float64], choice: Choice, optim
     late = np.flatnonzero(away > _THERE)
     until = int(late[-1]) + 1 if len(late) else 0
     own = np.array([entry.jacobian != KEPT for entry in found.solution.trace[:until]], dtype=bool)
-    there = bool(last <= _THERE and found.solution.success)
     return Outcome(
-        there,
+        bool(last <= _THERE),
         int((moved[:until] & own).sum()),
         int(moved[:until].sum()),
         seconds,
@@ -130,11 +129,13 @@ def report(title: str, outcomes: list[Outcome]) -> None:
     steps = [outcome.steps for outcome in outcomes]
     moves = [outcome.moves for outcome in outcomes]
     ways = sorted({outcome.began for outcome in outcomes})
+    ends = sorted({outcome.status for outcome in outcomes})
     print(
         f'{title:44s} {arrived} of {len(outcomes)}; steps {min(steps)} to {max(steps)}, '
         f'moves {min(moves)} to {max(moves)}, '
         f'{statistics.median(o.seconds for o in outcomes):.2f} s, '
-        f'{statistics.median(o.rollouts for o in outcomes):.0f} rollouts; from {", ".join(ways)}',
+        f'{statistics.median(o.rollouts for o in outcomes):.0f} rollouts; from {", ".join(ways)}; '
+        f'ended with {", ".join(ends)}',
         flush=True,
     )
     for number, outcome in enumerate(outcomes):

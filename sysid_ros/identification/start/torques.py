@@ -105,6 +105,9 @@ class Torques:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the (n, nv) torques that the motion needs and that the actuators exert."""
         data, place = self._data, model.jnt_qposadr[model.dof_jntid]
+        # MuJoCo's dry friction is soft, the softer the less inertia, so that it is not linear.
+        friction = model.dof_frictionloss * np.sign(motion.qvel[rows])
+        model.dof_frictionloss[:] = 0.0
         needed, exerted = np.empty((2, len(rows), model.nv))
         for index, row in enumerate(rows):
             data.qpos[place] = motion.qpos[row]
@@ -114,7 +117,7 @@ class Torques:
             needed[index] = data.qfrc_inverse
             mujoco.mj_fwdActuation(model, data)
             exerted[index] = data.qfrc_actuator
-        return needed, exerted
+        return needed + friction, exerted
 
     def _controls(self, run: Run, motion: Motion, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, nu) commands after the low-pass that the motion has passed."""
