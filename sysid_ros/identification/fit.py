@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.solver.starts import Attempt
     from sysid_ros.identification.stamps import ShiftReport
     from sysid_ros.identification.start import Choice
-    from sysid_ros.identification.statistics import Inference, Interval
+    from sysid_ros.identification.statistics import Inference, Interval, IntervalMethod
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.
 _WEIGHTINGS = 4
@@ -132,6 +132,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     threads: int = 0,
     memory: JointPrior | None = None,
     noise: Mapping[str, float] | None = None,
+    intervals: IntervalMethod | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -157,6 +158,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         memory: What is known of some parameters together, beside each one's own prior.
         noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
             it is then not estimated.
+        intervals: How intervals are found; sandwich unless given.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
@@ -200,6 +202,9 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             residuals.unknowns,
             residuals.samples,
             loss=settings.loss,
+            method=intervals,
+            residuals=residuals,
+            cancel=cancel,
         )
         count = len(parameters)
         names = tuple(sequence.name for sequence in sequences)

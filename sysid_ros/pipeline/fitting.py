@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.solver.least_squares import SolverSettings
+from sysid_ros.identification.statistics import IntervalMethod
 from sysid_ros.pipeline.findings import idle_actuators
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def fit_training(
             threads=config.solver.threads,
             memory=memory,
             noise=_told_noise(config.statistics.noise, problem),
+            intervals=IntervalMethod(
+                config.statistics.intervals, config.statistics.draws, config.statistics.seed
+            ),
             cancel=cancel,
             observe=observer.iteration,
         )

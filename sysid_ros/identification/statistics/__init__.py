@@ -3,8 +3,8 @@
 """How sure the fit is of each parameter, and what the data cannot say."""
 
 from sysid_ros.identification.statistics.combinations import Combination
-from sysid_ros.identification.statistics.inference import Inference, Interval, infer
+from sysid_ros.identification.statistics.inference import Inference, Interval, IntervalMethod, infer
 from sysid_ros.identification.statistics.sharpen import sharpened
 from sysid_ros.identification.statistics.spread import LEVEL
 
-__all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'infer', 'sharpened']
+__all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'IntervalMethod', 'infer', 'sharpened']

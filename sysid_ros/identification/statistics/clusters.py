@@ -43,15 +43,41 @@ def groups(linear: Linear) -> NDArray[np.int64]:
     return place[linear.samples.sequence]
 
 
-def disagreement(linear: Linear) -> Disagreement:
-    """Return the cluster-robust covariance, a cluster being a recording.
+class Recordings(NamedTuple):
+    """Scores of each recording, what belongs to it alone taken out.
+
+    Attributes:
+        columns: (k,) columns of the Jacobian that they are about: free, and not of one recording.
+        scale: (k,) what those columns are divided by.
+        information: (g, k, k) of each recording.
+        scores: (g, k) of each, as the residuals of the fit give them.
+        roots: (g, k, k) what puts back the part of the scores that the fit has taken out.
+        inverse: (k, k) of the information of all recordings and priors.
+        prior: (k, k) expected products of the scores of priors.
+    """
+
+    columns: NDArray[np.int64]
+    scale: NDArray[np.float64]
+    information: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    roots: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    prior: NDArray[np.float64]
+
+    @property
+    def corrected(self) -> NDArray[np.float64]:
+        """(g, k) scores as they are without a fit."""
+        found: NDArray[np.float64] = np.einsum('gij,gj->gi', self.roots, self.scores)
+        return found
+
+
+def recordings(linear: Linear) -> Recordings:
+    """Return the scores of each recording.
 
     The scores of a recording are those of its residuals, corrected for the part that the fit has
     taken out of them: J_gᵀ (I - H_gg)^-½ r_g (CR2; Bell and McCaffrey, Survey Methodology 28,
     2002), which is (I - M_g A)^-½ J_gᵀ r_g with M_g = J_gᵀ J_g and A the inverse of their sum. What
-    belongs to one recording only, as its start, is taken out beforehand. Degrees of freedom are the
-    effective number of recordings less one, Σ_g 1/w_g² - 1 for shares w_g of the information on a
-    parameter (Carter, Schnepel and Steigerwald, Review of Economics and Statistics 99, 2017).
+    belongs to one recording only, as its start, is taken out beforehand.
     """
     lasting = [
         column
@@ -76,16 +102,33 @@ def disagreement(linear: Linear) -> Disagreement:
     variance = linear.samples.variance
     expected = prior if variance is None else prior * np.sqrt(variance[everywhere, None])
     inverse = np.linalg.pinv(sum(parts) + prior.T @ prior, hermitian=True)
-    meat = expected.T @ expected
-    shares = []
-    for information, score in zip(parts, scores, strict=True):
-        corrected = _inverse_root(information @ inverse) @ score
-        meat = meat + np.outer(corrected, corrected)
-        shares.append(np.diag(inverse @ information @ inverse))
-    covariance = inverse @ meat @ inverse / np.outer(scale, scale)
-    weights = np.array(shares) / np.maximum(np.sum(shares, axis=0), 1e-300)
+    roots = np.array([_inverse_root(information @ inverse) for information in parts])
+    return Recordings(
+        columns,
+        scale,
+        np.array(parts),
+        np.array(scores),
+        roots,
+        inverse,
+        expected.T @ expected,
+    )
+
+
+def disagreement(linear: Linear) -> Disagreement:
+    """Return the cluster-robust covariance, a cluster being a recording.
+
+    Degrees of freedom are the effective number of recordings less one, Σ_g 1/w_g² - 1 for shares
+    w_g of the information on a parameter (Carter, Schnepel and Steigerwald, Review of Economics and
+    Statistics 99, 2017).
+    """
+    found = recordings(linear)
+    inverse, corrected = found.inverse, found.corrected
+    meat = found.prior + corrected.T @ corrected
+    shares = np.array([np.diag(inverse @ part @ inverse) for part in found.information])
+    covariance = inverse @ meat @ inverse / np.outer(found.scale, found.scale)
+    weights = shares / np.maximum(np.sum(shares, axis=0), 1e-300)
     freedom = np.maximum(1.0 / np.maximum(np.sum(weights**2, axis=0), 1e-300) - 1.0, 1.0)
-    return Disagreement(columns, covariance, freedom)
+    return Disagreement(found.columns, covariance, freedom)
 
 
 def _reduced(

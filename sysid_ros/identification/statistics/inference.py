@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from sysid_ros.identification.statistics.bootstrap import bootstrap
 from sysid_ros.identification.statistics.linear import linearised
-from sysid_ros.identification.statistics.spread import spread
+from sysid_ros.identification.statistics.profile import profiled
+from sysid_ros.identification.statistics.spread import Ends, spread
 from sysid_ros.identification.statistics.verdicts import verdicts
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.layout import Samples
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.solver.losses import Loss
+    from sysid_ros.identification.solver.problem import ResidualLike
     from sysid_ros.identification.statistics.combinations import Combination
     from sysid_ros.identification.statistics.linear import Linear
     from sysid_ros.identification.statistics.spread import Spread
@@ -28,6 +33,22 @@ if TYPE_CHECKING:
 
 #: Farther from the optimum than this, in standard errors, a fit has not converged.
 _SETTLED = 0.1
+
+
+@dataclass(frozen=True)
+class IntervalMethod:
+    """How intervals are found.
+
+    Attributes:
+        name: ``sandwich`` from the covariance of the estimates; ``bootstrap`` from draws of noise;
+            ``profile`` the worst of them by fits around the optimum, the others as sandwich.
+        draws: Of the bootstrap.
+        seed: Of the draws.
+    """
+
+    name: Literal['sandwich', 'bootstrap', 'profile'] = 'sandwich'
+    draws: int = 1000
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,9 @@ def infer(
     samples: Samples,
     *,
     loss: Loss = 'linear',
+    method: IntervalMethod | None = None,
+    residuals: ResidualLike | None = None,
+    cancel: threading.Event | None = None,
 ) -> Inference:
     """Return intervals and verdicts of all parameters.
 
@@ -89,26 +113,40 @@ def infer(
         parameters: The unknowns, p of them.
         samples: What each residual is.
         loss: The loss of the fit; robust losses weight residuals.
+        method: How intervals are found; sandwich unless given.
+        residuals: The residual function, for ``profile`` only.
+        cancel: Ends the fits of a profile when it is set.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
     """
+    method = method or IntervalMethod()
     linear = linearised(solution, jacobian, parameters, samples, loss)
     found = spread(linear)
-    intervals = []
+    ends = Ends(solution.x - found.half, solution.x + found.half, '')
+    if method.name == 'bootstrap':
+        ends = bootstrap(linear, found, draws=method.draws, seed=method.seed)
+        found = dataclasses.replace(found, half=(ends.high - ends.low) / 2)
     judged = verdicts(linear, found)
     blind = np.array([verdict.blind for verdict in judged.each], dtype=bool)
     covariance = np.where(blind | blind[:, None], np.nan, found.covariance)
-    for index, verdict in enumerate(judged.each):
-        half = np.nan if verdict.blind else found.half[index]
-        unknown, value = parameters[index], solution.x[index]
-        # np.maximum passes NaN on: no interval stays no interval.
-        low = float(np.maximum(value - half, unknown.min_value))
-        high = float(np.minimum(value + half, unknown.max_value))
-        intervals.append(Interval(low, high, verdict.text, verdict.explanation))
+    ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high), ends.said)
+    notes = found.notes
+    if method.name == 'profile' and residuals is not None:
+        better = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
+        ends, notes = better.ends, (*notes, *better.notes)
+    # np.maximum passes NaN on: no interval stays no interval.
+    low = np.maximum(ends.low, [unknown.min_value for unknown in parameters])
+    high = np.minimum(ends.high, [unknown.max_value for unknown in parameters])
     return Inference(
-        tuple(intervals),
+        tuple(
+            Interval(float(low[index]), float(high[index]), verdict.text, verdict.explanation)
+            for index, verdict in enumerate(judged.each)
+        ),
         covariance,
-        found.method,
+        f'{found.method}; {ends.said}' if ends.said else found.method,
         found.effective,
-        (*found.notes, *_unsettled(linear, found)),
+        (*notes, *_unsettled(linear, found)),
         judged.combinations,
         tuple(
             SensorNoise(samples.sensors[c], noise.samples, noise.effective, noise.neighbours)

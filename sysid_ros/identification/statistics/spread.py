@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -34,6 +34,8 @@ LEVEL = 0.95
 ENOUGH = 8
 #: Noise whose effective samples are below this share of all is correlated.
 _SLOW = 0.5
+#: Recordings disagree if noise would make them do so with less than this probability.
+_CHANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,20 @@ class Spread:
     noises: dict[int, ChannelNoise] = field(default_factory=dict)
 
 
+class Ends(NamedTuple):
+    """Ends of the intervals.
+
+    Attributes:
+        low: (p,) in the parameters' units; NaN where there is no interval.
+        high: (p,) likewise.
+        said: How they were found, in words.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    said: str
+
+
 def spread(linear: Linear) -> Spread:
     """Return how far the estimates may be off.
 
@@ -78,7 +94,7 @@ def spread(linear: Linear) -> Spread:
     quantile = scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
     half[free] = np.sqrt(np.diag(errors)) * quantile / scale
     effective = float(sum(noise.effective for noise in noises.values()))
-    recordings = len(np.unique(groups(linear)[linear.samples.sensor != PRIOR]))
+    recordings = number_of_recordings(linear)
     method, notes = _said(recordings, noises)
     if recordings >= ENOUGH:
         between = disagreement(linear)
@@ -86,7 +102,34 @@ def spread(linear: Linear) -> Spread:
         covariance[np.ix_(columns, columns)] = between.covariance
         deviation = np.sqrt(np.maximum(np.diag(between.covariance), 0.0))
         half[columns] = deviation * scipy.special.stdtrit(between.freedom, (1 + LEVEL) / 2)
+    elif recordings > 1:
+        notes = (*notes, *_unlike(linear, covariance, recordings))
     return Spread(half, covariance, method, effective, notes, noises)
+
+
+def number_of_recordings(linear: Linear) -> int:
+    """Return how many recordings the measurements are from."""
+    return len(np.unique(groups(linear)[linear.samples.sensor != PRIOR]))
+
+
+def _unlike(linear: Linear, covariance: NDArray[np.float64], recordings: int) -> tuple[str, ...]:
+    """Say so where few recordings disagree by more than the noise inside of them explains."""
+    between = disagreement(linear)
+    columns = between.columns
+    if not len(columns):
+        return ()
+    inside = np.maximum(np.diag(covariance)[columns], 1e-300)
+    ratio = np.diag(between.covariance) / inside
+    chance = scipy.special.chdtrc(between.freedom, between.freedom * ratio)
+    worst = int(np.argmin(chance))
+    if chance[worst] * len(columns) > _CHANCE:
+        return ()
+    name = linear.unknowns[columns[worst]].name
+    note = (
+        f'The {recordings} recordings disagree, most of all about {name}, by more than the noise '
+        f'inside of them explains: intervals are too narrow; record {ENOUGH} or more.'
+    )
+    return (note,)
 
 
 def _said(recordings: int, noises: dict[int, ChannelNoise]) -> tuple[str, tuple[str, ...]]:
