@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors='backslashreplace')
     args = make_parser().parse_args(arguments)
     args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
+    # Products here are tall and narrow: threads of OpenBLAS gain nothing, and where other processes
+    # want the cores, they wait for each other a hundred times longer than they work.
+    os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
     try:
         # Imported here, so that --help does not wait for numpy and MuJoCo.
         runner = importlib.import_module(f'sysid_ros.cli.{args.command}')
