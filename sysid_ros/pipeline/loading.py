@@ -22,11 +22,12 @@ from sysid_ros.pipeline.findings import Recording
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import mujoco
 
     from sysid_ros.alignment import Alignment
+    from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.identification.sequence import Sequence as Run
     from sysid_ros.identification.solver.problem import Iteration
@@ -83,12 +84,17 @@ class Problem:
         )
 
 
-def load(config: CalibrationConfig, observer: Observer) -> Problem:
+def load(
+    config: CalibrationConfig,
+    observer: Observer,
+    look: Callable[[BagColumns, Role, mujoco.MjModel], None] | None = None,
+) -> Problem:
     """Read the model and all bags of a configuration.
 
     Args:
         config: The validated configuration.
         observer: Is told of every bag.
+        look: Is shown the columns of every bag, its role and the compiled nominal model.
 
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
@@ -102,9 +108,18 @@ def load(config: CalibrationConfig, observer: Observer) -> Problem:
     recordings = []
     for path, role in bags:
         observer.stage(f'reading {path}')
-        alignment = read_aligned(
-            path, model, mapping, config.stamps, config.segments, _longest_delay(early)
+        columns = read_bag(path)
+        if look is not None:
+            look(columns, role, model)
+        alignment = align(
+            columns,
+            model,
+            map_columns(columns, model, mapping),
+            config.stamps,
+            segments=config.segments,
+            longest_delay=_longest_delay(early),
         )
+        del columns  # before the next bag is read
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(Recording(path, role, alignment))
@@ -124,12 +139,11 @@ def read_aligned(
     mapping: Literal['auto'] | MappingConfig,
     stamps: StampChoice,
     segments: SegmentsConfig | None,
-    longest_delay: float = 0.0,
 ) -> Alignment:
     """Read a bag and align it with a model."""
     columns = read_bag(bag)
     pairing = map_columns(columns, model, mapping)
-    return align(columns, model, pairing, stamps, segments=segments, longest_delay=longest_delay)
+    return align(columns, model, pairing, stamps, segments=segments)
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
