@@ -36,12 +36,12 @@ def run(args: argparse.Namespace) -> int:
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros.alignment.plain import to_json  # noqa: PLC0415
     from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.pipeline.loading import Nobody, load  # noqa: PLC0415
+    from sysid_ros.pipeline.loading import Nobody  # noqa: PLC0415
     from sysid_ros.pipeline.preflight import preflight  # noqa: PLC0415
 
     progress = None if args.json else Progress()
     observer = progress or Nobody()
-    found = preflight(config, load(config, observer), observer)
+    found = preflight(config, observer)
     if progress is None:
         print(to_json(found, indent=1))
     else:
@@ -68,13 +68,13 @@ def print_preflight(console: Console, found: Preflight) -> None:
 
 def _print_parameters(console: Console, found: Preflight) -> None:
     table = Table(
-        title='What a fit would say (95 % intervals around the nominal values)',
+        title='What a fit could say at best (95 % intervals around the nominal values)',
         title_justify='left',
         box=None,
         pad_edge=False,
     )
     table.add_column('parameter', no_wrap=True)
-    for header in ('nominal', '±', '± in %', '± after a step'):
+    for header in ('nominal', '±', '± in %'):
         table.add_column(header, justify='right', no_wrap=True)
     table.add_column('unit', no_wrap=True)
     table.add_column('verdict', overflow='fold')
@@ -85,7 +85,6 @@ def _print_parameters(console: Console, found: Preflight) -> None:
             rounded(item.nominal, item.half) if item.half > 0 else significant(item.nominal),
             _number(item.half),
             _percent(item.half, item.nominal),
-            _number(item.half_after_step),
             item.unit,
             item.verdict,
             _told_by(found, place),
@@ -99,10 +98,7 @@ def _print_parameters(console: Console, found: Preflight) -> None:
         half = (known.high - known.low) / 2
         ends = interval(known.low, known.high)
         _say(console, f'determined is {known.expression}: {rounded(known.value, half)} {ends}')
-    _say(
-        console,
-        f'±: {found.method} ({found.samples} samples). After a step: {found.method_after_step}.',
-    )
+    _say(console, f'±: {found.method} ({found.samples} samples)')
     console.print()
 
 

@@ -14,46 +14,47 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.alignment.inspection import inspect
-from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import FitError
+from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.noise import estimate_noise
 from sysid_ros.identification.nuisances import arrival_offsets, initial_states
 from sysid_ros.identification.prediction import make_simulator, predict
 from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.solver.least_squares import Solution, linearise
+from sysid_ros.identification.solver.differences import Differences
+from sysid_ros.identification.solver.least_squares import Solution
 from sysid_ros.identification.statistics.linear import linearised
-from sysid_ros.identification.statistics.spread import LEVEL, Spread, prior_jacobian, spread
+from sysid_ros.identification.statistics.spread import LEVEL, Spread, prior_jacobian
 from sysid_ros.identification.statistics.verdicts import IDENTIFIED, verdicts
-from sysid_ros.pipeline.information import Source, sources
+from sysid_ros.pipeline.information import Source, condensed, sources
+from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.saturation import Saturation, saturations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Many
 
+    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.coverage import Excitation
     from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.alignment.lag import Lag
+    from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.statistics import Combination
     from sysid_ros.identification.statistics.linear import Linear
     from sysid_ros.identification.unknown import Unknown
     from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.results.result import Role
 
 #: A nominal value at a bound is moved inside by this part of the bounds' distance: that a value
 #: starts at a bound does not say that it ends there.
 _INSIDE = 1e-5
 
 METHOD = (
-    'linearised at the nominal values, as if the model were right: noise as the roughness of each '
-    'signal shows it, independent from sample to sample'
-)
-AFTER_STEP = (
-    'with what one linear step from the nominal values leaves unexplained, its size and its '
-    'correlation in time, as the noise; far from the nominal values that is too wide'
+    'at best: linearised at the nominal values, the model right up to these parameters, noise as '
+    'rough as measured and independent from sample to sample; what the model lacks makes them wider'
 )
 
 
@@ -64,9 +65,9 @@ class PredictedParameter(NamedTuple):
         name: Of the parameter.
         unit: Of its value.
         nominal: Value where it was judged.
-        half: Half-width of the 95 % interval from noise alone; NaN where there would be none.
-        half_after_step: The same with what one linear step leaves unexplained as the noise.
-        verdict: As after a fit, from noise alone.
+        half: Half-width of the 95 % interval at best, from noise alone; NaN where there would be
+            none.
+        verdict: As after a fit, by that interval.
         explanation: What is determined instead, and what to record; empty where identified.
     """
 
@@ -74,7 +75,6 @@ class PredictedParameter(NamedTuple):
     unit: str
     nominal: float
     half: float
-    half_after_step: float
     verdict: str
     explanation: str
 
@@ -113,7 +113,6 @@ class Preflight:
         rollouts: Number of simulations that were run.
         seconds: Wall time.
         method: What the intervals assume.
-        method_after_step: What the second kind of intervals assumes.
     """
 
     parameters: tuple[PredictedParameter, ...]
@@ -129,7 +128,6 @@ class Preflight:
     rollouts: int
     seconds: float
     method: str = METHOD
-    method_after_step: str = AFTER_STEP
 
     @property
     def doubtful(self) -> tuple[str, ...]:
@@ -137,36 +135,39 @@ class Preflight:
         return tuple(p.name for p in self.parameters if p.verdict != IDENTIFIED)
 
 
-def preflight(config: CalibrationConfig, problem: Problem, observer: Observer) -> Preflight:
-    """Predict what a fit would say.
+def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
+    """Read the bags of a configuration and predict what a fit would say.
 
     Args:
         config: The validated configuration.
-        problem: What is to be identified, from what.
         observer: Is told of stages.
 
     Raises:
         FitError: There is nothing to fit, or the nominal model is unstable on all sequences.
-        AlignmentError: The mapping does not fit a bag.
+        SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
     begun = time.perf_counter()
+    joints: list[JointMotion] = []
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+
+    def look(bag: BagColumns, role: Role, model: mujoco.MjModel) -> None:
+        if role == 'train':
+            found = inspect(bag, model, mapping=mapping, stamps=config.stamps)
+            joints.extend(
+                JointMotion(bag.path.name, joint.name, joint.lag, joint.excitation)
+                for joint in found.joints
+                if joint.excitation is not None or joint.lag is not None
+            )
+
+    problem = load(config, observer, look)
     training = problem.sequences('train')
-    if not training or not problem.parameters:
-        msg = (
-            f'Nothing to predict: {len(training)} training sequences and '
-            f'{len(problem.parameters)} parameters.'
-        )
-        raise FitError(msg)
     observer.stage('linearising at the nominal values')
-    stable, diverged = _stable(problem, training, config.solver.threads)
-    found = predicted(problem, stable, config.solver.threads)
-    observer.stage('looking at lags and motion')
+    found = predicted(problem, training, config.solver.threads)
     return dataclasses.replace(
         found,
-        joints=_motions(config, problem),
+        joints=tuple(joints),
         saturations=tuple(s for run in training for s in saturations(problem.model, run)),
         health=tuple(h for r in problem.recordings for h in r.alignment.health),
-        diverged=diverged,
         seconds=time.perf_counter() - begun,
     )
 
@@ -174,78 +175,83 @@ def preflight(config: CalibrationConfig, problem: Problem, observer: Observer) -
 def predicted(problem: Problem, training: Many[Sequence], threads: int = 0) -> Preflight:
     """Predict intervals, verdicts and sources from one linearisation at the nominal values.
 
+    What is unknown beside the parameters is the same as in the fit.
+
     Args:
         problem: The model and the parameters.
-        training: Sequences on which the nominal model is stable.
+        training: Sequences; those on which the nominal model is unstable are left out.
         threads: Simulation threads; 0 means one per core.
 
     Raises:
-        FitError: No sequence holds a measured sample that counts.
+        FitError: There is nothing to fit, the nominal model is unstable on all sequences, or none
+            of the others holds a measured sample that counts.
     """
     begun = time.perf_counter()
-    told = {
-        t.name for p in problem.parameters for t in p.targets if t.attribute == 'arrival_offset'
-    }
-    late = arrival_offsets([sequence for sequence in training if sequence.name not in told])
-    unknowns = (*_inside(problem.parameters), *late)
-    with make_simulator(problem.spec, unknowns, training, threads) as bare:
+    if not training or not problem.parameters:
+        msg = (
+            f'Nothing to predict: {len(training)} training sequences and '
+            f'{len(problem.parameters)} parameters.'
+        )
+        raise FitError(msg)
+    parameters = _inside(problem.parameters)
+    stable, diverged = _stable(problem, training, parameters, threads)
+    told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
+    late = arrival_offsets([sequence for sequence in stable if sequence.name not in told])
+    unknowns = (*parameters, *late)
+    with make_simulator(problem.spec, unknowns, stable, threads) as bare:
         noise = estimate_noise(bare.runs)
-        compared = Residuals(bare, noise)
-        unknowns = (*unknowns, *initial_states(bare.model, bare.runs, compared.noise, unknowns))
-    with make_simulator(problem.spec, unknowns, training, threads) as simulator:
+        noises = Residuals(bare, noise).noise
+        unknowns = (*unknowns, *initial_states(bare.model, bare.runs, noises, unknowns))
+    with make_simulator(problem.spec, unknowns, stable, threads) as simulator:
         residuals = Residuals(simulator, noise)
         x = np.array([unknown.nominal for unknown in unknowns])
-        jacobian = linearise(residuals, x)
-        residual = residuals(x[None, :])[:, 0]
-        rollouts = residuals.evaluations
-    point = Solution(x, residual, float(residual @ residual) / 2, '', '', success=True, trace=())
-    linear = linearised(point, jacobian, unknowns, residuals.samples)
-    free = linear.scaled
-    left = linear.residual - free @ (linear.inverse @ (free.T @ linear.residual))
-    after = spread(dataclasses.replace(linear, residual=left))
+        jacobian, samples = condensed(Differences(residuals).at(x).jacobian, residuals.samples)
+    point = Solution(x, np.zeros(len(jacobian)), 0.0, '', '', success=True, trace=())
+    linear = linearised(point, jacobian, unknowns, samples)
     # Widths are compared with the nominal values themselves, also where they are at a bound.
-    exact = x.copy()
-    exact[: len(problem.parameters)] = [unknown.nominal for unknown in problem.parameters]
-    told_as = (*problem.parameters, *unknowns[len(problem.parameters) :])
-    clean = dataclasses.replace(linear, unknowns=told_as, x=exact, residual=np.zeros_like(left))
-    expected = from_noise(clean)
-    judged = verdicts(clean, expected)
-    count = len(problem.parameters)
-    each = tuple(
-        PredictedParameter(
-            name=unknown.name,
-            unit=unknown.unit,
-            nominal=unknown.nominal,
-            half=np.nan if verdict.blind else float(expected.half[index]),
-            half_after_step=np.nan if verdict.blind else float(after.half[index]),
-            verdict=verdict.text,
-            explanation=verdict.explanation,
-        )
-        for index, (unknown, verdict) in enumerate(
-            zip(problem.parameters, judged.each[:count], strict=True)
-        )
-    )
+    count = len(parameters)
+    exact = np.array([unknown.nominal for unknown in (*problem.parameters, *unknowns[count:])])
+    linear = dataclasses.replace(linear, unknowns=(*problem.parameters, *unknowns[count:]), x=exact)
+    measured = int(np.count_nonzero(residuals.samples.sensor != PRIOR))
+    expected = from_noise(linear, measured)
+    judged = verdicts(linear, expected)
     return Preflight(
-        parameters=each,
+        parameters=tuple(
+            PredictedParameter(
+                name=unknown.name,
+                unit=unknown.unit,
+                nominal=unknown.nominal,
+                half=np.nan if verdict.blind else float(half),
+                verdict=verdict.text,
+                explanation=verdict.explanation,
+            )
+            for unknown, half, verdict in zip(
+                problem.parameters, expected.half, judged.each, strict=False
+            )
+        ),
         combinations=judged.combinations,
-        sources=sources(clean, count),
+        sources=sources(linear, count),
         noise=residuals.noise,
         joints=(),
         saturations=(),
         health=(),
-        diverged=(),
+        diverged=diverged,
         dead=residuals.dead,
-        samples=int(np.sum(residuals.samples.sensor >= 0)),
-        rollouts=rollouts,
+        samples=measured,
+        rollouts=residuals.evaluations,
         seconds=time.perf_counter() - begun,
     )
 
 
-def from_noise(linear: Linear) -> Spread:
+def from_noise(linear: Linear, samples: int) -> Spread:
     """Return how far estimates may be off with independent noise of the sizes assumed.
 
     The covariance is H⁻¹ (Jᵀ J + Pᵀ P) H⁻¹ with J the rows of measurements, P those of priors times
     the deviations that are expected of them, and H the curvature of the cost.
+
+    Args:
+        linear: The linearised problem.
+        samples: So many measured samples it stands for.
     """
     count, free, scale = len(linear.unknowns), linear.free, linear.scale[linear.free]
     measured = linear.scaled[linear.samples.sensor >= 0]
@@ -256,7 +262,7 @@ def from_noise(linear: Linear) -> Spread:
     half = np.full(count, np.nan)
     quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
     half[free] = quantile * np.sqrt(np.maximum(np.diag(errors), 0.0)) / scale
-    return Spread(half, covariance, METHOD, float(len(measured)))
+    return Spread(half, covariance, METHOD, float(samples))
 
 
 def _inside(parameters: Many[Unknown]) -> tuple[Unknown, ...]:
@@ -273,15 +279,15 @@ def _inside(parameters: Many[Unknown]) -> tuple[Unknown, ...]:
 
 
 def _stable(
-    problem: Problem, training: Many[Sequence], threads: int
+    problem: Problem, training: Many[Sequence], parameters: Many[Unknown], threads: int
 ) -> tuple[tuple[Sequence, ...], tuple[Divergence, ...]]:
     """Tell the sequences on which the nominal model is stable from those where it is not.
 
     Raises:
         FitError: There is none.
     """
-    x = np.array([unknown.nominal for unknown in problem.parameters])
-    each = predict(problem.spec, training, problem.parameters, x, threads)
+    x = np.array([unknown.nominal for unknown in parameters])
+    each = predict(problem.spec, training, parameters, x, threads)
     stable, diverged = [], []
     for sequence, prediction in zip(training, each, strict=True):
         if prediction.diverged[0]:
@@ -308,16 +314,3 @@ def _stands_still(times: NDArray[np.float64], values: NDArray[np.float64]) -> fl
     with np.errstate(invalid='ignore', over='ignore'):
         moves = np.flatnonzero(np.any(np.diff(values, axis=0) != 0, axis=1))
     return float(times[moves[-1] + 1]) if len(moves) else 0.0
-
-
-def _motions(config: CalibrationConfig, problem: Problem) -> tuple[JointMotion, ...]:
-    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
-    return tuple(
-        JointMotion(recording.alignment.bag, joint.name, joint.lag, joint.excitation)
-        for recording in problem.recordings
-        if recording.role == 'train'
-        for joint in inspect(
-            read_bag(recording.path), problem.model, mapping=mapping, stamps=config.stamps
-        ).joints
-        if joint.excitation is not None or joint.lag is not None
-    )
