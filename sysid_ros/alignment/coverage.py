@@ -8,7 +8,7 @@ accelerations (the slope of the velocities) on one grid, and from the nominal mo
 - **gravity**: over the recorded poses the joint's gravity torque varies by at least a fifth of how
   much it varies when the joint alone turns through its range.
 - **inertia**: the acceleration is at least three times its noise, and the torque that it takes is
-  at least a tenth of how much the gravity torque varies.
+  at least a tenth of how much the gravity torque varies, root mean square both.
 - **friction**: the joint moves both ways, each for at least a tenth of the time that it moves, and
   turns around at least four times.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Gravity: part of the variation over the joint's range that the recorded poses must reach.
 GRAVITY_PART = 0.2
-#: Inertia: acceleration over its noise, and torque over the variation of the gravity torque.
+#: Inertia: acceleration over its noise, and torque over the gravity torque's standard deviation.
 NOISE_FACTOR = 3.0
 INERTIA_PART = 0.1
 #: Friction: part of the moving time in each direction, and reversals.
@@ -110,9 +110,10 @@ class _Motion(NamedTuple):
 
 
 class _Torques(NamedTuple):
-    """Gravity torque of one joint: variation over the recording and over its range; inertia."""
+    """Gravity torque of one joint: how much it varies recorded, and can; its size; inertia."""
 
     recorded: float
+    deviation: float
     possible: float
     greatest: float
     inertia: float
@@ -240,6 +241,7 @@ def _torques(model: mujoco.MjModel, motions: dict[int, _Motion]) -> dict[int, _T
             swept.append(_at_rest(free, data, pose)[0][dof])
         found[joint] = _Torques(
             float(np.ptp(recorded[:, dof])),
+            float(np.std(recorded[:, dof])),
             float(np.ptp(swept)),
             float(np.abs([*swept, *recorded[:, dof]]).max()),
             float(inertia[:, dof].mean()),
@@ -308,8 +310,9 @@ def _inertia(torques: _Torques, rms: float, noise: float, unit: str, force: str)
         return Judgement(shown=False, reason=f'{reason}, {noise:.2g}')
     torque = torques.inertia * rms
     reason = f'acceleration {rms:.3g} {unit} takes {torque:.3g} {force}'
-    if torque < INERTIA_PART * torques.recorded:
-        return Judgement(shown=False, reason=f'{reason}, gravity {torques.recorded:.3g} {force}')
+    if torque < INERTIA_PART * torques.deviation:
+        reason = f"{reason}, gravity's deviates by {torques.deviation:.3g} {force}"
+        return Judgement(shown=False, reason=reason)
     return Judgement(shown=True, reason=reason)
 
 

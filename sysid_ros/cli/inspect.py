@@ -41,7 +41,8 @@ _SHOWN = 4
 _PHYSICS = ('gravity', 'inertia', 'friction')
 _RULE = (
     'gravity: its torque varies by a fifth of what the range allows; inertia: acceleration of 3 '
-    'times its noise that takes a tenth of that; friction: both directions, 4 reversals'
+    "times its noise that takes a tenth of gravity's standard deviation; friction: both "
+    'directions, 4 reversals'
 )
 
 

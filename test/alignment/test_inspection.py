@@ -271,6 +271,16 @@ def test_a_slow_motion_shows_gravity_but_not_inertia():
     assert _judged('swing', np.sin(0.3 * times), times) == (True, False, True)
 
 
+@pytest.mark.parametrize(('part', 'shown'), [(0.12, True), (0.08, False)])
+def test_inertia_shows_by_a_tenth_of_the_torque_of_gravity(part: float, shown: bool):
+    times = np.arange(0, 100, 0.01)
+    # For small swings gravity takes m g l q and inertia I ω² q, whatever their size.
+    inertia, gravity = 0.25 + 0.4 * 0.05**2, 9.81 * 0.5
+    speed = np.sqrt(part * gravity / inertia)
+    swing = 0.1 * np.sin(speed * times)
+    assert _judged('swing', swing, times)[1] is shown
+
+
 def test_noise_is_not_taken_for_acceleration():
     noise = np.random.default_rng(1).normal(0, 1e-3, len(TIMES))
     assert _judged('pan', noise) == (False, False, False)
