@@ -68,13 +68,13 @@ def print_preflight(console: Console, found: Preflight) -> None:
 
 def _print_parameters(console: Console, found: Preflight) -> None:
     table = Table(
-        title='What a fit could say at best (95 % intervals around the nominal values)',
+        title='What a fit could say (95 % intervals around the nominal values)',
         title_justify='left',
         box=None,
         pad_edge=False,
     )
     table.add_column('parameter', no_wrap=True)
-    for header in ('nominal', '±', '± in %'):
+    for header in ('nominal', '± at best', 'in %'):
         table.add_column(header, justify='right', no_wrap=True)
     table.add_column('unit', no_wrap=True)
     table.add_column('verdict', overflow='fold')
@@ -98,7 +98,7 @@ def _print_parameters(console: Console, found: Preflight) -> None:
         half = (known.high - known.low) / 2
         ends = interval(known.low, known.high)
         _say(console, f'determined is {known.expression}: {rounded(known.value, half)} {ends}')
-    _say(console, f'±: {found.method} ({found.samples} samples)')
+    _say(console, f'± at best: {found.method} ({found.samples} samples).')
     console.print()
 
 
@@ -134,7 +134,8 @@ def _print_bags(console: Console, found: Preflight) -> None:
         _say(console, f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
     if found.dead:
         _say(console, f'never moves, left out: {", ".join(found.dead)}')
-    console.print()
+    if len(bags) > 1 or idle or found.dead:
+        console.print()
 
 
 def _wider(growth: float) -> str:
@@ -179,10 +180,8 @@ def _print_trouble(console: Console, found: Preflight) -> None:
     for at in found.saturations:
         _say(console, f'{at.sequence}: {at.signal} is at its {at.limit} {at.share:.1%} of the time')
     for finding in found.health:
-        _say(
-            console,
-            f'{finding.bag}: {finding.subject}: {finding.kind} ({finding.count}): {finding.detail}',
-        )
+        where = ': '.join(dict.fromkeys((finding.bag, finding.subject)))
+        _say(console, f'{where}: {finding.kind} ({finding.count}): {finding.detail}')
     if found.diverged or found.saturations or found.health:
         console.print()
 

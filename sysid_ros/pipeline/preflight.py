@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 _INSIDE = 1e-5
 
 METHOD = (
-    'at best: linearised at the nominal values, the model right up to these parameters, noise as '
-    'rough as measured and independent from sample to sample; what the model lacks makes them wider'
+    'if the model is right up to these parameters, and noise as rough as measured and independent '
+    'from sample to sample; what the model lacks makes intervals wider'
 )
 
 

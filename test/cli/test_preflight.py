@@ -4,11 +4,84 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.lag import Lag
+from sysid_ros.cli.preflight import print_preflight
+from sysid_ros.identification.statistics import Combination
+from sysid_ros.pipeline.information import Source
+from sysid_ros.pipeline.preflight import Divergence, JointMotion, PredictedParameter, Preflight
+from sysid_ros.pipeline.saturation import Saturation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+FOUND = Preflight(
+    parameters=(
+        PredictedParameter('damping', 'N·m·s/rad', 2.0, 0.02, 'identified', ''),
+        PredictedParameter('friction', 'N·m', 0.0, 0.003, 'identified', ''),
+        PredictedParameter('mass', 'kg', 1.0, math.nan, 'confounded with gear', 'Only a ratio.'),
+        PredictedParameter('gear', '', 1.0, math.nan, 'confounded with mass', 'Only a ratio.'),
+    ),
+    combinations=(Combination(('mass', 'gear'), 'mass/gear', 1.0, 0.9, 1.1),),
+    sources=(
+        Source('sensor', 'q', (math.inf, 3.0, math.nan, math.nan)),
+        Source('sensor', 'v', (1.0, 1.01, math.nan, math.nan)),
+        Source('bag', 'first', (1.2, 2.5, math.nan, math.nan)),
+        Source('bag', 'second', (math.inf, 1.5, math.nan, math.nan)),
+    ),
+    noise={'q': 1e-3, 'v': 1e-2},
+    joints=(JointMotion('first', 'elbow', Lag(0.05, 0.001, 0.9, 1.0), None),),
+    saturations=(Saturation('first', 'motor', 'ctrlrange', 0.125),),
+    health=(HealthFinding('first', 'first', 'gap', 2, '0.3 s'),),
+    diverged=(Divergence('wild', 1.25),),
+    dead=('effort',),
+    samples=1234,
+    rollouts=9,
+    seconds=0.5,
+)
+
+
+def _printed(found: Preflight) -> list[str]:
+    stream = io.StringIO()
+    print_preflight(Console(file=stream, width=150, highlight=False), found)
+    return [' '.join(line.split()) for line in stream.getvalue().splitlines()]
+
+
+def test_parameters_are_printed_with_what_tells_them():
+    lines = _printed(FOUND)
+    assert 'damping 2.000 0.02 1 % N·m·s/rad identified q alone' in lines
+    assert 'friction 0 0.003 - N·m identified q 3' in lines
+    assert 'mass 1 - - kg confounded with gear -' in lines
+    assert 'mass: Only a ratio.' in lines
+    assert any(line.startswith('determined is mass/gear: 1.0') for line in lines)
+    assert lines[-1] == 'Not identified by these bags: mass, gear.'
+
+
+def test_what_was_assumed_is_one_sentence():
+    (said,) = (line for line in _printed(FOUND) if line.startswith('± at best: '))
+    assert 'if the model is right' in said
+
+
+def test_sources_and_trouble_are_printed():
+    lines = _printed(FOUND)
+    for expected in (
+        'bag first: without it friction would be known 2.5 times worse',
+        'bag second: without it damping would be lost',
+        'adds nothing (no interval 5 % wider without): sensor v',
+        'never moves, left out: effort',
+        'first elbow 50.0 ± 2.0 - - - - -',
+        'wild: the nominal model becomes unstable after 1.25 s; left out here',
+        'first: motor is at its ctrlrange 12.5% of the time',
+        'first: gap (2): 0.3 s',
+    ):
+        assert expected in lines
 
 
 def test_what_a_fit_would_say_is_told_before_it(project: Any, sysid: Callable[..., Any]):
@@ -19,6 +92,18 @@ def test_what_a_fit_would_say_is_told_before_it(project: Any, sysid: Callable[..
     assert [p['verdict'] for p in found['parameters']] == ['identified'] * 3
     assert all(p['half'] > 0 for p in found['parameters'])
     assert {s['kind'] for s in found['sources']} == {'sensor', 'bag'}
+    assert [j['joint'] for j in found['joints']] == ['shoulder', 'elbow']
+
+
+def test_doubt_is_told_by_the_exit_code(project: Any, sysid: Callable[..., Any]):
+    # Only efforts tell damping in the joint from that of the servo.
+    project.change(parameters=[{'target': 'joint/elbow/damping'}, {'target': 'actuator/elbow/kv'}])
+    assert sysid('preflight', project.config).code == 0
+    project.change(sensors=['shoulder_position', 'elbow_position'])
+    done = sysid('preflight', project.config)
+    assert done.code == 1
+    names = 'joint/elbow/damping, actuator/elbow/kv'
+    assert done.out.splitlines()[-1] == f'Not identified by these bags: {names}.'
 
 
 def test_a_configuration_that_is_wrong_is_told_in_one_line(project: Any, sysid: Callable[..., Any]):

@@ -4,13 +4,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import FitError
+from sysid_ros.identification.layout import Samples
+from sysid_ros.identification.sequence import Sequence
 from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.information import condensed
 from sysid_ros.pipeline.loading import Nobody
 from sysid_ros.pipeline.preflight import predicted
+from sysid_ros.pipeline.saturation import saturations
+from sysid_ros.signals import SignalType, TimeSeries
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
+
+LIMITED = """
+<mujoco>
+  <compiler angle="radian"/>
+  <worldbody><body>
+    <joint name="j" range="-1 1" limited="true" actuatorfrclimited="true" actuatorfrcrange="-4 4"/>
+    <geom size=".1" mass="1"/></body></worldbody>
+  <actuator>
+    <motor name="m" joint="j" ctrllimited="true" ctrlrange="-2 2"
+           forcelimited="true" forcerange="-3 3"/>
+    <motor name="free" joint="j"/>
+  </actuator>
+  <sensor>
+    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/>
+    <actuatorfrc name="f" actuator="m"/><jointactuatorfrc name="t" joint="j"/>
+  </sensor>
+</mujoco>
+"""
+
+
+def _series(kind: SignalType, times: Any, **columns: Any) -> TimeSeries:
+    mapping = {name: (kind, np.array([i])) for i, name in enumerate(columns)}
+    return TimeSeries(np.array(times), np.array(list(columns.values()), dtype=float).T, mapping)
+
+
+def _wild(sequence: Sequence) -> Sequence:
+    """Return a sequence whose commands throw every model about."""
+    (commands,) = sequence.commands
+    far = dataclasses.replace(commands, data=1e13 * commands.data)
+    return dataclasses.replace(sequence, name='wild', commands=(far,))
 
 
 def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
@@ -31,3 +72,95 @@ def test_a_nominal_value_of_zero_does_not_hide_what_is_known_well(workshop: Any)
     (found,) = predicted(problem, runs, threads=1).parameters
     assert found.verdict == 'identified'
     assert found.nominal == 0
+
+
+def test_what_cannot_be_told_apart_is_said_before_the_fit(workshop: Any):
+    runs = [workshop.sequence(workshop.spec(), 'b', 1)]
+    targets = ('joint/j/damping', 'body/bob/mass_scaled', 'actuator/m/gear[0]')
+    found = predicted(workshop.problem(workshop.spec(), targets, *runs), runs, threads=1)
+    assert found.doubtful == tuple(item.name for item in found.parameters)
+    for item in found.parameters:
+        assert item.verdict.startswith('confounded with')
+        assert np.isnan(item.half)
+        assert item.explanation
+    assert len(found.combinations) == 2
+
+
+def test_a_sequence_on_which_the_model_is_unstable_is_named_and_left_out(workshop: Any):
+    good = workshop.sequence(workshop.spec(), 'good', 1)
+    problem = workshop.problem(workshop.spec(), TARGETS, good, _wild(good))
+    found = predicted(problem, [good, _wild(good)], threads=1)
+    alone = predicted(problem, [good], threads=1)
+    (bad,) = found.diverged
+    assert bad.sequence == 'wild'
+    assert 0 <= bad.seconds < 1
+    assert [p.half for p in found.parameters] == [p.half for p in alone.parameters]
+
+
+def test_a_model_that_is_unstable_everywhere_is_refused(workshop: Any):
+    wild = _wild(workshop.sequence(workshop.spec(), 'good', 1))
+    problem = workshop.problem(workshop.spec(), TARGETS, wild)
+    with pytest.raises(FitError, match=r"of every training sequence becomes unstable .* 'wild'"):
+        predicted(problem, [wild], threads=1)
+
+
+def test_without_sequences_nothing_is_predicted(workshop: Any):
+    problem = workshop.problem(workshop.spec(), TARGETS)
+    with pytest.raises(FitError, match='0 training sequences and 2 parameters'):
+        predicted(problem, [], threads=1)
+
+
+def test_what_a_source_tells_is_missed_without_it(workshop: Any):
+    runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(2)]
+    problem = workshop.problem(workshop.spec(), TARGETS, *runs)
+    both, one = (predicted(problem, chosen, threads=1) for chosen in (runs, runs[:1]))
+    (growth,) = (s.growth for s in both.sources if (s.kind, s.name) == ('bag', 'b1'))
+    measured = [a.half / b.half for a, b in zip(one.parameters, both.parameters, strict=True)]
+    # The noise of the sensors is estimated from fewer samples then.
+    assert growth == pytest.approx(measured, rel=0.1)
+    (only,) = (s.growth for s in one.sources if s.kind == 'bag')
+    assert np.isinf(only).all()
+
+
+def test_condensed_rows_hold_the_same_information():
+    rng = np.random.default_rng(3)
+    sensor = np.concatenate([rng.integers(0, 2, 60), [-1, -1]])
+    sequence = np.concatenate([rng.integers(0, 2, 60), [0, 1]])
+    variance = np.concatenate([np.ones(60), [4.0, 9.0]])
+    samples = Samples(sequence, rng.random(62), sensor, ('a', 'b'), variance, ('x', 'y'))
+    jacobian = rng.normal(size=(62, 3))
+    shorter, kept = condensed(jacobian, samples)
+    assert len(shorter) == 4 * 3 + 2
+    for which in np.unique(np.stack([sequence, sensor]), axis=1).T:
+        long = jacobian[(sequence == which[0]) & (sensor == which[1])]
+        short = shorter[(kept.sequence == which[0]) & (kept.sensor == which[1])]
+        np.testing.assert_allclose(short.T @ short, long.T @ long, rtol=1e-12, atol=1e-12)
+    assert kept.variance is not None
+    np.testing.assert_array_equal(kept.variance[kept.sensor < 0], [4.0, 9.0])
+
+
+def test_time_at_limits_is_counted_by_limit():
+    model = mujoco.MjModel.from_xml_string(LIMITED)
+    times = [0.0, 1.0, 2.0, 4.0]
+    commands = _series(SignalType.MjCtrl, times, m=[0, 2, 5, 0], free=[9, 9, 9, 9])
+    measured = _series(
+        SignalType.MjSensor,
+        times,
+        q=[-1.0, 0, 0, 0],
+        v=[99, 99, 99, 99],
+        f=[0, 0, 3, 0],
+        t=[0, 0, 0, 0],
+    )
+    sequence = Sequence('s', 0, np.zeros(1), np.zeros(1), (commands,), (measured,))
+    found = {(s.signal, s.limit): s.share for s in saturations(model, sequence)}
+    assert found == pytest.approx(
+        {('m', 'ctrlrange'): 3 / 4, ('q', 'joint range'): 1 / 4, ('f', 'forcerange'): 2 / 4}
+    )
+
+
+def test_what_a_joint_may_take_of_all_its_actuators_is_a_limit():
+    model = mujoco.MjModel.from_xml_string(LIMITED)
+    measured = _series(SignalType.MjSensor, [0.0, 1.0], t=[4.1, 0])
+    sequence = Sequence('s', 0, np.zeros(1), np.zeros(1), (), (measured,))
+    (found,) = saturations(model, sequence)
+    assert (found.signal, found.limit, found.share) == ('t', 'actuatorfrcrange', 1.0)
