@@ -32,10 +32,12 @@ _MOST = 2
 #: An end is found when the root of the cost is that near to what is looked for.
 _NEAR = 0.03
 #: Fits to find one end with, and iterations of each.
-_FITS = 8
+_FITS = 10
 _ITERATIONS = 20
 #: Fits are exact to this, in standard errors for white noise.
 _TOLERANCE = 0.05
+#: Secants that would cut off less than this part of the bracket give way to bisection.
+_STEEP = 0.15
 #: An end is looked for at most so many times farther out than the last value.
 _FARTHER = 3.0
 #: Data that would have a value so many standard errors beyond its bound push it there.
@@ -205,38 +207,29 @@ class _Search:
         outer: float | None = None
         rise_outer = np.inf
         at = min(self._aim.guess, self._room)
-        for _ in range(_FITS):
+        for number in range(_FITS):
             if at <= 0:
                 break
             rise = self._rise(at)
             if abs(rise - 1.0) <= _NEAR:
                 return self._placed(at)
-            if rise < 1.0:
-                inner, rise_inner = at, rise
-                if at >= self._room:
-                    break
-            else:
+            if rise > 1.0:
                 outer, rise_outer = at, rise
-            at = self._next(inner, rise_inner, outer, rise_outer)
-        if outer is not None:
-            return self._placed(outer)  # The wider of what brackets it.
-        if inner < self._room:
-            self.notes.append(
-                f'may be anything {"below" if self._side < 0 else "above"} '
-                f'{self._placed(inner):.3g} as far as fits show: its interval ends at its bound.'
-            )
-        return self._placed(self._room)
-
-    def _next(
-        self, inner: float, rise_inner: float, outer: float | None, rise_outer: float
-    ) -> float:
-        if outer is None:
-            grown = _FARTHER if rise_inner <= 0 else min(1.02 / rise_inner, _FARTHER)
-            return min(inner * grown, self._room)
-        if not np.isfinite(rise_outer):
-            return (inner + outer) / 2
-        share = (1.0 - rise_inner) / (rise_outer - rise_inner)
-        return inner + min(max(share, 0.05), 0.95) * (outer - inner)
+            elif at >= self._room:
+                break
+            else:
+                inner, rise_inner = at, rise
+            if outer is not None:
+                share = (1.0 - rise_inner) / (rise_outer - rise_inner)
+                # Secants of a strongly bent curve are slow at one of their ends.
+                slow = not _STEEP < share < 1.0 - _STEEP
+                at = inner + (0.5 if slow else share) * (outer - inner)
+            elif number >= _FITS // 2:
+                at = self._room
+            else:
+                at = min(inner * min(1.02 / max(rise_inner, 0.01), _FARTHER), self._room)
+        # The wider of what brackets it, or all that there is.
+        return self._placed(self._room if outer is None else outer)
 
     def _placed(self, distance: float) -> float:
         return self._value + self._side * distance

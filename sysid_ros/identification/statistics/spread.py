@@ -162,7 +162,9 @@ def _inside(
     covariance = sum(parts.values()) + expected.T @ expected
     shares = np.array([np.diag(part) for part in parts.values()])
     own = np.array([noises[c].freedom for c in parts])
-    freedom = shares.sum(axis=0) ** 2 / np.maximum(np.sum(shares**2 / own[:, None], axis=0), 1e-300)
+    # What priors add is known: it has no part in the doubt about variances (Satterthwaite, 1946).
+    doubt = np.maximum(np.sum(shares**2 / own[:, None], axis=0), 1e-300)
+    freedom = np.diag(covariance) ** 2 / doubt
     changing = _of_instants(linear, influence, noises.values())
     stationary = np.sqrt(np.diag(covariance))
     growth = np.maximum(changing / np.maximum(stationary, 1e-300), 1.0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sysid_ros.identification.layout import Samples
+from sysid_ros.identification.layout import PRIOR, Samples
 from sysid_ros.identification.solver.least_squares import Solution
 from sysid_ros.identification.statistics import infer
 from sysid_ros.identification.unknown import Unknown
@@ -49,7 +49,7 @@ def layout(count: int, bags: tuple[str, ...]) -> Samples:
 def inferred(
     jacobian: NDArray[np.float64], measured: NDArray[np.float64], samples: Samples
 ) -> Inference:
-    x = np.linalg.lstsq(jacobian, measured, rcond=None)[0]
+    x = np.linalg.lstsq(jacobian, measured, rcond=None)[0].astype(np.float64)
     residual = jacobian @ x - measured
     cost = 0.5 * float(residual @ residual)
     found = Solution(x, residual, cost, 'cost', '', success=True, trace=())
@@ -78,6 +78,32 @@ def test_windows_of_one_bag_are_not_recordings() -> None:
     bags = inferred(jacobian, measured, layout(8, tuple('abcdefgh')))
     assert 'inside of one recording' in windows.method
     assert bags.method == 'from the disagreement of 8 recordings'
+
+
+def test_a_few_recordings_that_disagree_are_told_and_those_that_do_not_are_not() -> None:
+    jacobian, samples = columns(4), layout(4, tuple('abcd'))
+    rng = np.random.default_rng(7)
+    noise = rng.normal(size=len(jacobian))
+    own = np.repeat(
+        TRUTH + np.array([[0.8, 0.0], [-0.8, 0.0], [0.8, 0.0], [-0.8, 0.0]]), EACH, axis=0
+    )
+    apart = inferred(jacobian, np.sum(jacobian * own, axis=1) + noise, samples)
+    alike = inferred(jacobian, jacobian @ TRUTH + noise, samples)
+    assert any('4 recordings disagree' in note for note in apart.notes)
+    assert not alike.notes
+
+
+def test_what_only_a_prior_knows_is_as_uncertain_as_the_prior_says() -> None:
+    jacobian = np.concatenate([columns(1) * [0.0, 1.0], [[1 / 0.3, 0.0]]])
+    noise = np.append(np.random.default_rng(8).normal(size=EACH), 0.0)
+    samples = Samples(
+        np.zeros(EACH + 1, dtype=np.int64),
+        np.append(np.arange(EACH) / 20, 0.0),
+        np.append(np.zeros(EACH, dtype=np.int64), PRIOR),
+        ('q',),
+    )
+    row = inferred(jacobian, jacobian @ TRUTH + noise, samples).intervals[0]
+    assert (row.high - row.low) / 2 == pytest.approx(1.96 * 0.3, rel=1e-3)
 
 
 def test_intervals_in_white_noise_are_those_of_the_textbook() -> None:
