@@ -45,6 +45,8 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
     if len(live) < 2:  # noqa: PLR2004 (nothing cancels)
         return jacobian
     scaled = jacobian[:, live] / norms[live]
+    # What an unknown does not act on, as other sequences and priors, it never does.
+    untouched = scaled == 0
     for _ in range(_ROUNDS):
         triangle = np.linalg.qr(scaled, mode='r')
         _, singular, right = np.linalg.svd(triangle)
@@ -57,6 +59,7 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
         directions = right[weak][found]
         change = measured - scaled @ directions.T
         scaled += change @ directions
+        scaled[untouched] = 0.0
         if not len(directions) or np.linalg.norm(change, axis=0).max() <= threshold(len(live)):
             break
     jacobian[:, live] = scaled * norms[live]
