@@ -360,13 +360,14 @@ class _Judge:
 def _limit(value: float, unknown: Unknown) -> float:
     """Return the half-width of the widest interval that identifies a parameter.
 
-    A value that is not near zero, or cannot be, is compared to itself alone.
+    A value that is not near zero, or cannot be, is compared to itself alone. Where a run starts
+    is measured, and near zero as often as not.
     """
     relative = _WIDE_OF_VALUE * abs(value)
     if unknown.scale == 'log':
         return relative
     absolute = _WIDE_OF_BOUNDS * (unknown.max_value - unknown.min_value)
-    if unknown.nominal:
+    if unknown.nominal and not is_nuisance(unknown):
         absolute = min(absolute, max(abs(value), abs(unknown.nominal)))
     return max(relative, absolute)
 
