@@ -12,7 +12,7 @@ import pytest
 
 from sysid_ros.config import GateConfig
 from sysid_ros.results.gate import judge
-from sysid_ros.results.parts import Fold, HealthFinding, NoiseScale, SignalPlot
+from sysid_ros.results.parts import Fold, HealthFinding, NoiseScale, SignalPlot, TraceEntry
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -127,10 +127,26 @@ def test_an_error_that_fell_on_as_many_stretches_as_it_rose_is_chance() -> None:
 
 def test_a_solver_that_did_not_converge_is_a_reason() -> None:
     result = made()
-    solver = result.solver.model_copy(update={'success': False, 'message': 'The limit is reached.'})
+    falling = tuple(_iteration(number, 100.0 * 0.9**number) for number in range(8))
+    solver = result.solver.model_copy(
+        update={
+            'success': False,
+            'status': 'iterations',
+            'message': 'The limit is reached.',
+            'trace': falling,
+        }
+    )
     result = result.model_copy(update={'solver': solver})
     assert failed(result) == {'converged': 'The solver did not converge: The limit is reached.'}
     assert not failed(result, converged=False)
+    settled = tuple(_iteration(number, 100.0 - 1e-3 * number) for number in range(8))
+    for change in ({'trace': settled}, {'status': 'stalled'}):
+        calm = result.model_copy(update={'solver': solver.model_copy(update=change)})
+        assert not failed(calm)
+
+
+def _iteration(number: int, cost: float) -> TraceEntry:
+    return TraceEntry(iteration=number, cost=cost, step=0.1, rollouts=9 * number, diverged=0)
 
 
 def test_a_model_that_becomes_unstable_is_a_reason() -> None:
