@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import QUANTILE
 from sysid_ros.excitation.motion import Motion
+from sysid_ros.excitation.search import find, random
+from sysid_ros.identification.solver.differences import scales
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,18 +36,8 @@ UNCERTAINTY = 0.2
 _TRIED = 4
 #: … and with the motion that it finds.
 _CHECKED = 32
-#: Random motions that the search is started from the best of.
-_SCREENED = 12
-#: Evaluations of the search.
-_SEARCHED = 120
-#: A motion may be over a limit by this part of it during the search.
-_TOLERANCE = 0.02
-#: Amplitudes of the random motions that limits do not shrink, and reach of their centres, in units
-#: of half of the actuators' ranges.
-_FIRST_SIZE = 0.3
-_CENTRES = 0.3
-#: First step of the search, in units of each actuator's amplitude.
-_FIRST_STEP = 0.15
+#: Random motions on which is looked for parameters that none excites.
+_LOOKED = 2
 #: A motion that breaks a limit is made smaller by this factor, and at most so many times.
 _SHRINK = 0.97
 #: … after its amplitudes were fitted to the limits so often, up by no more than this factor a time.
@@ -55,6 +46,8 @@ _GROWTH = 1.3
 _MOST_SHRINKS = 80
 #: Rounds in which amplitudes are fitted to the limits.
 _ROUNDS = 8
+#: … and in which those of random motions are, of which not much is asked.
+_FEW_ROUNDS = 4
 #: Directions with less of the information than this are none; as in the verdicts of a fit.
 _RANK = 1e-6
 #: A parameter stands for another one by more than this share.
@@ -99,12 +92,11 @@ def design(
 ) -> Design:
     """Find the coefficients of a plan with the greatest information inside the limits.
 
-    The criterion is the logarithm of the determinant of the information (D-optimality: the least
-    volume of the joint confidence region, whatever the parameters' units). One period is simulated
-    with the nominal parameters and their derivatives, and, for the limits, with parameters that
-    are off; COBYLA (Powell 1994, in scipy) starts from the best of some random motions, whose
-    amplitudes the limits decide. The whole motion, with ramps and sweeps, is then tried on many
-    models that are off, and made smaller until none breaks a limit.
+    The criterion is a mean of the logarithms of the intervals' widths and of the widest, relative
+    to the parameters' nominal values. The search goes by a linear model of the robot in its servos
+    that is disturbed by what parameters change; everything else by simulations: the whole motion,
+    with ramps and sweeps, is tried on many models whose parameters are off, made smaller until
+    none breaks a limit, and its intervals are those of the Jacobian of a fit.
 
     Args:
         experiment: Model, parameters, limits and sensors.
@@ -121,21 +113,27 @@ def design(
     search = _Search(experiment, plan, off(experiment, _TRIED, rng))
     search.check_room()
     starts = []
-    for number in range(_SCREENED):
-        tell('trying random motions', number / _SCREENED)
-        starts.append(search.fitted(_random(plan, rng)))
+    for number in range(_LOOKED):
+        tell('trying random motions', number / _LOOKED)
+        starts.append(search.fitted(random(plan, rng)))
     unexcited = _unexcited(
         experiment.unknowns, np.sum([search.information(x) for x in starts], axis=0)
     )
-    search.kept = _kept(experiment.unknowns, unexcited)
-    best = max(starts, key=lambda x: search.criterion(search.information(x)))
-    best = _improve(search, best, lambda part: tell('searching', part))
+    kept = _kept(experiment.unknowns, unexcited)
+    found = find(
+        experiment,
+        plan.alternatives(),
+        kept,
+        scales(experiment.unknowns),
+        rng,
+        lambda part: tell('searching', part),
+    )
     tell('checking the limits', 0.0)
     candidates = off(experiment, _CHECKED, rng)
-    best, worst = _inside(search, best, candidates)
-    motion = plan.motion(best)
+    search = _Search(experiment, found.plan, search.candidates)
+    best, worst = _inside(search, found.x, candidates)
+    motion = found.plan.motion(best)
     information = experiment.information(motion)
-    kept = search.kept
     nominal = experiment.excursion(motion, experiment.nominal[None])
     return Design(
         motion,
@@ -188,17 +186,14 @@ class _Search:
     def __init__(self, experiment: Experiment, plan: Plan, candidates: NDArray[np.float64]) -> None:
         self.experiment = experiment
         self.plan = plan
-        self.kept = np.arange(len(experiment.unknowns))
         self.allowed = experiment.limits.allowed
-        self._candidates = candidates
-        self._informations: dict[bytes, NDArray[np.float64]] = {}
-        self._excursions: dict[bytes, Excursion] = {}
+        self.candidates = candidates
         self.owners = _owners(experiment)
 
     def check_room(self) -> None:
         """Refuse limits that are used up when nothing moves."""
         still = self.plan.one_period(np.zeros(self.plan.shape))
-        rest = self.experiment.excursion(still, self._candidates)
+        rest = self.experiment.excursion(still, self.candidates)
         full = [use for use in self.experiment.limits.usage(rest.parts) if use.part >= 1]
         if full:
             use = full[0]
@@ -217,7 +212,7 @@ class _Search:
     def fitted(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scale each actuator's amplitudes so that a limit of its own is just reached."""
         x: NDArray[np.float64] = coefficients.copy()
-        for _ in range(_ROUNDS):
+        for _ in range(_FEW_ROUNDS):
             reached = self.excursion(x)
             used = reached.parts / self.allowed
             factor = np.array([float(np.max(used[owned], initial=0.1)) for owned in self.owners])
@@ -234,33 +229,11 @@ class _Search:
 
     def excursion(self, x: NDArray[np.float64]) -> Excursion:
         """Return how far one period goes on the models that are tried."""
-        return self.experiment.excursion(self.plan.one_period(x), self._candidates)
-
-    def reached(self, x: NDArray[np.float64]) -> Excursion:
-        """Return the same, and remember it."""
-        key = x.tobytes()
-        if key not in self._excursions:
-            self._excursions[key] = self.excursion(x)
-        return self._excursions[key]
+        return self.experiment.excursion(self.plan.one_period(x), self.candidates)
 
     def information(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (p, p) information of one period, per unit of the parameters."""
-        key = x.tobytes()
-        if key not in self._informations:
-            motion = self.plan.one_period(x)
-            self._informations[key] = self.experiment.information(motion, self.plan.ramp)
-        return self._informations[key]
-
-    def criterion(self, information: NDArray[np.float64]) -> float:
-        """Return the mean logarithm of the principal half-widths, negative: more is better."""
-        chosen = information[np.ix_(self.kept, self.kept)]
-        if not np.all(np.isfinite(chosen)):
-            return -1e3
-        size = np.sqrt(np.maximum(np.diag(chosen), 1e-300))
-        sign, logarithm = np.linalg.slogdet(chosen / np.outer(size, size))
-        if sign <= 0:
-            return -1e3
-        return float(logarithm + 2 * np.sum(np.log(size))) / (2 * len(chosen))
+        return self.experiment.information(self.plan.one_period(x), self.plan.ramp)
 
 
 def _owners(experiment: Experiment) -> list[NDArray[np.int64]]:
@@ -276,62 +249,6 @@ def _owners(experiment: Experiment) -> list[NDArray[np.int64]]:
         ]
         found.append(np.array(own, dtype=np.int64))
     return found
-
-
-def _random(plan: Plan, rng: np.random.Generator) -> NDArray[np.float64]:
-    x: NDArray[np.float64] = rng.standard_normal(plan.shape) * _FIRST_SIZE / np.sqrt(plan.shape[1])
-    x[:, 0] = rng.uniform(-_CENTRES, _CENTRES, len(x))
-    return x
-
-
-def _improve(
-    search: _Search, start: NDArray[np.float64], tell: Callable[[float], None]
-) -> NDArray[np.float64]:
-    """Return better coefficients than a start; the start when there are none."""
-    size = np.maximum(np.linalg.norm(start[:, 1:], axis=1), 1e-6)
-    unit = np.concatenate(
-        [np.full((len(start), 1), 1.0), np.tile(size[:, None], (1, start.shape[1] - 1))], axis=1
-    )
-    best, most = start, search.criterion(search.information(start))
-    count = 0
-
-    def cost(z: NDArray[np.float64]) -> float:
-        nonlocal best, most, count
-        count += 1
-        tell(min(count / _SEARCHED, 1.0))
-        x = z.reshape(start.shape) * unit
-        value = search.criterion(search.information(x))
-        # What is over a limit is made smaller afterwards, and then says as much less.
-        fair = value - _excess(search, search.reached(x))
-        if fair > most:
-            best, most = x, fair
-        return -value
-
-    def room(z: NDArray[np.float64]) -> NDArray[np.float64]:
-        reached = search.reached(z.reshape(start.shape) * unit)
-        clearance = search.experiment.limits.clearance
-        apart = min(reached.distance / clearance - 1, 1.0) if clearance > 0 else 1.0
-        left = np.append(search.allowed - reached.parts, -1.0 if reached.diverged else apart)
-        found: NDArray[np.float64] = np.nan_to_num(left, nan=-1.0, neginf=-1e3)
-        return found
-
-    scipy.optimize.minimize(
-        cost,
-        (start / unit).reshape(-1),
-        method='COBYLA',
-        constraints={'type': 'ineq', 'fun': room},
-        options={'rhobeg': _FIRST_STEP, 'maxiter': _SEARCHED, 'catol': _TOLERANCE},
-    )
-    return best
-
-
-def _excess(search: _Search, reached: Excursion) -> float:
-    """Return by how much the criterion falls when the limits are kept; infinite if none helps."""
-    if search.blocked(reached):
-        return np.inf
-    used = reached.parts / search.allowed
-    factors = [max(float(np.max(used[owned], initial=1.0)), 1.0) for owned in search.owners]
-    return float(np.mean(np.log(factors)))
 
 
 def _inside(

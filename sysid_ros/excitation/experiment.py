@@ -144,6 +144,31 @@ class Experiment:
         """(p,) values that the motion is designed for."""
         return np.array([unknown.nominal for unknown in self.unknowns])
 
+    @property
+    def rate(self) -> float:
+        """Samples of every sensor per second."""
+        return self._rate
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """Sensor name to standard deviation."""
+        return dict(self._noise)
+
+    @property
+    def start(self) -> NDArray[np.float64]:
+        """(nq,) pose in which motions start."""
+        found: NDArray[np.float64] = self._start.copy()
+        return found
+
+    @property
+    def probes(self) -> tuple[NDArray[np.int64], ...]:
+        """Columns of positions, velocities, actuators' forces and joints' torques in sensordata."""
+        return self._probes
+
+    def compiled(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model of its own with (p,) values, and with the sensors of the probes."""
+        return self._simulator.compiled(values)
+
     def information(
         self, motion: Motion, since: float = 0.0, values: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:

@@ -27,8 +27,8 @@ _PERIOD = 5.0
 RAMP = 1.0
 #: The unit of a coefficient falls with the frequency to this power.
 _UNIT_POWER = 0.75
-#: Part of the time that slow sweeps get where friction is asked for, …
-_SWEEP_SHARE = 0.12
+#: Parts of the time that slow sweeps may get where friction is asked for, …
+_SWEEP_SHARES = (0.12, 0.3, 0.45)
 #: … their speed as a part of the largest, and the seconds over which they turn around.
 _SWEEP_SPEED = 0.08
 _TURN = 0.4
@@ -53,6 +53,7 @@ class Plan:
         sweep: Seconds of the sweeps after the series; 0 for none.
         speeds: (nu,) speed of the sweeps, in command per second; 0 for what is not swept.
         rate: Commands per second.
+        max_frequency: Highest frequency that the sines may have, Hz.
     """
 
     drives: tuple[Drive, ...]
@@ -63,6 +64,7 @@ class Plan:
     sweep: float
     speeds: NDArray[np.float64]
     rate: float
+    max_frequency: float
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,6 +81,27 @@ class Plan:
         """(nu,) half of each actuator's range."""
         return np.array([(drive.upper - drive.lower) / 2 for drive in self.drives])
 
+    def alternatives(self) -> tuple[Plan, ...]:
+        """Return plans of the same length with shorter and longer sweeps; itself without any."""
+        if not self.sweep:
+            return (self,)
+        found = []
+        for share in _SWEEP_SHARES:
+            try:
+                plan = make_plan(
+                    self.drives,
+                    duration=self.duration,
+                    rate=self.rate,
+                    max_frequency=self.max_frequency,
+                    swept=[speed > 0 for speed in self.speeds],
+                    speeds=[speed / _SWEEP_SPEED for speed in self.speeds],
+                    share=share,
+                )
+            except ConfigError:  # longer sweeps leave no time for sines
+                break
+            found.append(plan)
+        return tuple(found)
+
     def one_period(self, coefficients: NDArray[np.float64]) -> Motion:
         """Return the first ramp and period of a motion: the others say as much per second."""
         whole = self.motion(coefficients)
@@ -94,17 +117,24 @@ class Plan:
                 sine k times k to the power -.75.
         """
         times = sample_times(self.duration, self.rate)
-        numbers = np.array(self.harmonics, dtype=np.float64)
-        angle = 2 * np.pi * numbers * (times[:, None] - self.ramp) / self.period
-        waves = np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
-        unit = np.tile(numbers**-_UNIT_POWER, 2)
-        series = (waves * unit) @ coefficients[:, 1:].T
+        series = self.series(times - self.ramp, coefficients)
         end = 2 * self.ramp + self.periods * self.period
         series *= _window(times, 0.0, end, self.ramp)[:, None]
         centre = coefficients[:, 0] * _window(times, 0.0, self.duration, self.ramp)[:, None]
         home = np.array([drive.home for drive in self.drives])
-        commands = home + self.spans * (series + centre) + self._sweeps(times - end)
+        commands = home + series + self.spans * centre + self._sweeps(times - end)
         return Motion(times, commands, tuple(drive.actuator for drive in self.drives))
+
+    def series(
+        self, times: NDArray[np.float64], coefficients: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (n, nu) sines of the commands, without ramps, at times from their start."""
+        numbers = np.array(self.harmonics, dtype=np.float64)
+        angle = 2 * np.pi * numbers * times[:, None] / self.period
+        waves = np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
+        unit = np.tile(numbers**-_UNIT_POWER, 2)
+        found: NDArray[np.float64] = self.spans * ((waves * unit) @ coefficients[:, 1:].T)
+        return found
 
     def _sweeps(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, nu) slow moves to and fro, from rest to rest, at times from their start.
@@ -137,6 +167,7 @@ def make_plan(
     max_frequency: float,
     swept: Sequence[bool] = (),
     speeds: Sequence[float] = (),
+    share: float = _SWEEP_SHARES[0],
 ) -> Plan:
     """Divide a duration into ramps, whole periods and sweeps.
 
@@ -147,18 +178,19 @@ def make_plan(
         max_frequency: Highest frequency of the sines, Hz.
         swept: (nu,) which actuators sweep slowly.
         speeds: (nu,) their largest speeds, in command per second.
+        share: Part of the duration that the sweeps get.
 
     Raises:
         ConfigError: The duration is too short for a period at that frequency.
     """
     sweeps = bool(np.any(swept))
-    sweep = RAMP + _SWEEP_SHARE * duration if sweeps else 0.0
+    sweep = RAMP + share * duration if sweeps else 0.0
     left = duration - 2 * RAMP - sweep
     periods = max(round(left / _PERIOD), 1)
     period = left / periods
     highest = int(np.floor(period * max_frequency + 1e-9)) if left > 0 else 0
     if highest < 1:
-        least = (2 * RAMP + RAMP * sweeps + 1 / max_frequency) / (1 - _SWEEP_SHARE * sweeps)
+        least = (2 * RAMP + RAMP * sweeps + 1 / max_frequency) / (1 - share * sweeps)
         msg = (
             f'Expected a duration of at least {least:.3g} s for sines of up to {max_frequency:g} '
             f'Hz, found {duration:g} s.'
@@ -180,6 +212,7 @@ def make_plan(
         sweep,
         slow if sweeps else np.zeros(len(chosen)),
         rate,
+        max_frequency,
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import Motion, follow, format_waypoints, read_waypoints
 from sysid_ros.excitation import design as designing
+from sysid_ros.excitation import search as searching
 from sysid_ros.excitation.design import design, half_widths, matched, off
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import Experiment
@@ -21,6 +22,7 @@ from sysid_ros.excitation.fourier import make_plan
 from sysid_ros.excitation.guard import Guard
 from sysid_ros.excitation.limits import Collisions, find_limits
 from sysid_ros.excitation.sensing import SensorNoise, sensor_noise
+from sysid_ros.excitation.surrogate import Surrogate
 from sysid_ros.identification.unknown import make_unknowns
 
 if TYPE_CHECKING:
@@ -72,8 +74,10 @@ def plan(model: mujoco.MjModel, *, duration: float = 8.0, swept: bool = False) -
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search for a short time only."""
-    monkeypatch.setattr(designing, '_SEARCHED', 15)
-    monkeypatch.setattr(designing, '_SCREENED', 2)
+    monkeypatch.setattr(searching, '_COMPARED', 1)
+    monkeypatch.setattr(searching, '_IMPROVED', 4)
+    monkeypatch.setattr(searching, '_SCREENED', 3)
+    monkeypatch.setattr(designing, '_LOOKED', 1)
     monkeypatch.setattr(designing, '_CHECKED', 4)
 
 
@@ -110,13 +114,45 @@ def test_equal_seeds_give_equal_motions_and_other_seeds_others() -> None:
 
 @pytest.mark.usefixtures('quick')
 def test_the_search_beats_the_best_random_motion(monkeypatch: pytest.MonkeyPatch) -> None:
-    volumes = []
-    for count in (1, 50):
-        monkeypatch.setattr(designing, '_SEARCHED', count)
+    costs = []
+    monkeypatch.setattr(searching, '_COMPARED', 0)
+    for count in (0, 20):
+        monkeypatch.setattr(searching, '_IMPROVED', count)
         with experiment(slide(), 'joint/x/damping', 'body/cart/mass') as tried:
             half = design(tried, plan(tried.limits.model), seed=2).half
-            volumes.append(float(np.prod(half)))
-    assert volumes[1] < 0.9 * volumes[0]
+            costs.append(searching.cost(np.diag(half**-2), np.ones(2)))
+    assert costs[1] < costs[0] + np.log(0.9)
+
+
+def test_the_guess_of_the_search_is_right_where_the_robot_is_linear() -> None:
+    """Without friction and gravity nothing is left out; rollouts know nothing of the guess."""
+    spec = slide()
+    spec.joint('x').frictionloss = 0.0
+    with experiment(spec, 'joint/x/damping', 'body/cart/mass') as tried:
+        made = plan(tried.limits.model, duration=13.0)
+        guess = Surrogate(tried, made)
+        x = np.zeros(made.shape)
+        x[0, [1, 3, 7]] = 0.05, 0.08, -0.05
+        seen = guess.information(x) * 100 * made.period
+        # The second period: the first one still shows the ramp.
+        whole, count = made.motion(x), round((made.ramp + 2 * made.period) * 100) + 1
+        motion = Motion(whole.times[:count], whole.commands[:count], whole.actuators)
+        true = tried.information(motion, made.ramp + made.period)
+    assert made.periods == 2
+    np.testing.assert_allclose(half_widths(seen), half_widths(true), rtol=0.03)
+
+
+def test_the_cost_falls_with_the_widths() -> None:
+    information = np.array([[4.0, 1.0], [1.0, 9.0]])
+    sizes = np.array([0.5, 3.0])
+    # Nine times the samples: all intervals are a third as wide.
+    narrower = searching.cost(9 * information, sizes)
+    assert narrower == pytest.approx(searching.cost(information, sizes) - np.log(3.0))
+    # The unit of a parameter does not matter.
+    factor = np.array([1e3, 1.0])
+    other = searching.cost(information * np.outer(factor, factor), sizes / factor)
+    assert other == pytest.approx(searching.cost(information, sizes))
+    assert searching.cost(np.ones((2, 2)), np.ones(2)) == np.inf
 
 
 def test_predicted_information_is_that_of_the_law_of_motion() -> None:
@@ -191,7 +227,7 @@ def test_limits_that_rest_uses_up_leave_no_room() -> None:
     spec.joint('x').axis = [0.0, 0.0, 1.0]
     with (
         experiment(spec, 'joint/x/damping') as tried,
-        pytest.raises(ModelError, match="found the torque of 'x' at 100 % of its limit"),
+        pytest.raises(ModelError, match="found the position of 'x' at 100 % of its limit"),
     ):
         design(tried, plan(tried.limits.model))
 
