@@ -15,7 +15,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.identification.alone import alone
 from sysid_ros.identification.fit_log import Log
 from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.noise import estimate_noise, smallest_noise
+from sysid_ros.identification.noise import encoder_steps, estimate_noise, smallest_noise
 from sysid_ros.identification.nuisances import arrival_offsets, initial_states
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
@@ -205,6 +205,11 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             method=intervals,
             residuals=residuals,
             cancel=cancel,
+            steps={
+                sensor: step / residuals.noise[sensor]
+                for sensor, step in encoder_steps(residuals.runs).items()
+                if sensor in residuals.noise
+            },
         )
         count = len(parameters)
         names = tuple(sequence.name for sequence in sequences)

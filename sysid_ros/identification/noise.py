@@ -31,6 +31,11 @@ _SIGMA_OF_QUARTILES = 0.7413
 #: Arrivals that vary by more than this are not jitter but irregular commands, s.
 _LARGEST_JITTER = 5e-4
 _SMALLEST_JITTER = 1e-7
+#: An encoder shows so many levels at least; each is a whole number of steps but for this part, and
+#: equal levels differ by less than this part of the range.
+_FEWEST_LEVELS = 8
+_OFF_LEVEL = 0.05
+_ROUNDING = 1e-7
 
 
 def arrival_jitter(sequences: Iterable[Sequence]) -> float:
@@ -72,6 +77,26 @@ def smallest_noise(runs: Iterable[Run]) -> dict[str, float]:
     for sensor, values in measured(runs):
         floors[sensor] = max(floors.get(sensor, 0.0), _floor(values))
     return floors
+
+
+def encoder_steps(runs: Iterable[Run]) -> dict[str, float]:
+    """Return the step of each sensor whose readings are whole steps apart, in its unit."""
+    levels: dict[str, list[NDArray[np.float64]]] = {}
+    for sensor, values in measured(runs):
+        levels.setdefault(sensor, []).append(np.unique(values))
+    found = {}
+    for sensor, parts in levels.items():
+        values = np.unique(np.concatenate(parts))
+        if len(values) < _FEWEST_LEVELS:
+            continue
+        jumps = np.diff(values)
+        # Readings of one level differ by rounding.
+        step = float(jumps[jumps > _ROUNDING * np.ptp(values)].min(initial=np.inf))
+        counts = (values - values[0]) / step
+        if np.all(np.abs(counts - np.round(counts)) < _OFF_LEVEL):
+            # The mean of many is exact where the smallest is rounded.
+            found[sensor] = float(np.ptp(values)) / float(np.round(counts[-1]))
+    return found
 
 
 def measured(runs: Iterable[Run]) -> Iterator[tuple[str, NDArray[np.float64]]]:

@@ -18,7 +18,7 @@ from sysid_ros.identification.statistics.verdicts import verdicts
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,7 +94,7 @@ class Inference:
     noises: tuple[SensorNoise, ...] = ()
 
 
-def infer(
+def infer(  # noqa: PLR0913 (what was found, and how intervals are)
     solution: Solution,
     jacobian: NDArray[np.float64],
     parameters: Sequence[Unknown],
@@ -104,6 +104,7 @@ def infer(
     method: IntervalMethod | None = None,
     residuals: ResidualLike | None = None,
     cancel: threading.Event | None = None,
+    steps: Mapping[str, float] | None = None,
 ) -> Inference:
     """Return intervals and verdicts of all parameters.
 
@@ -116,12 +117,16 @@ def infer(
         method: How intervals are found; sandwich unless given.
         residuals: The residual function, for ``profile`` only.
         cancel: Ends the fits of a profile when it is set.
+        steps: Sensor to the step of its encoder, in units of its noise.
 
     Raises:
         CancelledError: ``cancel`` was set.
     """
     method = method or IntervalMethod()
     linear = linearised(solution, jacobian, parameters, samples, loss)
+    if steps and loss == 'linear':
+        places = {place: steps[name] for place, name in enumerate(samples.sensors) if name in steps}
+        linear = dataclasses.replace(linear, steps=places)
     found = spread(linear)
     ends = Ends(solution.x - found.half, solution.x + found.half, '')
     if method.name == 'bootstrap':

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from sysid_ros.identification.solver.losses import curvature, rho
 from sysid_ros.identification.statistics.dependence import threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,6 +44,7 @@ class Linear:
         free: (f,) columns that are not at a bound and have an effect.
         inverse: (f, f) pseudo-inverse of the information of the free columns scaled to length 1.
         null: (f, k) unit vectors, in the scaled free parameters, that change no residual.
+        steps: Index of the sensor to the step of its encoder, in units of its noise.
     """
 
     unknowns: tuple[Unknown, ...]
@@ -56,6 +57,7 @@ class Linear:
     free: NDArray[np.int64]
     inverse: NDArray[np.float64]
     null: NDArray[np.float64]
+    steps: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def scaled(self) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ import scipy.special
 
 from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.statistics.clusters import disagreement, groups
+from sysid_ros.identification.statistics.encoders import repeating
 from sysid_ros.identification.statistics.long_run import bartlett
 from sysid_ros.identification.statistics.stationary import (
     ChannelNoise,
@@ -34,6 +35,8 @@ LEVEL = 0.95
 ENOUGH = 8
 #: Noise whose effective samples are below this share of all is correlated.
 _SLOW = 0.5
+#: An encoder's steps are most of the noise up to so many times their own variance.
+_MOSTLY = 2.0
 #: Recordings disagree if noise would make them do so with less than this probability.
 _CHANCE = 0.01
 
@@ -156,7 +159,10 @@ def _inside(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the (f, f) scaled covariance from the noise inside recordings, and (f,) freedoms."""
     influence = linear.scaled @ linear.inverse
-    parts = by_channel(channels, noises, influence)
+    parts = {
+        c: _by_encoder(linear, np.concatenate(channels[c]), influence, part, linear.steps.get(c))
+        for c, part in by_channel(channels, noises, influence).items()
+    }
     # Not the residuals of priors themselves but what their squares are expected to be.
     expected = prior_jacobian(linear.scaled, linear.samples) @ linear.inverse
     covariance = sum(parts.values()) + expected.T @ expected
@@ -169,6 +175,28 @@ def _inside(
     stationary = np.sqrt(np.diag(covariance))
     growth = np.maximum(changing / np.maximum(stationary, 1e-300), 1.0)
     return covariance * np.outer(growth, growth), np.maximum(freedom, 1.0)
+
+
+def _by_encoder(
+    linear: Linear,
+    rows: NDArray[np.int64],
+    influence: NDArray[np.float64],
+    part: NDArray[np.float64],
+    step: float | None,
+) -> NDArray[np.float64]:
+    """Return the (f, f) covariance from one sensor, as its encoder makes it where it has one.
+
+    Where its steps are most of the noise they are all that counts, else the wider does.
+    """
+    if step is None:
+        return part
+    variance = repeating(linear.residual[rows], influence[rows], step)
+    stationary = np.maximum(np.diag(part), 1e-300)
+    if float(np.mean(linear.residual[rows] ** 2)) > _MOSTLY * step**2 / 12.0:
+        variance = np.maximum(variance, stationary)
+    growth = np.sqrt(variance / stationary)
+    grown: NDArray[np.float64] = part * np.outer(growth, growth)
+    return grown
 
 
 def _of_instants(
