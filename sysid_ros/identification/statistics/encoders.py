@@ -26,8 +26,8 @@ def repeating(
     Readings are whole steps; where the joint was between two is what the residual says. Noise that
     reaches the encoder blurs the sawtooth: the m-th harmonic by exp(-(2πmσ/Δ)²/2); what it takes
     away is white (Widrow, IRE Transactions on Circuit Theory 3, 1956). How much noise there is says
-    the variance of the residuals, which is no exact measure: where there is none, the variance comes
-    out too large rather than too small.
+    the variance of the residuals, which is no exact measure: where there is none, the result is
+    too large rather than too small.
 
     Args:
         residual: (n,) residuals of the encoder, in units of its noise.
