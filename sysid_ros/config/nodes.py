@@ -162,7 +162,7 @@ class ExciterConfig(Section):
         default=0.05, description='it stops when a joint is so far beyond its range, rad or m'
     )
     max_velocity: Annotated[float, Field(ge=0, le=1e3)] = Field(
-        default=4.0, description='it stops when a joint is faster, rad/s or m/s; 0 means never'
+        default=8.0, description='it stops when a joint is faster, rad/s or m/s; 0 means never'
     )
     max_tracking_error: Annotated[float, Field(ge=0, le=1e3)] = Field(
         default=0.5,

@@ -296,7 +296,11 @@ class _Judge:
         scaled = self._scaled[rows]
         exact = self._sets(scaled)
         gram = scaled[:, free].T @ scaled[:, free]
-        inverse = np.linalg.pinv(gram, rcond=threshold(len(free)) ** 2, hermitian=True)
+        # A column whose length was the prior's is short without it, but no less known for that.
+        length = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+        lengths = np.outer(length, length)
+        inverse = np.linalg.pinv(gram / lengths, rcond=threshold(len(free)) ** 2, hermitian=True)
+        inverse /= lengths
         found = list(each)
         for place, index in enumerate(free):
             if each[index].blind:
