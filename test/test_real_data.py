@@ -207,6 +207,11 @@ def test_a_real_servo_is_predicted_better_on_motions_that_were_held_out(
             {'target': 'actuator/servo/dynprm[0]', 'bounds': [0.001, 0.5]},
             {'target': 'actuator/servo/delay', 'bounds': [0.0, 0.1]},
         ],
+        # Kinds of motion are predicted unequally well, and say little about dry friction.
+        'gate': {
+            'sequence_growth': 10.0,
+            'allowed_verdicts': ['identified', 'at bound', 'confounded', 'not excited'],
+        },
     }
     (tmp_path / 'calibration.yaml').write_text(yaml.safe_dump(config))
     done = calibrate(load_calibration(tmp_path / 'calibration.yaml'))
