@@ -59,6 +59,13 @@ _WEIGHT_TOLERANCE = 0.02
 #: In chaotic motion the cost has no more digits than this.
 _WINDOW_TOLERANCE = 0.01
 
+#: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
+_MOST_NUMBERS = 1e8
+_HELD = (
+    'The recordings are too many for their starts to be unknown: errors of the states measured '
+    'there are not in the intervals.'
+)
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -187,13 +194,16 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             begin = beginning.find_best(start, _spread(unknowns, starts, seed))
         else:
             begin = beginning.find(start)
+        held = False
         if begin.window is None and len(log.trace) < settings.max_iterations:
             states = initial_states(simulator.model, simulator.runs, whole.noise, unknowns)
             every = (*unknowns, *states)
-            freed = opened.enter_context(make_simulator(model, every, sequences, threads))
-            every_residual = Residuals(freed, whole.noise, memory=memory)
-            every_residual.also(whole)
-            begin = _with_starts(begin, every_residual, settings, log, cancel)
+            held = len(every) * len(whole.samples.time) > _MOST_NUMBERS
+            if not held:
+                freed = opened.enter_context(make_simulator(model, every, sequences, threads))
+                every_residual = Residuals(freed, whole.noise, memory=memory)
+                every_residual.also(whole)
+                begin = _with_starts(begin, every_residual, settings, log, cancel)
         solution = _solve_weighted(begin, known, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
         found = infer(
@@ -211,6 +221,8 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 if sensor in residuals.noise
             },
         )
+        if held:
+            found = dataclasses.replace(found, notes=(*found.notes, _HELD))
         count = len(parameters)
         names = tuple(sequence.name for sequence in sequences)
         # Residuals with free starts count those of the whole as their own.
