@@ -124,7 +124,8 @@ def _with_outliers(
     def spoil(clean: NDArray[np.float64]) -> NDArray[np.float64]:
         noise = rng.normal(size=clean.shape)
         hit = rng.uniform(size=clean.shape) < _OUTLIERS
-        return clean + scales * np.where(hit, _OUTLIER * noise, noise)
+        spoilt: NDArray[np.float64] = clean + scales * np.where(hit, _OUTLIER * noise, noise)
+        return spoilt
 
     return spoil
 
