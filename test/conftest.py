@@ -21,6 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# Small matrices are multiplied more slowly by two threads than by one, as ``sysid`` does it.
+os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 #: Domains whose ports are free of the ephemeral range on Linux; 0 is everybody's default.

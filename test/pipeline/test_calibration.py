@@ -204,8 +204,8 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
 ):
     text = (PENDULUM / 'arm.xml').read_text().replace('kv="1.5"', 'dampratio="1"')
     (tmp_path / 'ratio.xml').write_text(text)
-    armature = (ParameterConfig(target='joint/shoulder/armature', bounds=(0.0, 1.0)),)
-    done = calibrate(_with(config, model=tmp_path / 'ratio.xml', parameters=armature))
+    full = load_calibration(PENDULUM / 'calibration.yaml').parameters
+    done = calibrate(_with(config, model=tmp_path / 'ratio.xml', parameters=full))
     assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
 
