@@ -17,6 +17,7 @@ from sysid_ros.config import (
     CalibrationConfig,
     ChannelMapping,
     CheckConfig,
+    GateConfig,
     MappingConfig,
     ParameterConfig,
     PriorConfig,
@@ -205,7 +206,9 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
     text = (PENDULUM / 'arm.xml').read_text().replace('kv="1.5"', 'dampratio="1"')
     (tmp_path / 'ratio.xml').write_text(text)
     full = load_calibration(PENDULUM / 'calibration.yaml').parameters
-    done = calibrate(_with(config, model=tmp_path / 'ratio.xml', parameters=full))
+    # The gain that the ratio stands for is another than the robot's.
+    gate = GateConfig(allowed_verdicts=('identified', 'at bound', 'not excited'))
+    done = calibrate(_with(config, model=tmp_path / 'ratio.xml', parameters=full, gate=gate))
     assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
 
