@@ -135,8 +135,10 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
-    start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
+    # The robot comes last: a short motion is over before a subscriber that comes late has met it.
     exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, ramp=1.0, **values))
+    exciter.wait_for_line('waiting for a publisher of /joint_states')
+    start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
     ros_client.message(
         JointState, '/joint_states', lambda _: exciter.process.poll() is not None, latched=False
     )
