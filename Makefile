@@ -51,8 +51,12 @@ $(ROBOTS): $(STAMP)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	touch $@
 
+# Nodes are tested one after the other: they need the processor in time.
 test: lint $(ROBOTS) ## Lint, check types and run the tests
-	$(BIN)/python -m pytest
+	failed=0
+	$(BIN)/python -m pytest --numprocesses auto -m 'not ros' || failed=1
+	$(BIN)/python -m pytest -m ros || failed=1
+	exit $$failed
 
 lint: venv ## Lint, check the format and the types
 	$(BIN)/ruff check .
