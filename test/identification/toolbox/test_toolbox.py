@@ -473,7 +473,9 @@ def rollout(**given: Any) -> list[sysid.SystemTrajectory]:
 
 
 @pytest.mark.parametrize(
-    'options', [{}, {'build_model': compiled}, {'custom_rollout': rollout}], ids=str
+    'options',
+    [{}, {'build_model': compiled}, {'custom_rollout': rollout}],
+    ids=['plain', 'build_model', 'custom_rollout'],
 )
 def test_a_fit_steps_back_from_values_that_no_model_has(options: dict[str, Any]) -> None:
     params = parameters(bounded, start=0.4)
