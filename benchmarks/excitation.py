@@ -206,6 +206,7 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
             other: half_widths(experiment.information(motion)[np.ix_(kept, kept)])
             for other, motion in others.items()
         }
+        alone = QUANTILE / np.sqrt(np.diag(experiment.information(found.motion))[kept])
         worst = 0.0
         for _ in range(MODELS):
             x = truth * (1 + OFF * rng.uniform(-1, 1, len(truth)))
@@ -218,6 +219,7 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
     parameters = tuple(true[row] for row in kept)
     mean, sd = achieved(spec, model, noise, parameters, sequence, jacobian, rng, fits)
     report(found, halves, np.abs(truth[kept]), mean, sd, worst)
+    report_ceiling(found, halves, np.abs(truth[kept]), alone)
 
 
 def achieved(
@@ -290,6 +292,26 @@ def report(
         f'  {verdict(good=worst < 1)}  limits: at most {100 * worst:.0f} % of any used by '
         f'{MODELS} models up to 20 % off'
     )
+
+
+def report_ceiling(
+    found: Design,
+    halves: dict[str, NDArray[np.float64]],
+    truth: NDArray[np.float64],
+    alone: NDArray[np.float64],
+) -> None:
+    """Print how much narrower than others' the interval of a friction can be at most.
+
+    A dry friction has its full size in every sample of a joint that moves, so no motion makes its
+    interval narrower than it is when all other parameters are known.
+    """
+    for other, half in halves.items():
+        row = int(np.argmax(half / truth))
+        if 'frictionloss' in found.parameters[row].name:
+            print(
+                f"        {other}: its widest, {found.parameters[row].name}'s, can be "
+                f'{half[row] / alone[row]:.2f} times narrower at most'
+            )
 
 
 def main() -> None:
