@@ -83,6 +83,7 @@ def servo(folder: Path) -> Robot:
             *make_unknowns('joint/servo/damping', model, bounds=(0.0, 5.0)),
             *make_unknowns('joint/servo/frictionloss', model, bounds=(0.0, 1.0)),
             *make_unknowns('actuator/servo/kp', model, bounds=(1.0, 300.0)),
+            *make_unknowns('actuator/servo/kv', model, bounds=(0.0, 20.0)),
             *make_unknowns('actuator/servo/dynprm[0]', model, bounds=(1e-3, 0.5)),
             *make_unknowns('actuator/servo/delay', model, bounds=(0.0, 0.1)),
         ),

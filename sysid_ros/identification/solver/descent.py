@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 TOLERANCE = 2e-5
 #: … or below this in units of the scales, where data without noise leave no standard error.
 _STEP_TOLERANCE = 1e-10
+#: So many steps in a row that lower the cost by less than this part of what was predicted say that
+#: the slopes do not hold as far as the steps go.
+_POOR_STEPS, _POOR_RATIO = 3, 0.1
 #: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
 #: that the optimum is known as well as the function's own noise permits.
 _LOOSE_TOLERANCE = 1e-3
@@ -84,13 +87,17 @@ class Descent:
         differences: Differences | None,
     ) -> None:
         self.residuals = residuals
-        self.differences = differences or Differences(residuals, tolerance)
+        self.differences = Differences(residuals, tolerance)
+        if differences is not None:
+            self.differences.take_steps(differences)
         self.loss = loss
         self.limit = limit
         self.tolerance = tolerance
         self.regulariser = np.nan
         self.trace: list[Iteration] = []
         self.checked = differences is not None
+        self._coarse = False
+        self._poor = 0
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -217,14 +224,32 @@ class Descent:
         self._secant.learn(before, point, predicted)
         before.jacobian = None
         self._accept(point, float(np.linalg.norm(point.z - before.z)))
+        self._poor = self._poor + 1 if ratio < _POOR_RATIO else 0
+        if self._poor >= _POOR_STEPS and not self._coarsen() and self._coarse:
+            raise Stopped(self.verdict())
         return point
 
     def mend(self) -> bool:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
-        if self.checked or not self._check(self.current):
+        if self.checked:
+            return self._coarsen()
+        if not self._check(self.current):
             return False
         self._start_anew()
         return True
+
+    def _coarsen(self) -> bool:
+        """Look once for slopes that hold over standard errors; return whether there were others."""
+        point = self.current
+        if self._coarse or self.at_precision or point.jacobian is None:
+            return False
+        self._coarse = True
+        point.jacobian /= self.slope(point.z)
+        changed = self.differences.coarsen(self.values(point.z), point.residual, point.jacobian)
+        self._note_check(point, changed=changed)
+        if changed:
+            self._start_anew()
+        return changed
 
     def _start_anew(self) -> None:
         """Model the cost at the current point with a Jacobian that was mended."""

@@ -24,7 +24,8 @@ _STEP = 2e-6
 _LEAST_UNIT = 0.01
 #: Largest change of the residuals by a step, root mean square, in units of the noise; …
 _LARGEST_CHANGE = 0.1
-#: … for which the step is made shorter, down to this.
+#: … for which the step is made shorter, down to _SMALLEST_STEP, unless even then they change more.
+_JUMP = 0.2
 _SMALLEST_STEP = 1e-9
 #: A change below so many roundings of the largest residual is made larger by a longer step.
 _ROUNDINGS = 1e5
@@ -40,8 +41,12 @@ _TOLERANCES = 3.0
 _WIDER = 100.0
 #: … and judged by a move of all parameters by this part of those steps, …
 _OTHER = 0.7
-#: … and where these are not, either, steps longer and shorter by these factors are compared.
-_LADDER = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
+#: … and where these are not, either, all these steps are compared, in units
+#: of the values or of their scales. A slope is one that holds over
+#: steps that change the residuals about as much as standard errors do: where kinks and jumps are
+#: farther apart than the shortest steps, the slope in between means nothing.
+_WORTH, _MOST_WORTH, _AGREEING = 0.5, 30.0, 0.1
+_LADDER = (2e-9, 2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
 
 FORWARD = 'forward'
 CENTRAL = 'central'
@@ -181,6 +186,30 @@ class Differences:
         unstable = bool(self._residuals.unstable[0])
         return self.judge(probe, x, residual, jacobian, moved, unstable=unstable)
 
+    def coarsen(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+    ) -> bool:
+        """Find slopes that hold over standard errors, for residuals that jump between their steps.
+
+        Args:
+            x: (p,) values.
+            residual: (n,) residuals there.
+            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+
+        Returns:
+            Whether a column was changed.
+        """
+        columns = ~self._residuals.exact & (np.linalg.norm(jacobian, axis=0) > 0)
+        before = jacobian.copy()
+        if columns.any():
+            self.repairs += int(columns.sum())
+            self._choose(x, residual, jacobian, columns)
+        moved = np.linalg.norm(jacobian - before, axis=0)
+        return bool(np.any(moved > _AGREEING * np.linalg.norm(jacobian, axis=0)))
+
     def probe(self, x: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""
         steps = self._steps(x)
@@ -268,13 +297,19 @@ class Differences:
             middle = (self._lower + self._upper) / 2
         # Half of the bounds' distance is there for a step away from the nearer one.
         room = (self._upper - self._lower) / 2
-        unit = np.maximum(np.abs(x), np.where(self._log, 0.0, _LEAST_UNIT * self._scale))
-        length = np.minimum((self.size if size is None else size) * unit, room)
+        length = np.minimum((self.size if size is None else size) * self._unit(x), room)
         # Without two finite bounds there is no middle: away from the one there is.
         down = np.where(np.isfinite(middle), x > middle, np.isfinite(self._upper))
         signed: NDArray[np.float64] = np.where(down, -length, length)
         # What is added in floating point is the step.
         return (x + signed) - x
+
+    def _unit(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) values that steps are relative to."""
+        unit: NDArray[np.float64] = np.maximum(
+            np.abs(x), np.where(self._log, 0.0, _LEAST_UNIT * self._scale)
+        )
+        return unit
 
     def _adjust(
         self,
@@ -296,10 +331,14 @@ class Differences:
         size = self.size * target / np.where(again, change, 1.0)
         low = np.where(coarse, _SMALLEST_STEP, self.size)
         high = np.where(coarse, self.size, _LONGEST_STEP)
-        self.size = np.where(again, np.clip(size, low, high), self.size)
-        renewed = self._steps(x)
+        size = np.where(again, np.clip(size, low, high), self.size)
+        renewed = self._steps(x, size)
         other = self._residuals.around(x, renewed, again, residual)
-        good = again & ~other.wild
+        # A jump is as large for a short step: that would pass for a steep slope.
+        shorter = np.sqrt(np.mean(other.changes**2, axis=0))
+        jump = coarse & (shorter > np.sqrt(change * _LARGEST_CHANGE)) & (shorter > _JUMP)
+        good = again & ~other.wild & ~jump
+        self.size = np.where(again & ~jump, size, self.size)
         jacobian[:, good] = other.changes[:, good] / renewed[good]
         self.repairs += int(again.sum())
 
@@ -324,9 +363,10 @@ class Differences:
         columns: NDArray[np.bool_],
     ) -> None:
         """Choose step and kind of columns by a ladder of steps, and replace these columns."""
-        forward, central, sizes = [], [], []
-        for factor in _LADDER:
-            size = np.clip(self.size * factor, _SMALLEST_STEP, _LONGEST_STEP)
+        forward, central, sizes, lengths = [], [], [], []
+        unit = self._unit(x)
+        for step in _LADDER:
+            size = step * np.maximum(self._scale / unit, 1.0)
             steps = self._steps(x, size)
             inside = (x - steps >= self._lower) & (x - steps <= self._upper)
             ahead = self._residuals.around(x, steps, columns, residual)
@@ -336,6 +376,7 @@ class Differences:
             forward.append(here[:, columns])
             central.append((here + there)[:, columns] / 2)
             sizes.append(size[columns])
+            lengths.append(np.abs(steps[columns]))
         for place, column in enumerate(np.flatnonzero(columns)):
             middle = np.stack([each[:, place] for each in central])
             norms = np.maximum(np.linalg.norm(middle, axis=1), np.finfo(np.float64).tiny)
@@ -349,6 +390,25 @@ class Differences:
             # The shortest step that will do: elsewhere, a longer one may cross a kink. Where none
             # will, noise is less on the upper one of the two rungs that agree best.
             kept = int(np.argmax(fine)) if smooth else int(np.argmin(drift)) + 1
+            changes = norms * [size[place] for size in lengths]
+            far = _steadiest(changes, drift)
+            apart = np.linalg.norm(middle[kept] - middle[far]) / norms[far]
+            if changes[kept] < _WORTH and apart > _AGREEING:
+                smooth, kept = False, far
             self.central[column] = not smooth and bool(skew[kept] > 0)
             self.size[column] = sizes[kept][place]
             jacobian[:, column] = middle[kept]
+
+
+def _steadiest(changes: NDArray[np.float64], drift: NDArray[np.float64]) -> int:
+    """Return the step whose slope differs least from that of the next shorter one.
+
+    Args:
+        changes: (s,) norm of the residuals' change by each step, shortest first. Steps that change
+            much less, or much more, than a standard error's worth are not looked at.
+        drift: (s - 1,) relative difference of neighbours' slopes.
+    """
+    low = min(_WORTH, float(changes[-1]))
+    high = max(_MOST_WORTH, float(changes[changes >= low].min()))
+    worth = (changes[1:] >= low) & (changes[1:] <= high)
+    return int(np.argmin(np.where(worth, drift, np.inf))) + 1

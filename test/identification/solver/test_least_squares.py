@@ -527,3 +527,20 @@ def test_status_words_say_how_a_solve_ended() -> None:
     exact = solved(lambda x: x.T - np.pi * np.ones((3, 1)), line)
     assert exact.status in {'step', 'cost'}
     assert exact.x[0] == pytest.approx(np.pi, rel=1e-9)
+
+
+def sawtooth(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (200, m) residuals that rise by 30 x and fall by .02 every .001: 10 x in all."""
+    phases = np.random.default_rng(1).uniform(size=(200, 1))
+    teeth = np.floor(x[:, 0] / 1e-3 + phases)
+    noise = np.random.default_rng(2).normal(size=(200, 1))
+    return 30 * x[:, 0] - 0.02 * (teeth - phases) + noise
+
+
+def test_the_slope_is_that_over_a_standard_error_not_that_between_jumps() -> None:
+    height = Unknown('height', (), 0.5, -1.0, 1.0)
+    solution = solve(FunctionResiduals(sawtooth, [height]), np.array([0.5]))
+    error = 1 / (10 * np.sqrt(200))
+    expected = -np.random.default_rng(2).normal(size=200).mean() / 10
+    assert abs(solution.x[0] - expected) < 0.3 * error
+    assert np.mean(solution.jacobian) == pytest.approx(10, rel=0.1)
