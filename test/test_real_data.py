@@ -203,10 +203,12 @@ def test_a_real_servo_is_predicted_better_on_motions_that_were_held_out(
             {'target': 'joint/servo/armature', 'bounds': [0.0, 0.2]},
             {'target': 'joint/servo/damping', 'bounds': [0.0, 5.0]},
             {'target': 'joint/servo/frictionloss', 'bounds': [0.0, 2.0]},
-            {'target': 'actuator/servo/kp', 'bounds': [1.0, 200.0]},
+            {'target': 'actuator/servo/kp', 'bounds': [1.0, 300.0]},
+            {'target': 'actuator/servo/kv', 'bounds': [0.0, 20.0]},
             {'target': 'actuator/servo/dynprm[0]', 'bounds': [0.001, 0.5]},
             {'target': 'actuator/servo/delay', 'bounds': [0.0, 0.1]},
         ],
+        'solver': {'loss': 'huber'},
         # Kinds of motion are predicted unequally well, and say little about dry friction.
         'gate': {
             'sequence_growth': 10.0,

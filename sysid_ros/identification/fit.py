@@ -20,6 +20,7 @@ from sysid_ros.identification.nuisances import arrival_offsets, initial_states
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.descent import TOLERANCE
+from sysid_ros.identification.solver.differences import Differences
 from sysid_ros.identification.solver.least_squares import SolverSettings, solve
 from sysid_ros.identification.solver.starts import starts as spread
 from sysid_ros.identification.stamp_check import examine_stamps
@@ -206,6 +207,8 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 begin = _with_starts(begin, every_residual, settings, log, cancel)
         solution = _solve_weighted(begin, known, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
+        if solution.status == 'iterations':
+            solution = _with_steady_slopes(residuals, solution)
         found = infer(
             solution,
             sharpened(residuals, solution),
@@ -328,6 +331,16 @@ def _solve_weighted(
         if settled:
             break
     return solution
+
+
+def _with_steady_slopes(residuals: Residuals, solution: Solution) -> Solution:
+    """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
+    differences = Differences(residuals)
+    if solution.differences is not None:
+        differences.take_steps(solution.differences)
+    jacobian = solution.jacobian.copy()
+    differences.coarsen(solution.x, solution.residual, jacobian)
+    return dataclasses.replace(solution, jacobian=jacobian)
 
 
 def _spread(unknowns: Many[Unknown], count: int, seed: int) -> NDArray[np.float64]:

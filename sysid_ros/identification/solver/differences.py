@@ -46,7 +46,7 @@ _OTHER = 0.7
 #: steps that change the residuals about as much as standard errors do: where kinks and jumps are
 #: farther apart than the shortest steps, the slope in between means nothing.
 _WORTH, _MOST_WORTH, _AGREEING = 0.5, 30.0, 0.1
-_LADDER = (2e-9, 2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
+_LADDER = (2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
 
 FORWARD = 'forward'
 CENTRAL = 'central'
