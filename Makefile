@@ -54,8 +54,8 @@ $(ROBOTS): $(STAMP)
 # Nodes are tested one after the other: they need the processor in time.
 test: lint $(ROBOTS) ## Lint, check types and run the tests
 	failed=0
-	$(BIN)/python -m pytest --numprocesses auto -m 'not ros' || failed=1
-	$(BIN)/python -m pytest -m ros || failed=1
+	$(BIN)/python -m pytest --numprocesses auto -m 'not ros or patient' || failed=1
+	$(BIN)/python -m pytest -m 'ros and not patient' || failed=1
 	exit $$failed
 
 lint: venv ## Lint, check the format and the types

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 CALIBRATOR = 'sysid_ros.nodes.calibrator'
 READY = 'ready: call'
