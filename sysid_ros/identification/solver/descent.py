@@ -244,9 +244,7 @@ class Descent:
         if self._coarse or self.at_precision or point.jacobian is None:
             return False
         self._coarse = True
-        point.jacobian /= self.slope(point.z)
-        changed = self.differences.coarsen(self.values(point.z), point.residual, point.jacobian)
-        self._note_check(point, changed=changed)
+        changed = self._mended(point, self.differences.coarsen)
         if changed:
             self._start_anew()
         return changed
@@ -325,10 +323,12 @@ class Descent:
     def _check(self, point: Point) -> bool:
         """Mend columns that the differences do not give; return whether there were any."""
         self.checked = True
+        return self._mended(point, self.differences.check)
+
+    def _mended(self, point: Point, look: Callable[..., bool]) -> bool:
         assert point.jacobian is not None  # noqa: S101
-        x = self.values(point.z)
         point.jacobian /= self.slope(point.z)
-        changed = self.differences.check(x, point.residual, point.jacobian)
+        changed = look(self.values(point.z), point.residual, point.jacobian)
         self._note_check(point, changed=changed)
         return changed
 
@@ -341,14 +341,12 @@ class Descent:
 
     def _judge(self, probe: Probe, moved: NDArray[np.float64], *, unstable: bool) -> bool:
         """Do the same as `_check` at the current point, the probe being evaluated already."""
-        point = self.current
-        assert point.jacobian is not None  # noqa: S101
-        x = self.values(point.z)
-        point.jacobian /= self.slope(point.z)
-        changed = self.differences.judge(
-            probe, x, point.residual, point.jacobian, moved, unstable=unstable
+        changed = self._mended(
+            self.current,
+            lambda x, residual, jacobian: self.differences.judge(
+                probe, x, residual, jacobian, moved, unstable=unstable
+            ),
         )
-        self._note_check(point, changed=changed)
         if changed:
             self._start_anew()
             status = self._converged()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.identification.solver.ladder import AGREEING, LADDER, Rung, best
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,14 +41,8 @@ _ACCURATE = 3e-5
 _TOLERANCES = 3.0
 #: Where it is not, central differences over steps so many times longer are tried, …
 _WIDER = 100.0
-#: … and judged by a move of all parameters by this part of those steps, …
+#: … and judged by a move of all parameters by this part of those steps; else by a ladder of steps.
 _OTHER = 0.7
-#: … and where these are not, either, all these steps are compared, in units
-#: of the values or of their scales. A slope is one that holds over
-#: steps that change the residuals about as much as standard errors do: where kinks and jumps are
-#: farther apart than the shortest steps, the slope in between means nothing.
-_WORTH, _MOST_WORTH, _AGREEING = 0.5, 30.0, 0.1
-_LADDER = (2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
 
 FORWARD = 'forward'
 CENTRAL = 'central'
@@ -208,7 +204,7 @@ class Differences:
             self.repairs += int(columns.sum())
             self._choose(x, residual, jacobian, columns)
         moved = np.linalg.norm(jacobian - before, axis=0)
-        return bool(np.any(moved > _AGREEING * np.linalg.norm(jacobian, axis=0)))
+        return bool(np.any(moved > AGREEING * np.linalg.norm(jacobian, axis=0)))
 
     def probe(self, x: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""
@@ -363,9 +359,9 @@ class Differences:
         columns: NDArray[np.bool_],
     ) -> None:
         """Choose step and kind of columns by a ladder of steps, and replace these columns."""
-        forward, central, sizes, lengths = [], [], [], []
         unit = self._unit(x)
-        for step in _LADDER:
+        rungs = []
+        for step in LADDER:
             size = step * np.maximum(self._scale / unit, 1.0)
             steps = self._steps(x, size)
             inside = (x - steps >= self._lower) & (x - steps <= self._upper)
@@ -373,42 +369,10 @@ class Differences:
             back = self._residuals.around(x, -steps, columns & inside, residual)
             here = ahead.changes / steps
             there = np.where(inside & ~back.wild, -back.changes / steps, here)
-            forward.append(here[:, columns])
-            central.append((here + there)[:, columns] / 2)
-            sizes.append(size[columns])
-            lengths.append(np.abs(steps[columns]))
+            middle = (here + there)[:, columns] / 2
+            rungs.append(Rung(size[columns], np.abs(steps)[columns], here[:, columns], middle))
         for place, column in enumerate(np.flatnonzero(columns)):
-            middle = np.stack([each[:, place] for each in central])
-            norms = np.maximum(np.linalg.norm(middle, axis=1), np.finfo(np.float64).tiny)
-            one_sided = np.stack([each[:, place] for each in forward])
-            skew = np.linalg.norm(one_sided - middle, axis=1) / norms
-            drift = np.linalg.norm(np.diff(middle, axis=0), axis=1) / norms[1:]
-            # Rungs at the end of the range of steps are the same step twice.
-            drift[drift == 0] = np.inf
-            fine = skew[:-1] + drift < self._accurate
-            smooth = bool(fine.any())
-            # The shortest step that will do: elsewhere, a longer one may cross a kink. Where none
-            # will, noise is less on the upper one of the two rungs that agree best.
-            kept = int(np.argmax(fine)) if smooth else int(np.argmin(drift)) + 1
-            changes = norms * [size[place] for size in lengths]
-            far = _steadiest(changes, drift)
-            apart = np.linalg.norm(middle[kept] - middle[far]) / norms[far]
-            if changes[kept] < _WORTH and apart > _AGREEING:
-                smooth, kept = False, far
-            self.central[column] = not smooth and bool(skew[kept] > 0)
-            self.size[column] = sizes[kept][place]
-            jacobian[:, column] = middle[kept]
-
-
-def _steadiest(changes: NDArray[np.float64], drift: NDArray[np.float64]) -> int:
-    """Return the step whose slope differs least from that of the next shorter one.
-
-    Args:
-        changes: (s,) norm of the residuals' change by each step, shortest first. Steps that change
-            much less, or much more, than a standard error's worth are not looked at.
-        drift: (s - 1,) relative difference of neighbours' slopes.
-    """
-    low = min(_WORTH, float(changes[-1]))
-    high = max(_MOST_WORTH, float(changes[changes >= low].min()))
-    worth = (changes[1:] >= low) & (changes[1:] <= high)
-    return int(np.argmin(np.where(worth, drift, np.inf))) + 1
+            kept, smooth = best(rungs, place, self._accurate)
+            self.central[column] = not smooth
+            self.size[column] = rungs[kept].sizes[place]
+            jacobian[:, column] = rungs[kept].central[:, place]
