@@ -22,6 +22,7 @@ from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.descent import TOLERANCE
 from sysid_ros.identification.solver.differences import Differences
 from sysid_ros.identification.solver.least_squares import SolverSettings, solve
+from sysid_ros.identification.solver.losses import rho
 from sysid_ros.identification.solver.starts import starts as spread
 from sysid_ros.identification.stamp_check import examine_stamps
 from sysid_ros.identification.start import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.priors import JointPrior
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.solver.least_squares import Solution
+    from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.identification.solver.starts import Attempt
     from sysid_ros.identification.stamps import ShiftReport
@@ -208,7 +210,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         solution = _solve_weighted(begin, known, settings, log, cancel)
         residuals, x = begin.residuals, solution.x
         if solution.status == 'iterations':
-            solution = _with_steady_slopes(residuals, solution)
+            solution = _with_steady_slopes(residuals, solution, settings.loss)
         found = infer(
             solution,
             sharpened(residuals, solution),
@@ -333,14 +335,16 @@ def _solve_weighted(
     return solution
 
 
-def _with_steady_slopes(residuals: Residuals, solution: Solution) -> Solution:
+def _with_steady_slopes(residuals: Residuals, solution: Solution, loss: Loss) -> Solution:
     """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
     differences = Differences(residuals)
     if solution.differences is not None:
         differences.take_steps(solution.differences)
     jacobian = solution.jacobian.copy()
     differences.coarsen(solution.x, solution.residual, jacobian)
-    return dataclasses.replace(solution, jacobian=jacobian)
+    weight = rho(solution.residual, loss)[1]
+    gradient = jacobian.T @ (weight * solution.residual)
+    return dataclasses.replace(solution, jacobian=jacobian, gradient=gradient)
 
 
 def _spread(unknowns: Many[Unknown], count: int, seed: int) -> NDArray[np.float64]:

@@ -115,8 +115,8 @@ def _convergence(result: CalibrationResult, config: GateConfig) -> GateCheck:
     ended = solver.success or solver.status == 'stalled' or settled
     said = solver.message.rstrip('.')
     detail = f'{said}.' if ended else f'The solver did not converge: {said}.'
-    if settled and not solver.success:
-        detail = f'{said}, but the cost hardly falls any more.'
+    if settled and solver.status == 'iterations':
+        detail = f'{said}, but the cost hardly fell any more.'
     return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
 
 
