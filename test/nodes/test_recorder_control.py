@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import yaml
 from rosbags.rosbag2 import Reader
@@ -151,20 +150,22 @@ def test_bag_times_are_those_of_the_simulation(
     wait_for_status(state='recording', messages=100)
     assert recorder.stop() == 0
     times: dict[str, list[int]] = {}
-    sent: list[float] = []
+    told: list[int] = []
     types = get_typestore(Stores.ROS2_JAZZY)
     with Reader(tmp_path / 'bag') as reader:
         for connection, stamp, data in reader.messages():
             times.setdefault(connection.topic, []).append(stamp)
-            if connection.topic == '/joint_states':
-                header = types.deserialize_cdr(data, connection.msgtype).header
-                sent.append(header.stamp.sec * 1e9 + header.stamp.nanosec)
+            if connection.topic == '/clock':
+                clock = types.deserialize_cdr(data, connection.msgtype).clock
+                told.append(clock.sec * 10**9 + clock.nanosec)
     assert times.keys() == {'/clock', '/joint_states'}
     stamps = times['/joint_states']
     assert 1000e9 < stamps[0] < stamps[-1] < 1100e9
-    # The simulation is twice as fast as the clock of the publisher; a busy machine sends in bursts.
-    speed, _ = np.polyfit(np.subtract(sent, sent[0]), np.subtract(stamps, stamps[0]), 1)
-    assert speed == pytest.approx(2, rel=0.1)
+    # ROS time is the last that the simulation told. What it told while the recorder began to
+    # listen, and at the end, may be missing from the bag.
+    inside = [stamp for stamp in stamps if told[0] <= stamp <= told[-1]]
+    assert len(set(inside)) > 10
+    assert len(set(inside) - set(told)) <= 0.1 * len(set(inside))
     metadata = yaml.safe_load((tmp_path / 'bag' / 'metadata.yaml').read_text())
     facts = metadata['rosbag2_bagfile_information']['custom_data']
     assert 'ROS time' in facts['clock']
