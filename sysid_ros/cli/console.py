@@ -142,7 +142,7 @@ def _print_trust(console: Console, result: CalibrationResult) -> None:
         ends = interval(found.low, found.high)
         console.print(f'determined is {found.expression}: {value} {ends}', markup=False)
     if result.inference is not None:
-        size = significant(result.inference.effective_samples, 2)
+        size = significant(result.inference.effective_samples, 3)
         console.print(
             f'Intervals: {result.inference.method}; {result.inference.samples} residuals say as '
             f'much as {size} independent ones.',

@@ -31,6 +31,15 @@ class HeldCommand:
         self._values = values
         self._integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
 
+    @property
+    def changes(self) -> NDArray[np.bool_]:
+        """(n,) whether a sample differs from the one before it."""
+        return np.asarray(np.diff(self._values, prepend=self._values[0]) != 0)
+
+    def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
+        """Return the same values at other (n,) times, s."""
+        return HeldCommand(times, self._values)
+
     def at(self, time: float) -> float:
         """Return the undelayed command at one time, in seconds."""
         index = int(np.searchsorted(self.times, time, side='right')) - 1

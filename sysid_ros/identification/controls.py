@@ -63,9 +63,7 @@ class Controls:
             (m, steps, nu) controls: the mean of the delayed command over each step.
         """
         control = np.zeros((len(candidates), steps, self._nu))
-        shift = np.zeros(len(candidates)) if offset is None else candidates[:, offset]
-        for command in run.commands:
-            delays = self._delay(command.actuator, candidates) + shift
+        for command, delays in zip(run.commands, self.delays(run, candidates, offset), strict=True):
             distinct, inverse = np.unique(delays, return_inverse=True)
             if len(distinct) == 1:
                 control[:, :, command.column] = self._means(command, steps, float(distinct[0]))
@@ -79,6 +77,24 @@ class Controls:
                 bias = candidates[:, self._columns['bias'][command.actuator]]
                 control[:, :, command.column] += bias[:, None]
         return control
+
+    def delays(
+        self, run: Run, candidates: NDArray[np.float64], offset: int | None
+    ) -> list[NDArray[np.float64]]:
+        """Return for each command the (m,) seconds by which it acts later than its stamps."""
+        shift = np.zeros(len(candidates)) if offset is None else candidates[:, offset]
+        return [self._delay(command.actuator, candidates) + shift for command in run.commands]
+
+    def common_delay(self, run: Run, count: int, offset: int | None) -> NDArray[np.float64]:
+        """Return the derivative of the mean delay of a run's commands by the (p,) values."""
+        found = np.zeros(count)
+        for command in run.commands:
+            column = self._columns['delay'].get(command.actuator)
+            if column is not None:
+                found[column] += 1.0 / len(run.commands)
+        if offset is not None:
+            found[offset] += 1.0
+        return found
 
     def _delay(self, actuator: int, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         column = self._columns['delay'].get(actuator)

@@ -13,9 +13,14 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.alone import alone
+from sysid_ros.identification.arrivals import WithArrivals
 from sysid_ros.identification.fit_log import Log
-from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.noise import encoder_steps, estimate_noise, smallest_noise
+from sysid_ros.identification.noise import (
+    arrival_jitter,
+    encoder_steps,
+    estimate_noise,
+    smallest_noise,
+)
 from sysid_ros.identification.nuisances import arrival_offsets, initial_states
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
@@ -100,6 +105,11 @@ class Fit:
         unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
         values: (number of unknowns,) what was found for all of them.
         told: Sensors whose noise was told and not estimated.
+        arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
+            series of commands were found to act later than their stamps, offset and delay say;
+            empty where stamps are regular.
+        arrival_scale: Of what they arrived later than their stamps: half of it is below .74 times
+            that, s.
     """
 
     parameters: tuple[Unknown, ...]
@@ -123,11 +133,27 @@ class Fit:
     unknowns: tuple[Unknown, ...] = ()
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     told: frozenset[str] = frozenset()
+    arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
+    arrival_scale: float = 0.0
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
         """Interval and verdict of each parameter."""
         return self.inference.intervals[: len(self.parameters)]
+
+    def as_arrived(self, sequences: Many[Sequence]) -> list[Sequence]:
+        """Return sequences whose commands are stamped as they are taken to have arrived."""
+        found = []
+        for sequence in sequences:
+            errors = self.arrival_errors.get(sequence.name)
+            if errors is not None:
+                commands = [
+                    dataclasses.replace(series, times=series.times + own)
+                    for series, own in zip(sequence.commands, errors, strict=True)
+                ]
+                sequence = dataclasses.replace(sequence, commands=tuple(commands))  # noqa: PLW2901
+            found.append(sequence)
+        return found
 
 
 def fit(  # noqa: PLR0913 (what is fitted, and how)
@@ -207,8 +233,12 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 every_residual = Residuals(freed, whole.noise, memory=memory)
                 every_residual.also(whole)
                 begin = _with_starts(begin, every_residual, settings, log, cancel)
-        solution = _solve_weighted(begin, known, settings, log, cancel)
-        residuals, x = begin.residuals, solution.x
+        residuals: Residuals | WithArrivals = begin.residuals
+        jitter = arrival_jitter(sequences)
+        if begin.window is None and jitter:
+            residuals = WithArrivals(begin.residuals, begin.solution, jitter)
+        solution = _solve_weighted(residuals, begin, known, settings, log, cancel)
+        x = solution.x
         if solution.status == 'iterations':
             solution = _with_steady_slopes(residuals, solution, settings.loss)
         found = infer(
@@ -259,6 +289,8 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             unknowns=residuals.unknowns,
             values=x,
             told=frozenset(known) & frozenset(residuals.noise),
+            arrival_errors=residuals.errors() if isinstance(residuals, WithArrivals) else {},
+            arrival_scale=residuals.scale if isinstance(residuals, WithArrivals) else 0.0,
         )
 
 
@@ -285,6 +317,7 @@ def _with_starts(
 
 
 def _solve_weighted(
+    residuals: Residuals | WithArrivals,
     begin: Begin,
     known_noise: Mapping[str, float],
     settings: SolverSettings,
@@ -294,13 +327,13 @@ def _solve_weighted(
     """Solve and estimate the noise in turns, until the estimates stand still.
 
     Args:
-        begin: Where from, and the residuals, whose noise is changed.
+        residuals: What is fitted; its noise is changed.
+        begin: Where from.
         known_noise: Sensor name to the standard deviation that stays as it is.
         settings: Solver, loss and the limit of iterations over all weightings together.
         log: Is told of every iteration.
         cancel: Ends the solve when it is set.
     """
-    residuals = begin.residuals
     floors = smallest_noise(residuals.runs)
     last = TOLERANCE if begin.window is None else _WINDOW_TOLERANCE
 
@@ -321,6 +354,8 @@ def _solve_weighted(
     for weighting in range(1, _WEIGHTINGS + 1):
         if len(log.trace) >= settings.max_iterations:
             break
+        if isinstance(residuals, WithArrivals):
+            solution = residuals.locate(solution)
         ratio = residuals.spread(solution.residual, robust=settings.loss != 'linear')
         estimated = [s for s in ratio if s not in known_noise]
         moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
@@ -335,7 +370,9 @@ def _solve_weighted(
     return solution
 
 
-def _with_steady_slopes(residuals: Residuals, solution: Solution, loss: Loss) -> Solution:
+def _with_steady_slopes(
+    residuals: Residuals | WithArrivals, solution: Solution, loss: Loss
+) -> Solution:
     """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
     differences = Differences(residuals)
     if solution.differences is not None:
@@ -363,7 +400,7 @@ def _spread(unknowns: Many[Unknown], count: int, seed: int) -> NDArray[np.float6
 def _left_out(residuals: Residuals) -> dict[str, int]:
     """Count the samples of sensors that move, but are not compared, by sequence."""
     samples = residuals.samples
-    compared = np.bincount(samples.sequence[samples.sensor != PRIOR], minlength=len(residuals.runs))
+    compared = np.bincount(samples.sequence[samples.sensor >= 0], minlength=len(residuals.runs))
     found = {}
     for run, count in zip(residuals.runs, compared, strict=True):
         measured = sum(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: In place of a sensor's index: the residual is not of a measurement but of a prior.
 PRIOR = -1
+#: The same for how much later than its stamp a command arrived.
+ARRIVAL = -2
 #: Stamps this much apart are the same instant, s.
 _SAME_INSTANT = 1e-9
 
@@ -36,11 +38,14 @@ class Samples:
     Attributes:
         sequence: (n,) index of the sequence; for the prior of what belongs to one sequence, that.
         time: (n,) seconds from the sequence's start.
-        sensor: (n,) index into ``sensors``; ``PRIOR`` for what is not a measurement.
+        sensor: (n,) index into ``sensors``; ``PRIOR`` or ``ARRIVAL``, below 0, for what is not a
+            measurement.
         sensors: Names of the sensors.
         variance: (n,) what is expected of the square of a residual that is not of a measurement;
             None where that is 1 for each.
         bags: For each sequence, the recording that it is from; empty where each is one.
+        taken: For each sensor, the part of its residuals' squares that unknown errors of arrival
+            have taken; None for nothing.
     """
 
     sequence: NDArray[np.int64]
@@ -49,6 +54,7 @@ class Samples:
     sensors: tuple[str, ...]
     variance: NDArray[np.float64] | None = None
     bags: tuple[str, ...] = ()
+    taken: NDArray[np.float64] | None = None
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sysid_ros.identification.laws import Law, joined, laws_of
-from sysid_ros.identification.layout import PRIOR, dead_sensors, lay_out, samples_of
+from sysid_ros.identification.layout import dead_sensors, lay_out, samples_of
 from sysid_ros.identification.noise import MAD_OF_NORMAL, measured
 from sysid_ros.identification.priors import prior_rows
 from sysid_ros.identification.simulation import Block, Simulator
@@ -59,6 +59,8 @@ class Residuals:
         dead: Sensors that are left out because they never move.
         exact: (p,) unknowns whose derivative needs no difference.
         memory: What is known of some unknowns together, if anything.
+        priors: The residuals of priors, which need no simulation …
+        prior_rows: … and where they are.
         unstable: (m,) whether each candidate of the last call became unstable on some sequence.
     """
 
@@ -119,12 +121,12 @@ class Residuals:
         self.dead = dead_sensors(self.runs)
         self._parts = lay_out(self.simulators, self._laws, self._all, counts)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
-        self._priors = prior_rows(self.unknowns, memory)
-        owners = self._acts[self._priors.unknown].argmax(axis=1)
+        self.priors = prior_rows(self.unknowns, memory)
+        owners = self._acts[self.priors.unknown].argmax(axis=1)
         bags = tuple(run.sequence.bag or run.sequence.name for run in self.runs)
-        self.samples = samples_of(self._parts, owners, self.dead, self._priors.variance, bags)
+        self.samples = samples_of(self._parts, owners, self.dead, self.priors.variance, bags)
         end = len(self.samples.time)
-        self._prior_rows = slice(end - len(owners), end)
+        self.prior_rows = slice(end - len(owners), end)
         self._extents = dict.fromkeys(self.samples.sensors, 1.0)
         for sensor, values in measured(self.runs):
             if sensor in self._extents:
@@ -210,7 +212,7 @@ class Residuals:
                 predicted[part.index][candidate] = tuple(
                     series.readings.predicted(rows, x) for series in part.series
                 )
-        found[:, self._prior_rows] = self._priors.residual(candidates)
+        found[:, self.prior_rows] = self.priors.residual(candidates)
         residual: NDArray[np.float64] = found.T
         return residual
 
@@ -262,8 +264,8 @@ class Residuals:
                     self._derive(series, block, candidates[0], steps, exact, changes)
                 changes[series.rows, own] = (values[moved] - residual[series.rows]).T
         if base is None:
-            residual[self._prior_rows] = self._priors.residual(candidates[:1])[0]
-        changes[self._prior_rows] = -self._priors.matrix * np.where(wanted, steps, 0.0)
+            residual[self.prior_rows] = self.priors.residual(candidates[:1])[0]
+        changes[self.prior_rows] = -self.priors.matrix * np.where(wanted, steps, 0.0)
         return Around(residual, changes, wild, unstable)
 
     def of(self, sequences: Sequence[Sequence[Recorded]]) -> Residuals:
@@ -286,14 +288,35 @@ class Residuals:
             solution: Residuals and Jacobian in the present scales.
             noise: Sensor name to standard deviation in the sensor's unit.
         """
-        ratios = np.array([self.noise[sensor] / noise[sensor] for sensor in self.samples.sensors])
-        factor = np.where(self.samples.sensor == PRIOR, 1.0, ratios[self.samples.sensor])
+        factor = self.factors(noise)
         self.set_noise(noise)
         return dataclasses.replace(
             solution,
             residual=solution.residual * factor,
             jacobian=solution.jacobian * factor[:, None],
         )
+
+    def factors(self, noise: Mapping[str, float]) -> NDArray[np.float64]:
+        """Return what the (n,) residuals would be multiplied by in other scales."""
+        ratios = np.array([self.noise[sensor] / noise[sensor] for sensor in self.samples.sensors])
+        return np.where(self.samples.sensor < 0, 1.0, ratios[self.samples.sensor])
+
+    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how much later than its stamps each command of a sequence acts, s."""
+        part = self._parts[index]
+        return self.simulators[part.simulator].delays(part.run, self._complete(x[None])[0])
+
+    def common_delays(self) -> NDArray[np.float64]:
+        """Return the (number of sequences, p) derivatives of the mean delay of their commands."""
+        found = [self.simulators[part.simulator].common_delay(part.run) for part in self._parts]
+        return np.array(found)[:, : len(self.unknowns)]
+
+    def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
+        for index, simulator in enumerate(self.simulators):
+            simulator.retime(times[self._first[index] : self._first[index + 1]])
+        self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
+        self._memo = None
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -16,6 +16,7 @@ from sysid_ros.signals import SignalType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Sequence as Many
 
     from numpy.typing import NDArray
 
@@ -42,11 +43,13 @@ class Command(NamedTuple):
         actuator: Id of the actuator.
         column: Column of the model's controls.
         held: The command.
+        series: Which of the sequence's series of commands it is in.
     """
 
     actuator: int
     column: int
     held: HeldCommand
+    series: int
 
 
 class Lookup(NamedTuple):
@@ -246,9 +249,17 @@ def prepare(model: mujoco.MjModel, sequence: Sequence, lead: float = 0.0) -> Run
     )
 
 
+def retimed(run: Run, times: Many[NDArray[np.float64]]) -> Run:
+    """Return a run whose commands have other stamps, (n,) seconds for each of its series."""
+    return replace(
+        run,
+        commands=tuple(c._replace(held=c.held.retimed(times[c.series])) for c in run.commands),
+    )
+
+
 def _commands(model: mujoco.MjModel, sequence: Sequence) -> list[Command]:
     found = []
-    for series in sequence.commands:
+    for number, series in enumerate(sequence.commands):
         for name in series.names:
             actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
             if actuator < 0:
@@ -258,7 +269,7 @@ def _commands(model: mujoco.MjModel, sequence: Sequence) -> list[Command]:
             first = int(model.actuator_ctrladr[actuator])
             for offset, values in enumerate(series.get(name).T):
                 held = HeldCommand(series.times, np.ascontiguousarray(values))
-                found.append(Command(actuator, first + offset, held))
+                found.append(Command(actuator, first + offset, held, number))
     return found
 
 
@@ -268,7 +279,7 @@ def _activation(
     if sequence.initial_act is not None:
         return np.asarray(sequence.initial_act, dtype=np.float64)
     act = np.zeros(model.na)
-    for actuator, column, held in commands:
+    for actuator, column, held, _ in commands:
         if column != model.actuator_ctrladr[actuator]:
             continue
         if mujoco.mjtDyn(model.actuator_dyntype[actuator]) in _FILTERS:

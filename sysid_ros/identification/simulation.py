@@ -15,7 +15,7 @@ import numpy as np
 from sysid_ros.identification.controls import Controls
 from sysid_ros.identification.pool import Pool
 from sysid_ros.identification.rebuild import CandidateError
-from sysid_ros.identification.runs import SENSORS, prepare
+from sysid_ros.identification.runs import SENSORS, prepare, retimed
 from sysid_ros.identification.targets import Role, Writer
 from sysid_ros.identification.targets.frames import APART, all_frames
 
@@ -243,6 +243,20 @@ class Simulator:
         """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
         control: NDArray[np.float64] = self._controls.of(run, steps, x[None], None)[0]
         return control
+
+    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how much later than its stamps each command of a sequence acts, s."""
+        found = self._controls.delays(self.runs[index], x[None], self._offsets.get(index))
+        return np.array([delays[0] for delays in found])
+
+    def common_delay(self, index: int) -> NDArray[np.float64]:
+        """Return the derivative of the mean delay of a sequence's commands by the (p,) values."""
+        count = len(self.parameters)
+        return self._controls.common_delay(self.runs[index], count, self._offsets.get(index))
+
+    def retime(self, times: Many[Many[NDArray[np.float64]]]) -> None:
+        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
+        self.runs = tuple(retimed(run, own) for run, own in zip(self.runs, times, strict=True))
 
     def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence at the nominal values."""

@@ -11,6 +11,7 @@ import numpy as np
 from sysid_ros.identification.stamps import LIMIT, find_shift
 
 if TYPE_CHECKING:
+    from sysid_ros.identification.arrivals import WithArrivals
     from sysid_ros.identification.residuals import Residuals
     from sysid_ros.identification.solver.least_squares import Solution
     from sysid_ros.identification.stamps import ShiftReport
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _PART = 0.25
 
 
-def examine_stamps(residuals: Residuals, solution: Solution) -> ShiftReport | None:
+def examine_stamps(residuals: Residuals | WithArrivals, solution: Solution) -> ShiftReport | None:
     """Look for a shift of the measurements in time that explains them better.
 
     Args:

@@ -206,7 +206,7 @@ def _inference(fit: Fit) -> InferenceSummary:
         correlation = covariance / np.outer(deviation, deviation)
     return InferenceSummary(
         method=found.method,
-        samples=len(fit.solution.residual),
+        samples=sum(noise.samples for noise in found.noises),
         effective_samples=found.effective,
         covariance=tuple(tuple(row) for row in covariance.tolist()),
         correlation=tuple(tuple(row) for row in correlation.tolist()),

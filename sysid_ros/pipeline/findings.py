@@ -94,12 +94,16 @@ def _commanded(model: mujoco.MjModel, recording: Recording) -> set[int]:
 def _offsets(fit: Fit) -> Iterator[HealthFinding]:
     """Say by how much the commands of each sequence were shifted against their stamps."""
     for sequence, offset in fit.offsets.items():
+        detail = f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay'
+        errors = np.abs(np.concatenate(fit.arrival_errors.get(sequence) or [np.zeros(0)]))
+        if errors.any():
+            half, largest = np.median(errors), np.max(errors)
+            detail += (
+                f', half of them within {1e6 * half:.2g} µs of that and all within '
+                f'{1e3 * largest:.2g} ms, each as the data say'
+            )
         yield HealthFinding(
-            bag=sequence,
-            subject='commands',
-            kind='arrival offset',
-            count=1,
-            detail=f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay',
+            bag=sequence, subject='commands', kind='arrival offset', count=1, detail=detail
         )
 
 

@@ -160,12 +160,13 @@ def leave_out(  # noqa: PLR0913 (a fit, its data, and how it is judged)
     noise = fit.noise if noise is None else noise
     held_out = [s for own in families.values() for s in own]
     before = iter(residuals_of(spec, held_out, noise=noise, wanted=wanted, threads=threads))
-    nearby = _Nearby(spec, sequences, fit, loss, threads)
+    arrived = fit.as_arrived(sequences)
+    nearby = _Nearby(spec, arrived, fit, loss, threads)
     nominal = np.array([parameter.nominal for parameter in fit.parameters])
     folds = []
     for name, own in families.items():
         gone = {sequence.name for sequence in own}
-        rest = [sequence for sequence in sequences if sequence.name not in gone]
+        rest = [sequence for sequence in arrived if sequence.name not in gone]
         values = nearby.refit(rest, gone, cancel)
         after = residuals_of(
             spec,

@@ -97,7 +97,7 @@ def sources(linear: Linear, count: int) -> tuple[Source, ...]:
         count: So many of its first unknowns are parameters.
     """
     samples, scaled = linear.samples, linear.scaled
-    measured = samples.sensor != PRIOR
+    measured = samples.sensor >= 0
     groups: dict[tuple[str, str], NDArray[np.bool_]] = {}
     for number, sensor in enumerate(samples.sensors):
         groups['sensor', sensor] = measured & (samples.sensor == number)

@@ -74,6 +74,7 @@ def fit_windows(
     if not seconds:
         return ()
     count = len(fit.parameters)
+    sequences = fit.as_arrived(sequences)
     found = []
     with make_simulator(spec, fit.parameters, sequences, threads) as whole:
         reasons = {run.sequence.name: unmeasured(whole.model, [run]) for run in whole.runs}

@@ -16,7 +16,6 @@ import scipy.special
 from sysid_ros.alignment.inspection import inspect
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import FitError
-from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.noise import estimate_noise
 from sysid_ros.identification.nuisances import arrival_offsets, initial_states
 from sysid_ros.identification.prediction import make_simulator, predict
@@ -212,7 +211,7 @@ def predicted(problem: Problem, training: Many[Sequence], threads: int = 0) -> P
     count = len(parameters)
     exact = np.array([unknown.nominal for unknown in (*problem.parameters, *unknowns[count:])])
     linear = dataclasses.replace(linear, unknowns=(*problem.parameters, *unknowns[count:]), x=exact)
-    measured = int(np.count_nonzero(residuals.samples.sensor != PRIOR))
+    measured = int(np.count_nonzero(residuals.samples.sensor >= 0))
     expected = from_noise(linear, measured)
     judged = verdicts(linear, expected)
     return Preflight(

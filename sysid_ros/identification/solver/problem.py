@@ -40,11 +40,13 @@ class ResidualLike(Protocol):
 
     Attributes:
         unknowns: What the values are.
-        unstable: (m,) whether each candidate of the last call became unstable.
     """
 
     unknowns: tuple[Unknown, ...]
-    unstable: NDArray[np.bool_]
+
+    @property
+    def unstable(self) -> NDArray[np.bool_]:
+        """Return (m,) whether each candidate of the last call became unstable."""
 
     @property
     def diverged(self) -> int:

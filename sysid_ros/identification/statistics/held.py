@@ -43,10 +43,6 @@ class Held:
         """Whether each candidate of the last call became unstable."""
         return self._residuals.unstable
 
-    @unstable.setter
-    def unstable(self, found: NDArray[np.bool_]) -> None:
-        self._residuals.unstable = found
-
     @property
     def diverged(self) -> int:
         """Number of simulations that became unstable so far."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.special
 
-from sysid_ros.identification.layout import PRIOR
 from sysid_ros.identification.statistics.clusters import disagreement, groups
 from sysid_ros.identification.statistics.encoders import repeating
 from sysid_ros.identification.statistics.long_run import bartlett
@@ -112,7 +111,7 @@ def spread(linear: Linear) -> Spread:
 
 def number_of_recordings(linear: Linear) -> int:
     """Return how many recordings the measurements are from."""
-    return len(np.unique(groups(linear)[linear.samples.sensor != PRIOR]))
+    return len(np.unique(groups(linear)[linear.samples.sensor >= 0]))
 
 
 def _unlike(linear: Linear, covariance: NDArray[np.float64], recordings: int) -> tuple[str, ...]:
@@ -212,7 +211,7 @@ def _of_instants(
     samples = linear.samples
     weighted = influence * linear.residual[:, None]
     alike = max(1.0 + 2.0 * float(np.abs(n.correlation[1:]).sum()) for n in noises)
-    measured = samples.sensor != PRIOR
+    measured = samples.sensor >= 0
     variance = np.zeros(weighted.shape[1])
     for sequence in np.unique(samples.sequence[measured]):
         rows = measured & (samples.sequence == sequence)
@@ -226,13 +225,13 @@ def _of_instants(
 
 
 def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[np.float64]:
-    """Return the (r, p) rows of priors, times the deviations that are expected of their residuals.
+    """Return the (r, p) rows of what is not measured, times the deviations expected of it.
 
     Args:
         jacobian: (n, p) derivative of all residuals.
         samples: What each residual is.
     """
-    rows = samples.sensor == PRIOR
+    rows = samples.sensor < 0
     variance = 1.0 if samples.variance is None else samples.variance[rows, None]
     weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(variance)
     return weighted

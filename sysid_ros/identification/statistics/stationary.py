@@ -93,7 +93,12 @@ def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
         Index of the sensor to its noise.
     """
     channels = channels_of(linear)
-    sums = {c: _products(linear.residual, parts, _order(parts)) for c, parts in channels.items()}
+    taken = linear.samples.taken
+    left = np.ones(len(linear.samples.sensors)) if taken is None else 1.0 - taken
+    sums = {
+        c: _products(linear.residual, parts, _order(parts)) / left[c]
+        for c, parts in channels.items()
+    }
     noises = {c: _noise(sums[c], channels[c]) for c in channels}
     effective = sum(noise.effective for noise in noises.values())
     if len(linear.free) < _TAKEN * effective:
