@@ -112,7 +112,7 @@ def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
     lines = show(print_result, told, width=200)
     assert f'{first.name}: Record two loads.' in lines
     assert 'determined is a/b: 1.5000 [1.4990, 1.5010]' in lines
-    method = 'Intervals: cluster-robust over 8 bags; 5000 residuals say as much as 120 independent'
+    method = 'Intervals: cluster-robust over 8 bags; 5000 residuals say as much as 123 independent'
     assert f'{method} ones.' in lines
     assert 'Few bags.' in lines
     (row,) = [line for line in lines if line.startswith('train_2')]

@@ -35,7 +35,7 @@ def test_the_method_and_the_effective_size_stand_beside_the_intervals(
     rich_result: CalibrationResult,
 ) -> None:
     text = _section(rich_result, 'parameters')
-    assert 'Method: cluster-robust over 8 bags. The 270000 residuals say as much as 1800' in text
+    assert 'Method: cluster-robust over 8 bags. The 270000 residuals say as much as 1840' in text
     assert 'Residuals are alike over 0.08 s.' in text
 
 
