@@ -13,7 +13,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.identification.alone import alone
-from sysid_ros.identification.arrivals import WithArrivals
+from sysid_ros.identification.arrivals import WithArrivals, with_arrivals
 from sysid_ros.identification.fit_log import Log
 from sysid_ros.identification.noise import (
     arrival_jitter,
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 _WEIGHTINGS = 4
 #: … and not again once no estimate moved by more than this fraction.
 _WEIGHT_TOLERANCE = 0.02
+#: Errors of arrival are looked for with so many of the first weights.
+_TRIES = 2
 #: In chaotic motion the cost has no more digits than this.
 _WINDOW_TOLERANCE = 0.01
 
@@ -233,11 +235,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
                 every_residual = Residuals(freed, whole.noise, memory=memory)
                 every_residual.also(whole)
                 begin = _with_starts(begin, every_residual, settings, log, cancel)
-        residuals: Residuals | WithArrivals = begin.residuals
-        jitter = arrival_jitter(sequences)
-        if begin.window is None and jitter:
-            residuals = WithArrivals(begin.residuals, begin.solution, jitter)
-        solution = _solve_weighted(residuals, begin, known, settings, log, cancel)
+        residuals, solution = _solve_weighted(begin, known, settings, log, cancel)
         x = solution.x
         if solution.status == 'iterations':
             solution = _with_steady_slopes(residuals, solution, settings.loss)
@@ -317,24 +315,32 @@ def _with_starts(
 
 
 def _solve_weighted(
-    residuals: Residuals | WithArrivals,
     begin: Begin,
     known_noise: Mapping[str, float],
     settings: SolverSettings,
     log: Log,
     cancel: threading.Event | None,
-) -> Solution:
+) -> tuple[Residuals | WithArrivals, Solution]:
     """Solve and estimate the noise in turns, until the estimates stand still.
 
+    Errors of the commands' arrival are told from the noise before it is estimated. Where the model
+    lacks more than them, they may be told with the weights that allow for that.
+
     Args:
-        residuals: What is fitted; its noise is changed.
-        begin: Where from.
+        begin: Where from, and the residuals, whose noise is changed.
         known_noise: Sensor name to the standard deviation that stays as it is.
         settings: Solver, loss and the limit of iterations over all weightings together.
         log: Is told of every iteration.
         cancel: Ends the solve when it is set.
+
+    Returns:
+        The residuals, without what errors of arrival do if they could be told, and the solution.
     """
+    residuals: Residuals | WithArrivals = begin.residuals
     floors = smallest_noise(residuals.runs)
+    # A robust loss takes what a late command does for outliers; as errors, those would spread.
+    plain = begin.window is None and settings.loss == 'linear'
+    jitter = arrival_jitter([run.sequence for run in residuals.runs]) if plain else 0.0
     last = TOLERANCE if begin.window is None else _WINDOW_TOLERANCE
 
     def descend(known: Solution, tolerance: float) -> Solution:
@@ -356,6 +362,8 @@ def _solve_weighted(
             break
         if isinstance(residuals, WithArrivals):
             solution = residuals.locate(solution)
+        elif jitter and weighting <= _TRIES:
+            residuals, solution = with_arrivals(residuals, solution, jitter)
         ratio = residuals.spread(solution.residual, robust=settings.loss != 'linear')
         estimated = [s for s in ratio if s not in known_noise]
         moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
@@ -367,7 +375,7 @@ def _solve_weighted(
         )
         if settled:
             break
-    return solution
+    return residuals, solution
 
 
 def _with_steady_slopes(

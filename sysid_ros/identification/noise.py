@@ -29,7 +29,7 @@ _SMALLEST_NOISE = 1e-9
 #: Standard deviation of a normal distribution in units of the distance of its quartiles.
 _SIGMA_OF_QUARTILES = 0.7413
 #: Arrivals that vary by more than this are not jitter but irregular commands, s.
-LARGEST_JITTER = 5e-4
+_LARGEST_JITTER = 5e-4
 _SMALLEST_JITTER = 1e-7
 #: An encoder shows so many levels at least; each is a whole number of steps but for this part, and
 #: equal levels differ by less than this part of the range.
@@ -52,7 +52,7 @@ def arrival_jitter(sequences: Iterable[Sequence]) -> float:
     quarter, three_quarters = np.percentile(np.concatenate(intervals), [25, 75])
     jitter = _SIGMA_OF_QUARTILES * float(three_quarters - quarter) / float(np.sqrt(2.0))
     # Stamps are whole nanoseconds, kept as differences of floats: what is below is rounding.
-    return min(jitter, LARGEST_JITTER) if jitter > _SMALLEST_JITTER else 0.0
+    return min(jitter, _LARGEST_JITTER) if jitter > _SMALLEST_JITTER else 0.0
 
 
 def estimate_noise(runs: Iterable[Run]) -> dict[str, float]:

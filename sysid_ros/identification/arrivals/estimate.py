@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.identification.noise import LARGEST_JITTER
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,7 +59,7 @@ def estimate(
             weights.append((_FREEDOM + 1.0) / (_FREEDOM + squares[-1] / scale**2))
         before, count = scale, sum(map(len, weights))
         mean = float(np.concatenate(weights) @ np.concatenate(squares)) / max(count, 1)
-        scale = min(float(np.sqrt(mean)), LARGEST_JITTER)
+        scale = float(np.sqrt(mean))
         for index, (own, weight) in enumerate(zip(messages, weights, strict=True)):
             own.deviation = scale / np.sqrt(weight)
             current[index] = systems[index].times(own.deviation / begun[index])

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,10 +41,6 @@ class Messages:
     def known(self) -> NDArray[np.float64]:
         """(k,) errors in units of their deviations."""
         return self.error / self.deviation
-
-    def none(self) -> Messages:
-        """Return no message."""
-        return Messages(*(getattr(self, field.name)[:0] for field in fields(self)))
 
     @property
     def acting(self) -> NDArray[np.float64]:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 #: the errors' scale.
 _MOVES = 5
 _MOVED = 0.3
+#: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
+#: times as large are not what explains the residuals.
+_IMPLAUSIBLE = 10.0
 
 
 class WithArrivals:
@@ -79,9 +82,7 @@ class WithArrivals:
         ]
         responses = Responses(bare, self._messages, solution.x, solution.residual, deviation)
         self._length = responses.length()
-        if not self._length:
-            self._messages = [own.none() for own in self._messages]
-        self._systems = responses.measure(self._length)
+        self._systems = responses.measure(self._length) if self._length else []
         self.samples = bare.samples
 
     @property
@@ -186,13 +187,33 @@ class WithArrivals:
             )
         return found
 
+    def tell(self, solution: Solution) -> Solution | None:
+        """Find the errors for the first time; return the solution with them.
+
+        Returns:
+            None, and the commands back at their stamps, where errors are not what explains the
+            residuals: what the model lacks would pass for them.
+        """
+        largest = _IMPLAUSIBLE * self.scale
+        if self._length and self._find(solution.x, largest):
+            return self._linearised(solution)
+        self.bare.retime([[s.times for s in run.sequence.commands] for run in self.runs])
+        return None
+
     def locate(self, solution: Solution) -> Solution:
-        """Find the errors, and how large they are, at a solution; return it with them.
+        """Find the errors anew at another solution; return it with them."""
+        self._find(solution.x)
+        return self._linearised(solution)
+
+    def _find(self, x: NDArray[np.float64], largest: float = np.inf) -> bool:
+        """Find the errors, and how large they are, at a candidate.
 
         What errors do is measured anew where commands are found: it is linear only as far as a
         command stays in its time step.
+
+        Returns:
+            Whether the scale of the errors is at most the largest, s; else there is more to do.
         """
-        x = solution.x
         later = self._standing.later(x[None])[:, 0]
         for own, run, delay in zip(self._messages, self.runs, later, strict=True):
             own.effect = own.effect + delay
@@ -200,11 +221,13 @@ class WithArrivals:
         self._standing.reference = x.copy()
         retime(self.bare, self._messages)
         residual = self.bare(x[None])[:, 0]
-        for _ in range(_MOVES if self._length else 0):
+        for _ in range(_MOVES):
             parts = [residual[self.bare.rows(run)][:, None] for run in range(len(self._messages))]
             self._systems, self.scale, errors = estimate(
                 self._messages, self._systems, parts, self.scale
             )
+            if self.scale > largest:
+                return False
             moved = max(
                 own.move(run, error)
                 for own, run, error in zip(self._messages, self.runs, errors, strict=True)
@@ -215,12 +238,16 @@ class WithArrivals:
             self._systems = responses.measure(self._length)
             if moved < _MOVED * self.scale:
                 break
+        return True
+
+    def _linearised(self, solution: Solution) -> Solution:
+        """Return a solution with the residuals and the Jacobian that it has now."""
         self._describe()
-        residual = self._without(residual[:, None], self._known(x[None]))[:, 0]
+        residual = self(solution.x[None])[:, 0]
         differences = Differences(self)
         if solution.differences is not None:
             differences.take_steps(solution.differences)
-        jacobian = differences.at(x, residual).jacobian
+        jacobian = differences.at(solution.x, residual).jacobian
         return dataclasses.replace(solution, residual=residual, jacobian=jacobian)
 
     def _parts(self) -> Iterator[tuple[slice, slice, System]]:
@@ -286,3 +313,18 @@ class WithArrivals:
             variance=np.concatenate([variance, np.ones(sum(sizes))]),
             taken=taken / np.maximum(number, 1),
         )
+
+
+def with_arrivals(
+    bare: Residuals, solution: Solution, jitter: float
+) -> tuple[Residuals | WithArrivals, Solution]:
+    """Take what errors of arrival do out of residuals and a solution, if they can be told.
+
+    Args:
+        bare: The residuals, with an arrival offset for each sequence among the unknowns.
+        solution: A solution of them.
+        jitter: How much the stamps of the commands jitter, as a standard deviation in s.
+    """
+    found = WithArrivals(bare, solution, jitter)
+    told = found.tell(solution)
+    return (bare, solution) if told is None else (found, told)

@@ -77,10 +77,3 @@ def test_those_of_a_group_act_far_apart(run: Run) -> None:
     assert [group.tolist() for group in found.apart(0.05)] == [[0], [1], [2], [3]]
     found.move(run, np.array([0.009, 0.0, 0.0, 0.0]))
     assert [group.tolist() for group in found.apart(0.009)] == [[0, 2], [1, 3]]
-
-
-def test_none_is_none(run: Run) -> None:
-    empty = messages(run).none()
-    assert empty.known.shape == (0,)
-    assert empty.apart(0.1) == []
-    np.testing.assert_array_equal(empty.times(run)[0], STAMPS)

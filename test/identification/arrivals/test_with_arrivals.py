@@ -16,7 +16,7 @@ from sysid_ros.identification.fit import fit
 from sysid_ros.identification.nuisances import arrival_offsets
 from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.solver.least_squares import Solution, linearise
+from sysid_ros.identification.solver.least_squares import Solution, SolverSettings, linearise
 from sysid_ros.identification.unknown import make_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
@@ -92,6 +92,7 @@ def record(
     name: str = 'run',
     late: dict[int, float] | None = None,
     rests: bool = False,
+    friction: float = 0.0,
 ) -> tuple[Sequence, NDArray[np.float64]]:
     """Return a recording of 2 s, and how much later than its stamp each message acted.
 
@@ -102,6 +103,7 @@ def record(
         name: Of the sequence.
         late: Message to the seconds by which the robot received it later still.
         rests: Whether all commands are the same.
+        friction: Of the first joint, which the model lacks, N·m.
     """
     rng = np.random.default_rng(seed)
     sent = np.arange(-0.05, 2.0, 0.01)
@@ -113,9 +115,10 @@ def record(
     for place, seconds in (late or {}).items():
         robot[place] += seconds
     command = TimeSeries.from_columns(robot, values, ['a', 'b'], SignalType.MjCtrl)
+    truth = {**TRUTH, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
     sequence = measure(
         model,
-        {**TRUTH, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY},
+        {**truth, 'joint/j/frictionloss': friction},
         name=name,
         times=np.arange(0.0, 2.0, 0.002),
         commands=command,
@@ -127,19 +130,27 @@ def record(
     return dataclasses.replace(sequence, commands=(stamped,)), robot - recorder
 
 
+def at_truth(
+    model: mujoco.MjModel, unknowns: list[Unknown], sequences: list[Sequence]
+) -> tuple[Residuals, Solution]:
+    """Return the residuals as they are, and those at the truth as a solution."""
+    every = [*unknowns, *arrival_offsets(sequences)]
+    bare = Residuals(make_simulator(model, every, sequences, 1), NOISE)
+    known = {**TRUTH, 'delay': DELAY, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
+    x = np.array([known.get(unknown.name, 0.0) for unknown in every])
+    residual = bare(x[None])[:, 0]
+    return bare, Solution(x, residual, 0.0, '', '', success=True, trace=())
+
+
 def located(
     model: mujoco.MjModel, unknowns: list[Unknown], sequences: list[Sequence]
 ) -> tuple[WithArrivals, Solution]:
     """Return the residuals at the truth, with the arrivals found there."""
-    every = [*unknowns, *arrival_offsets(sequences)]
-    simulator = make_simulator(model, every, sequences, 1)
-    bare = Residuals(simulator, NOISE)
-    known = {**TRUTH, 'delay': DELAY, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
-    x = np.array([known.get(unknown.name, 0.0) for unknown in every])
-    residual = bare(x[None])[:, 0]
-    solution = Solution(x, residual, 0.0, '', '', success=True, trace=())
+    bare, solution = at_truth(model, unknowns, sequences)
     found = WithArrivals(bare, solution, JITTER)
-    return found, found.locate(solution)
+    told = found.tell(solution)
+    assert told is not None
+    return found, told
 
 
 def test_errors_of_arrival_are_found(arm: mujoco.MjModel, measure: Measure) -> None:
@@ -257,10 +268,47 @@ def test_even_stamps_have_no_errors(arm: mujoco.MjModel, measure: Measure) -> No
 def test_a_robot_at_rest_tells_nothing(arm: mujoco.MjModel, measure: Measure) -> None:
     moving, _ = record(arm, measure, 8, name='moving')
     resting, _ = record(arm, measure, 9, name='resting', rests=True)
-    residuals, _ = located(arm, [*constants(arm), *shared_delay(arm)], [moving, resting])
+    unknowns = [*constants(arm), *shared_delay(arm)]
+    residuals, _ = located(arm, unknowns, [moving, resting])
     assert not residuals.errors()['resting'][0].any()
-    alone, solution = located(arm, [*constants(arm), *shared_delay(arm)], [resting])
-    assert len(solution.residual) == len(alone.bare.samples.time)
+    assert residuals.errors()['moving'][0].any()
+    bare, solution = at_truth(arm, unknowns, [resting])
+    assert WithArrivals(bare, solution, JITTER).tell(solution) is None
+
+
+def test_what_the_model_lacks_does_not_pass_for_errors_of_arrival(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, errors = record(arm, measure, 10, friction=3.0)
+    found = fit_of(arm, [sequence])
+    # Far from the truth, with a residual of many times the noise, …
+    assert found.noise['e'] > 5 * NOISE['e']
+    # … and yet messages are taken to be as far off as they are, but for some where friction turns.
+    own = np.abs(np.concatenate([*found.arrival_errors.get('run', ()), np.zeros(1)]))
+    assert np.percentile(own, 90) < 1.5 * np.percentile(np.abs(errors), 90)
+
+
+def test_errors_that_would_be_far_too_large_are_not_told(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 10)
+    unknowns = [*constants(arm), *shared_delay(arm)]
+    bare, solution = at_truth(arm, unknowns, [sequence])
+    wrong = solution.x.copy()
+    wrong[:4] *= 20.0
+    before = bare(wrong[None])[:, 0]
+    start = dataclasses.replace(solution, x=wrong, residual=before)
+    assert WithArrivals(bare, start, JITTER).tell(start) is None
+    # The simulations are again what the stamps say.
+    np.testing.assert_array_equal(bare(wrong[None])[:, 0], before)
+
+
+def test_a_robust_loss_takes_late_commands_for_outliers(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 12)
+    found = fit_of(arm, [sequence], settings=SolverSettings(loss='huber'))
+    assert found.arrival_errors == {}
 
 
 def test_sequences_as_they_arrived_are_those_that_were_fitted(
