@@ -66,7 +66,7 @@ BAGS, DURATION, COMMAND_PERIOD = 2, 3.0, 0.01
 #: Delay of each arrival: half-normal, s; part of the messages that are held up, and for how long.
 _JITTER, _HELD_UP, _LONG = 3e-5, 0.02, 1e-3
 #: How much farther the robot is from the sender than the recorder, in a recording: normal, s.
-_FARTHER = 3e-5
+_FARTHER = 2e-5
 _SHARE, _WIDE = (0.91, 0.98), (0.9, 1.3)
 
 
