@@ -80,7 +80,7 @@ class WithArrivals:
             messages_of(run, bare.delays(index, solution.x), deviation)
             for index, run in enumerate(bare.runs)
         ]
-        responses = Responses(bare, self._messages, solution.x, solution.residual, deviation)
+        responses = Responses(bare, self._messages, solution.x, deviation)
         self._length = responses.length()
         self._systems = responses.measure(self._length) if self._length else []
         self.samples = bare.samples
@@ -234,10 +234,10 @@ class WithArrivals:
             )
             retime(self.bare, self._messages)
             residual = self.bare(x[None])[:, 0]
-            responses = Responses(self.bare, self._messages, x, residual, self.scale)
-            self._systems = responses.measure(self._length)
             if moved < _MOVED * self.scale:
                 break
+            responses = Responses(self.bare, self._messages, x, self.scale)
+            self._systems = responses.measure(self._length)
         return True
 
     def _linearised(self, solution: Solution) -> Solution:

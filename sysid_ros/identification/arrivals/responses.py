@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Answers are followed until they hold this part of their squares, …
 _FADED = 0.99
 #: … at most for so long, s, for so many messages at a time, …
-_LONGEST = 0.25
+_LONGEST = 0.125
 _MOST_AT_A_TIME = 64
 #: … and until all of them have so many numbers. Shorter ones than so many steps are of no use.
 _MOST_NUMBERS = 3e7
@@ -53,7 +53,6 @@ class Responses:
         bare: Residuals,
         messages: Sequence[Messages],
         x: NDArray[np.float64],
-        residual: NDArray[np.float64],
         step: float,
     ) -> None:
         """Keep what answers are measured with.
@@ -62,12 +61,10 @@ class Responses:
             bare: The residuals, whose commands are moved and put back.
             messages: Of each sequence.
             x: (p,) candidate.
-            residual: (n,) its residuals.
-            step: How much later messages are let come, s.
+            step: How much earlier and later messages are let come, s.
         """
-        self._step = step
         self._bare, self._messages = bare, messages
-        self._x, self._residual = x, residual
+        self._x, self._step = x, step
 
     def length(self) -> float:
         """Return how long residuals show that a message came later, s; 0 if that is of no use."""
@@ -119,25 +116,30 @@ class Responses:
         return systems
 
     def _move(self, chosen: Sequence[NDArray[np.int64]]) -> Iterator[_Answer]:
-        """Let some messages of each sequence come later, and say what that changes."""
-        moves = []
-        for own, some in zip(self._messages, chosen, strict=True):
-            moves.append(np.zeros(len(own.effect)))
-            moves[-1][some] = self._step
-        retime(self._bare, self._messages, moves)
-        change = self._bare(self._x[None])[:, 0] - self._residual
+        """Let some messages of each sequence come earlier and later, and say what that changes.
+
+        Both, because a message that crosses the border of a time step changes another sample.
+        """
+        ends = []
+        for step in (-self._step, self._step):
+            moves = [np.zeros(len(own.effect)) for own in self._messages]
+            for move, some in zip(moves, chosen, strict=True):
+                move[some] = step
+            retime(self._bare, self._messages, moves)
+            ends.append(self._bare(self._x[None])[:, 0])
         retime(self._bare, self._messages)
+        change = ends[1] - ends[0]
         for run, (own, some) in enumerate(zip(self._messages, chosen, strict=True)):
             if not len(some):
                 continue
             rows = self._bare.rows(run)
             # A command acts in the whole of its time step, and on what is measured at its begin.
-            begin = own.acting[some] - self._bare.runs[run].timestep
+            begin = own.acting[some] - self._step - self._bare.runs[run].timestep
             time = self._bare.samples.time[rows]
             which = np.searchsorted(begin, time, side='right') - 1
             message = some[np.maximum(which, 0)]
             since = np.where(which >= 0, time - begin[np.maximum(which, 0)], -1.0)
-            ratio = own.deviation[message] / self._step
+            ratio = own.deviation[message] / (2 * self._step)
             yield _Answer(run, message, since, change[rows] * ratio)
 
 
