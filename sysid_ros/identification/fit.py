@@ -68,6 +68,8 @@ _WEIGHT_TOLERANCE = 0.02
 _TRIES = 2
 #: In chaotic motion the cost has no more digits than this.
 _WINDOW_TOLERANCE = 0.01
+#: Where errors of arrival are taken out, what they do is known to no more digits than this.
+_ARRIVAL_TOLERANCE = 0.05
 
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
@@ -370,6 +372,8 @@ def _solve_weighted(
         noise = dict(residuals.noise)
         noise.update({s: max(noise[s] * ratio[s], floors[s]) for s in estimated})
         settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
+        if isinstance(residuals, WithArrivals):
+            last = _ARRIVAL_TOLERANCE
         solution = descend(
             residuals.rescaled(solution, noise), last if settled else ROUGH_TOLERANCE
         )

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from sysid_ros.identification.arrivals.messages import Messages
     from sysid_ros.identification.residuals import Residuals
 
-#: Answers are followed until they hold this part of their squares, …
+#: Answers are watched for so long, s, and followed until they hold this part of their squares. If
+#: that takes longer than this, s, one message cannot be told from others: the push lasts.
+_WATCHED = 1.0
 _FADED = 0.99
-#: … at most for so long, s, for so many messages at a time, …
-_LONGEST = 0.125
+_LONGEST = 0.25
+#: They are followed for so many messages at a time at most, and until all of them have so many
+#: numbers. Shorter ones than so many steps are of no use.
 _MOST_AT_A_TIME = 64
-#: … and until all of them have so many numbers. Shorter ones than so many steps are of no use.
 _MOST_NUMBERS = 3e7
 _FEWEST_STEPS = 3
 
@@ -69,9 +71,9 @@ class Responses:
     def length(self) -> float:
         """Return how long residuals show that a message came later, s; 0 if that is of no use."""
         lags, squares = [], []
-        chosen = [(own.apart(_LONGEST) or [_NONE])[0] for own in self._messages]
+        chosen = [(own.apart(_WATCHED) or [_NONE])[0] for own in self._messages]
         for answer in self._move(chosen):
-            seen = (answer.since >= 0) & (answer.since < _LONGEST)
+            seen = (answer.since >= 0) & (answer.since < _WATCHED)
             lags.append(answer.since[seen])
             squares.append(answer.change[seen] ** 2)
         lag, square = np.concatenate([[0.0], *lags]), np.concatenate([[0.0], *squares])
@@ -80,6 +82,8 @@ class Responses:
         if not total[-1]:
             return 0.0
         answered = float(lag[order][np.searchsorted(total, _FADED * total[-1])])
+        if answered > _LONGEST:
+            return 0.0
         runs = self._bare.runs
         timestep = max(run.timestep for run in runs)
         spacing = min(
