@@ -112,8 +112,6 @@ class Fit:
         arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
             series of commands were found to act later than their stamps, offset and delay say;
             empty where stamps are regular.
-        arrival_scale: Of what they arrived later than their stamps: half of it is below .74 times
-            that, s.
     """
 
     parameters: tuple[Unknown, ...]
@@ -138,7 +136,6 @@ class Fit:
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     told: frozenset[str] = frozenset()
     arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
-    arrival_scale: float = 0.0
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -290,7 +287,6 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             values=x,
             told=frozenset(known) & frozenset(residuals.noise),
             arrival_errors=residuals.errors() if isinstance(residuals, WithArrivals) else {},
-            arrival_scale=residuals.scale if isinstance(residuals, WithArrivals) else 0.0,
         )
 
 

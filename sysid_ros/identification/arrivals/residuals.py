@@ -41,6 +41,8 @@ _MOVED = 0.3
 #: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
 #: times as large are not what explains the residuals.
 _IMPLAUSIBLE = 10.0
+#: Errors take at most this part of a sensor's squares: the estimate of it is noisy.
+_MOST_TAKEN = 0.9
 
 
 class WithArrivals:
@@ -311,7 +313,7 @@ class WithArrivals:
             time=np.concatenate([bare.time, *(own.effect for own in self._messages)]),
             sensor=np.concatenate([bare.sensor, np.full(sum(sizes), ARRIVAL)]),
             variance=np.concatenate([variance, np.ones(sum(sizes))]),
-            taken=taken / np.maximum(number, 1),
+            taken=np.minimum(taken / np.maximum(number, 1), _MOST_TAKEN),
         )
 
 

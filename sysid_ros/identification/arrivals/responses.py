@@ -86,9 +86,8 @@ class Responses:
             return 0.0
         runs = self._bare.runs
         timestep = max(run.timestep for run in runs)
-        spacing = min(
-            float(np.median(np.diff(own.effect))) for own in self._messages if len(own.effect) > 1
-        )
+        gaps = [np.median(np.diff(own.effect)) for own in self._messages if len(own.effect) > 1]
+        spacing = float(min(gaps, default=np.inf))
         density = 0.0
         for index, (run, own) in enumerate(zip(runs, self._messages, strict=True)):
             rows = self._bare.rows(index)

@@ -68,7 +68,7 @@ class Standing:
         changes = around.changes
         for run, offset in enumerate(self._offsets):
             rows = self.bare.rows(run)
-            for column in np.flatnonzero((self.common[run] != 0) & self._partial):
+            for column in np.flatnonzero((self.common[run] != 0) & self._partial & wanted):
                 share = self.common[run, column] * steps[column] / steps[offset]
                 changes[rows, column] -= share * changes[rows, offset]
         changes[:, self.still] = 0.0

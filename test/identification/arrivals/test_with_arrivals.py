@@ -323,3 +323,17 @@ def test_sequences_as_they_arrived_are_those_that_were_fitted(
     # Their own fit finds the same, without anything to move.
     again = fit_of(arm, [dataclasses.replace(moved)])
     assert again.solution.x[:4] == pytest.approx(found.solution.x[:4], rel=0.01)
+
+
+def test_a_single_step_has_one_error(arm: mujoco.MjModel, measure: Measure) -> None:
+    sequence, _ = record(arm, measure, 13, rests=True)
+    stamps = sequence.commands[0].times
+    values = np.where(stamps[:, None] > 1.0, [0.1, 0.1], 0.0)
+    series = TimeSeries.from_columns(stamps, values, ['a', 'b'], SignalType.MjCtrl)
+    truth = {**TRUTH, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
+    step = measure(
+        arm, truth, times=sequence.measurements[0].times, commands=series, noise=NOISE, seed=13
+    )
+    (errors,) = fit_of(arm, [step]).arrival_errors['run']
+    assert np.count_nonzero(errors) == 1
+    assert np.max(np.abs(errors)) < 5 * JITTER
