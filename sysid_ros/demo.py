@@ -210,6 +210,8 @@ def _record(
                 topics="['/joint_states', '/forward_position_controller/commands']",
             )
             nodes.append(recorder)
+            # For the commands: the motion should not begin before somebody can record it.
+            recorder.wait_for('waiting for')
             exciter = _Node(
                 'exciter',
                 environment,
@@ -217,6 +219,8 @@ def _record(
                 seed=10 * seed + number,
                 duration=duration,
                 rate=driver.command_rate,
+                # A busy machine holds up the simulation, which comes to no harm.
+                state_timeout=_READY_TIMEOUT,
             )
             nodes.append(exciter)
             exciter.wait(duration + 2 * _READY_TIMEOUT, needed=(robot, recorder))

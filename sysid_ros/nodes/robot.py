@@ -26,6 +26,8 @@ from sysid_ros.nodes.topics import resolve_topic
 from sysid_ros.simulation import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
     from rclpy.node import Node
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 #: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
 #: within this and its delay; the stamps of samples and the effect of commands do not move by it.
 _LAG = 0.010
+#: Commands take no longer than the fastest one and this, s, unless the machine is busy.
+_HELD_UP = 0.020
 #: Longest pause of the stepping thread, s: commands are fetched at least so often.
 _LONGEST_PAUSE = 0.010
 #: Longest simulated time between two looks at the commands, s, when it has to catch up.
@@ -164,6 +168,7 @@ class _Inbox:
         self._log = node.get_logger()
         self._plant = plant
         self._warned: set[str] = set()
+        self._fastest: int | None = None
         self._by_joint = {
             drive.joint: row
             for row, drive in enumerate(plant.drives)
@@ -208,9 +213,24 @@ class _Inbox:
                 except RosError as err:
                     self._ignore(subscription.topic_name, err)
                     continue
-                # Not every middleware stamps what it receives.
-                commands.append((info['received_timestamp'] or time.time_ns(), values))
+                commands.append((self._arrival(info), values))
         return commands
+
+    def _arrival(self, info: Mapping[str, int]) -> int:
+        """Return when a command arrived, ns.
+
+        What a busy machine held up by more than `_HELD_UP` counts as having come as fast as the
+        fastest: the machine's other work is no part of the robot.
+        """
+        # Not every middleware stamps what it sends and receives.
+        received = info['received_timestamp'] or time.time_ns()
+        if not info['source_timestamp']:
+            return received
+        transit = received - info['source_timestamp']
+        self._fastest = transit if self._fastest is None else min(transit, self._fastest)
+        if transit - self._fastest <= _HELD_UP * _NS:
+            return received
+        return info['source_timestamp'] + self._fastest
 
     def _read_array(self, message: Any) -> NDArray[np.float64]:
         values = np.array(message.data, dtype=np.float64)

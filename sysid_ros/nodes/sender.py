@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,8 @@ _SETTLE_SECONDS = 0.5
 _PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
 _BRAKE_SECONDS = 0.5
+#: Commands are remembered for so long at least, s: a state may be late.
+_KEPT_SECONDS = 1.0
 #: A limit is broken when so many messages in a row say so: one may be a glitch.
 _IN_A_ROW = 3
 #: How long the last command may take to reach its subscribers, s.
@@ -96,7 +100,10 @@ class Sender:
             max_velocity=config.max_velocity,
             max_error=config.max_tracking_error,
         )
-        self._commanded: NDArray[np.float64] | None = None
+        kept = math.ceil(config.rate * max(config.state_timeout, _KEPT_SECONDS))
+        self._sent: deque[tuple[int, NDArray[np.float64]]] = deque(maxlen=kept)
+        self._transit = 0
+        self._stamped = False
         self._heard = time.monotonic()
         self._alarms = 0
         self._breach: Breach | None = None
@@ -165,7 +172,8 @@ class Sender:
     def _on_state(self, message: Any) -> None:
         self._heard = time.monotonic()
         self._measured = dict(zip(message.name, message.position, strict=False))
-        commanded = self._commanded
+        stamp = message.header.stamp
+        commanded = self._in_force(stamp.sec * _NS + stamp.nanosec)
         if commanded is None or self._breach is not None:
             return
         breach = self._guard.check(
@@ -178,6 +186,22 @@ class Sender:
         if self._alarms >= _IN_A_ROW:
             self._breach = breach
             self._closing.set()
+
+    def _in_force(self, stamp: int) -> NDArray[np.float64] | None:
+        """Return the command of the moment that a state is stamped with, None before the first.
+
+        A state that was held up on its way says nothing about the commands sent meanwhile. The
+        clocks may differ by a constant; a state without a stamp is as old as it seems.
+        """
+        now = self._node.get_clock().now().nanoseconds
+        measured = now
+        if stamp:
+            self._transit = min(self._transit, now - stamp) if self._stamped else now - stamp
+            self._stamped = True
+            measured = stamp + self._transit
+        sent = list(self._sent)
+        oldest = sent[0][1] if len(sent) == self._sent.maxlen else None
+        return next((command for at, command in reversed(sent) if at <= measured), oldest)
 
     def _is_silent(self) -> bool:
         """Whether joint states have stopped coming."""
@@ -278,7 +302,7 @@ class Sender:
         self._log.info(f'{why}; holding the last command')
 
     def _send(self, command: NDArray[np.float64]) -> None:
-        self._commanded = command
+        self._sent.append((self._node.get_clock().now().nanoseconds, command))
         if self._config.message == 'Float64MultiArray':
             self._publisher.publish(Float64MultiArray(data=command.tolist()))
             return

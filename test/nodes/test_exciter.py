@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,27 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
     assert exciter.wait() == 2
     assert sentence in exciter.output
     assert len(exciter.output.splitlines()) == 1
+
+
+def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
+    start_node: Callable[..., Any],
+):
+    # As tight as the robot's own lag allows, so that a held-up state would be too far.
+    tight = {'max_tracking_error': 0.45, 'state_timeout': 10.0}
+    robot = start_node(ROBOT, *_parameters(model=ARM))
+    robot.wait_for_line('simulated robot ready')
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=4.0, ramp=0.5, **tight))
+    exciter.wait_for_line('motion started')
+    time.sleep(1.0)
+    for _ in range(3):
+        robot.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.8)
+        robot.process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+
+    assert exciter.wait() == 0, exciter.output
+    assert 'motion finished' in exciter.output
+    robot.stop()
 
 
 @pytest.mark.parametrize(
