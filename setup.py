@@ -62,6 +62,7 @@ TEST = (
     'mujoco[sysid]',  # its files and ours interchange
     'mypy',
     'pytest',
+    'pytest-rerunfailures',
     'pytest-xdist',
     'ruff',
     'setuptools>=70.1,<80',  # the newest that colcon builds with

@@ -13,6 +13,7 @@ import contextlib
 import fnmatch
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,10 @@ _READY_TIMEOUT = 30.0
 _END_TIMEOUT = 15.0
 #: Longest wait for the refit of the last part, s.
 _REFIT_TIMEOUT = 300.0
+#: A recording is made again, so often in all, when more commands than this were skipped because
+#: the machine was busy, or when the simulated robot strayed for that reason.
+_ATTEMPTS = 3
+_SKIPPED = 5
 #: How often it looks whether all processes still run, s.
 _LOOK_SECONDS = 0.5
 #: Exit code after Ctrl-C, as shells expect it.
@@ -98,14 +103,23 @@ class _Node:
         """Wait for a line that contains a text."""
 
         def seen() -> bool:
-            return any(text in line for line in self._lines) or not self._reader.is_alive()
+            return self.said(text) or not self._reader.is_alive()
 
         with self._changed:
             self._changed.wait_for(seen, timeout)
-            if not any(text in line for line in self._lines):
+            if not self.said(text):
                 why = f'within {timeout:g} s' if self._reader.is_alive() else 'before it ended'
                 msg = f'The {self.name} did not say {text!r} {why}.'
                 raise RosError(msg)
+
+    def said(self, text: str) -> bool:
+        """Return whether a line contained a text."""
+        return any(text in line for line in self._lines)
+
+    def count(self, text: str) -> int:
+        """Return the number in front of a text, 0 when no line contained it."""
+        found = re.findall(rf'(\d+) {re.escape(text)}', ''.join(self._lines))
+        return int(found[-1]) if found else 0
 
     def wait(self, timeout: float, needed: Sequence[_Node] = ()) -> None:
         """Wait for the process to end by itself, with success, as long as others are needed.
@@ -187,50 +201,79 @@ def _record(
     duration: float,
     driver: Driver,
 ) -> None:
-    model = folder / 'arm.xml'
     for number, name in enumerate(RECORDINGS):
-        print(f'\nRecording {folder / "bags" / name}', flush=True)
-        nodes: list[_Node] = []
+        bag = folder / 'bags' / name
+        print(f'\nRecording {bag}', flush=True)
+        for attempt in range(1, _ATTEMPTS + 1):
+            last = attempt == _ATTEMPTS
+            if _record_one(assets, bag, environment, 10 * seed + number, duration, driver, last):
+                break
+            print('This machine was too busy meanwhile: recording it again', flush=True)
+            shutil.rmtree(bag, ignore_errors=True)
+
+
+def _record_one(
+    assets: Path,
+    bag: Path,
+    environment: Mapping[str, str],
+    seed: int,
+    duration: float,
+    driver: Driver,
+    last: bool,
+) -> bool:
+    """Record one motion; return whether the machine kept up with it.
+
+    Raises:
+        RosError: A process failed, and it was the last attempt or no matter of speed.
+    """
+    model = bag.parent.parent / 'arm.xml'
+    nodes: list[_Node] = []
+    try:
+        robot = _Node(
+            'simulated_robot',
+            environment,
+            model=model,
+            truth=assets / _TRUTH,
+            seed=seed,
+            stamp_jitter=driver.stamp_jitter,
+            loss=driver.loss,
+        )
+        nodes.append(robot)
+        robot.wait_for('simulated robot ready')
+        recorder = _Node(
+            'recorder',
+            environment,
+            output=bag,
+            topics="['/joint_states', '/forward_position_controller/commands']",
+        )
+        nodes.append(recorder)
+        # For the commands: the motion should not begin before somebody can record it.
+        recorder.wait_for('waiting for')
+        exciter = _Node(
+            'exciter',
+            environment,
+            model=model,
+            seed=seed,
+            duration=duration,
+            rate=driver.command_rate,
+            # A busy machine holds up the simulation, which comes to no harm.
+            state_timeout=_READY_TIMEOUT,
+        )
+        nodes.append(exciter)
         try:
-            robot = _Node(
-                'simulated_robot',
-                environment,
-                model=model,
-                truth=assets / _TRUTH,
-                seed=10 * seed + number,
-                stamp_jitter=driver.stamp_jitter,
-                loss=driver.loss,
-            )
-            nodes.append(robot)
-            robot.wait_for('simulated robot ready')
-            recorder = _Node(
-                'recorder',
-                environment,
-                output=folder / 'bags' / name,
-                topics="['/joint_states', '/forward_position_controller/commands']",
-            )
-            nodes.append(recorder)
-            # For the commands: the motion should not begin before somebody can record it.
-            recorder.wait_for('waiting for')
-            exciter = _Node(
-                'exciter',
-                environment,
-                model=model,
-                seed=10 * seed + number,
-                duration=duration,
-                rate=driver.command_rate,
-                # A busy machine holds up the simulation, which comes to no harm.
-                state_timeout=_READY_TIMEOUT,
-            )
-            nodes.append(exciter)
             exciter.wait(duration + 2 * _READY_TIMEOUT, needed=(robot, recorder))
-        finally:
-            for node in reversed(nodes):
-                node.stop()
-        failed = [node.name for node in nodes if not node.ended_well]
-        if failed:
-            msg = f'These processes ended with an error: {", ".join(failed)}.'
-            raise RosError(msg)
+        except RosError:
+            if last or not exciter.said('Stopped the motion'):
+                raise
+            return False
+    finally:
+        for node in reversed(nodes):
+            node.stop()
+    failed = [node.name for node in nodes if not node.ended_well]
+    if failed:
+        msg = f'These processes ended with an error: {", ".join(failed)}.'
+        raise RosError(msg)
+    return last or exciter.count('commands were skipped') <= _SKIPPED
 
 
 def _calibrate(assets: Path, folder: Path) -> None:
