@@ -142,14 +142,20 @@ class Fit:
         """Interval and verdict of each parameter."""
         return self.inference.intervals[: len(self.parameters)]
 
-    def as_arrived(self, sequences: Many[Sequence]) -> list[Sequence]:
-        """Return sequences whose commands are stamped as they are taken to have arrived."""
+    def as_arrived(self, sequences: Many[Sequence], *, offsets: bool = False) -> list[Sequence]:
+        """Return sequences whose commands are stamped as they are taken to have arrived.
+
+        Args:
+            sequences: Those of other names come back as they are.
+            offsets: Whether to add each sequence's offset to the errors of its messages.
+        """
         found = []
         for sequence in sequences:
             errors = self.arrival_errors.get(sequence.name)
             if errors is not None:
+                offset = self.offsets.get(sequence.name, 0.0) if offsets else 0.0
                 commands = [
-                    dataclasses.replace(series, times=series.times + own)
+                    dataclasses.replace(series, times=series.times + own + offset)
                     for series, own in zip(sequence.commands, errors, strict=True)
                 ]
                 sequence = dataclasses.replace(sequence, commands=tuple(commands))  # noqa: PLW2901

@@ -136,7 +136,8 @@ def _curves(
     nominal: Nominal, recordings: list[Recording], fit: Fit, threads: int
 ) -> Iterator[_Curve]:
     sequences = [(s, r.role) for r in recordings for s in r.alignment.sequences]
-    bare = [sequence for sequence, _ in sequences]
+    # Commands act when the fit found them to, which it knows of training data only.
+    bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
     before = predict(nominal.model, bare, threads=threads)
     after = predict(nominal.spec, bare, fit.parameters, fit.solution.x, threads=threads)
     for (sequence, role), old, new in zip(sequences, before, after, strict=True):

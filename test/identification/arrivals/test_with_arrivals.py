@@ -18,6 +18,7 @@ from sysid_ros.identification.prediction import make_simulator
 from sysid_ros.identification.residuals import Residuals
 from sysid_ros.identification.solver.least_squares import Solution, SolverSettings, linearise
 from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.pipeline.scores import residuals_of, rms
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
@@ -323,6 +324,22 @@ def test_sequences_as_they_arrived_are_those_that_were_fitted(
     # Their own fit finds the same, without anything to move.
     again = fit_of(arm, [dataclasses.replace(moved)])
     assert again.solution.x[:4] == pytest.approx(found.solution.x[:4], rel=0.01)
+
+
+def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 11)
+    found = fit_of(arm, [sequence])
+
+    def error(sequences: list[Sequence]) -> float:
+        (told,) = residuals_of(
+            arm, sequences, found.parameters, found.solution.x, noise={'e': NOISE['e']}
+        )
+        return rms([told])
+
+    assert error([sequence]) > 1.5
+    assert error(found.as_arrived([sequence], offsets=True)) == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_single_step_has_one_error(arm: mujoco.MjModel, measure: Measure) -> None:
