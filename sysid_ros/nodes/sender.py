@@ -102,8 +102,8 @@ class Sender:
         )
         kept = math.ceil(config.rate * max(config.state_timeout, _KEPT_SECONDS))
         self._sent: deque[tuple[int, NDArray[np.float64]]] = deque(maxlen=kept)
-        self._transit = 0
-        self._stamped = False
+        self._transits: deque[tuple[int, int]] = deque()
+        self._stamp = 0
         self._heard = time.monotonic()
         self._alarms = 0
         self._breach: Breach | None = None
@@ -170,10 +170,13 @@ class Sender:
         return True
 
     def _on_state(self, message: Any) -> None:
-        self._heard = time.monotonic()
+        stamp = message.header.stamp.sec * _NS + message.header.stamp.nanosec
+        # A driver that repeats its last state is as silent as one that sends none.
+        if stamp != self._stamp or not stamp:
+            self._heard = time.monotonic()
+        self._stamp = stamp
         self._measured = dict(zip(message.name, message.position, strict=False))
-        stamp = message.header.stamp
-        commanded = self._in_force(stamp.sec * _NS + stamp.nanosec)
+        commanded = self._in_force(stamp)
         if commanded is None or self._breach is not None:
             return
         breach = self._guard.check(
@@ -191,20 +194,21 @@ class Sender:
         """Return the command of the moment that a state is stamped with, None before the first.
 
         A state that was held up on its way says nothing about the commands sent meanwhile. The
-        clocks may differ by a constant; a state without a stamp is as old as it seems.
+        robot's clock may differ from the node's: the fastest states of the last second tell by how
+        much. A state without a stamp is as old as it seems.
         """
-        now = self._node.get_clock().now().nanoseconds
-        measured = now
+        moment = now = self._node.get_clock().now().nanoseconds
         if stamp:
-            self._transit = min(self._transit, now - stamp) if self._stamped else now - stamp
-            self._stamped = True
-            measured = stamp + self._transit
+            self._transits.append((now, now - stamp))
+            while self._transits[0][0] < now - _KEPT_SECONDS * _NS:
+                self._transits.popleft()
+            moment = stamp + min(transit for _, transit in self._transits)
         sent = list(self._sent)
         oldest = sent[0][1] if len(sent) == self._sent.maxlen else None
-        return next((command for at, command in reversed(sent) if at <= measured), oldest)
+        return next((command for at, command in reversed(sent) if at <= moment), oldest)
 
     def _is_silent(self) -> bool:
-        """Whether joint states have stopped coming."""
+        """Whether new joint states have stopped coming."""
         limit = self._config.state_timeout
         return bool(self._states and limit and time.monotonic() - self._heard > limit)
 
@@ -257,7 +261,7 @@ class Sender:
                 reported = float(motion.times[step])
                 self._log.info(f'{reported:.0f} of {motion.duration:.0f} s')
             if self._is_silent():
-                silence = f'{self._config.state_timeout:g} s without a message on {self._awaited}'
+                silence = f'{self._config.state_timeout:g} s without a new state on {self._awaited}'
                 self._breach = Breach(silence)
                 self._closing.set()
             if self._closing.wait(max(0.0, start + step / rate - time.monotonic())):

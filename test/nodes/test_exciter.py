@@ -178,4 +178,28 @@ def test_it_stops_when_joint_states_stop(start_node: Callable[..., Any]):
     exciter.wait_for_line('motion started')
     robot.stop()
     assert exciter.wait() == 2
-    assert 'without a message on /joint_states' in exciter.output
+    assert 'without a new state on /joint_states' in exciter.output
+
+
+def test_a_driver_that_repeats_its_last_state_is_silent(
+    start_node: Callable[..., Any], ros_client: Any
+):
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
+
+    home = {'shoulder_pan': 0.0, 'shoulder_lift': -1.1, 'elbow': 1.4, 'wrist_1': -0.4}
+    home |= {'wrist_2': 0.0, 'wrist_3': 0.0}
+    frozen = JointState(name=list(home), position=list(home.values()))
+    frozen.header.stamp = ros_client.node.get_clock().now().to_msg()
+    publisher = ros_client.node.create_publisher(JointState, '/joint_states', 10)
+    ros_client.node.create_timer(0.01, lambda: publisher.publish(frozen))
+    exciter = start_node(
+        EXCITER, *_parameters(model=ARM, duration=60.0, state_timeout=1.0, max_tracking_error=0.0)
+    )
+    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
+    ros_client.message(
+        JointState, '/joint_states', lambda _: exciter.process.poll() is not None, latched=False
+    )
+    assert exciter.wait() == 2
+    assert '1 s without a new state on /joint_states' in exciter.output
+    assert len(commands) > 50
