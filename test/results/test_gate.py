@@ -216,6 +216,21 @@ def test_a_bag_of_another_robot_is_named() -> None:
     assert not failed(result, sequence_growth=1000.0)
 
 
+def test_jolts_that_do_not_last_are_no_other_robot() -> None:
+    def jolted(_: SignalPlot, measured: Array) -> dict[str, Any]:
+        late = measured.copy()
+        late[50::60] += 100 * SIGMA
+        return {'measured': tuple(late)}
+
+    result = made()
+    for joint in JOINTS:
+        result = changed(result, f'{joint}_position', 'validate', jolted)
+    plots = [plot for plot in result.plots if plot.role == 'validate']
+    errors = np.array([np.subtract(plot.measured, plot.after) for plot in plots]) / SIGMA
+    assert np.sqrt(np.mean(errors**2)) > 4 * np.sqrt(2)
+    assert not failed(result)
+
+
 def test_a_sensor_that_is_predicted_worse_than_before_is_named() -> None:
     result = made()
     errors = BARE.errors
