@@ -128,7 +128,8 @@ class Fit:
 
         Args:
             sequences: Those of other names come back as they are.
-            offsets: Whether to add each sequence's offset to the errors of its messages.
+            offsets: Whether to add each sequence's offset to the errors of its messages, where it
+                is not an unknown again.
         """
         found = []
         for sequence in sequences:

@@ -52,7 +52,7 @@ _SETTLE_SECONDS = 0.5
 _PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
 _BRAKE_SECONDS = 0.5
-#: Commands are remembered for so long at least, s: a state may be late.
+#: Commands are remembered for so long, s: a state may be late.
 _KEPT_SECONDS = 1.0
 #: A limit is broken when so many messages in a row say so: one may be a glitch.
 _IN_A_ROW = 3
@@ -100,7 +100,7 @@ class Sender:
             max_velocity=config.max_velocity,
             max_error=config.max_tracking_error,
         )
-        kept = math.ceil(config.rate * max(config.state_timeout, _KEPT_SECONDS))
+        kept = math.ceil(config.rate * _KEPT_SECONDS)
         self._sent: deque[tuple[int, NDArray[np.float64]]] = deque(maxlen=kept)
         self._transits: deque[tuple[int, int]] = deque()
         self._stamp = 0

@@ -74,7 +74,7 @@ def fit_windows(
     if not seconds:
         return ()
     count = len(fit.parameters)
-    sequences = fit.as_arrived(sequences)
+    sequences = fit.as_arrived(sequences, offsets=True)
     found = []
     with make_simulator(spec, fit.parameters, sequences, threads) as whole:
         reasons = {run.sequence.name: unmeasured(whole.model, [run]) for run in whole.runs}
