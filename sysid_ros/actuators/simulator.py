@@ -1,0 +1,110 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pendulums driven by servos: all logs with all candidates at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.actuators.bench import Bench
+    from sysid_ros.actuators.servo import Servo
+
+    Array = NDArray[np.float64]
+
+#: No joint turns faster, rad/s: what a candidate far off makes stays finite.
+_FASTEST = 100.0
+
+
+class Motion(NamedTuple):
+    """What candidates predict: (T, m, L) positions and velocities, rad and rad/s.
+
+    Row k is the state when sample k was taken.
+    """
+
+    position: Array
+    velocity: Array | None
+
+
+def simulate(
+    servo: Servo,
+    bench: Bench,
+    candidates: Array,
+    *,
+    position: Array | None = None,
+    velocity: Array | None = None,
+    reset_period: float | None = None,
+    velocities: bool = False,
+) -> Motion:
+    """Simulate every log with every candidate.
+
+    In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
+    q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
+    the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
+    acceleration a, dq += a dt and q += dq dt + ½ a dt².
+
+    Args:
+        servo: The laws.
+        bench: The logs.
+        candidates: (m, p) values of ``servo.coefficients``, in their order.
+        position: (m, L) where each starts; as measured unless given.
+        velocity: (m, L) the same for the velocity.
+        reset_period: Every so many seconds the state is set to the measured one.
+        velocities: Whether velocities are wanted as well.
+
+    Returns:
+        Positions, and velocities where wanted.
+    """
+    p = _numbers(servo, bench, candidates)
+    shape = (len(candidates), bench.position.shape[1])
+    q = np.broadcast_to(bench.position[0] if position is None else position, shape).copy()
+    dq = np.broadcast_to(bench.speed[0] if velocity is None else velocity, shape).copy()
+    positions = np.empty((len(bench.position), *shape))
+    speeds = np.empty_like(positions) if velocities else None
+    resets = _resets(bench, reset_period)
+    law, friction, dt = servo.type.law, servo.friction, bench.dt
+    inertia = bench.inertia + p['armature']
+    to_stop, mobility = inertia / dt, 1 / inertia
+    offset, slope = p['q_offset'], friction.viscous_slope(p)
+    memory = None
+    for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
+        if resets[row]:
+            q, dq = q * 0 + bench.position[row], dq * 0 + bench.speed[row]
+            memory = None
+        positions[row] = q
+        if speeds is not None:
+            speeds[row] = dq
+        control, memory = law.drive(p, goal, q, dq, dt, memory)
+        motor = law.torque(p, control, enabled, dq)
+        external = -bench.weight * np.sin(q + offset)
+        most = friction.dry(p, motor, external, dq) + slope * np.abs(dq)
+        net = motor + external
+        stopping = to_stop * dq + net
+        acceleration = (net - np.clip(stopping, -most, most)) * mobility
+        dq = np.clip(dq + acceleration * dt, -_FASTEST, _FASTEST)
+        q = q + dq * dt + 0.5 * acceleration * dt**2
+    return Motion(positions, speeds)
+
+
+def _numbers(servo: Servo, bench: Bench, candidates: Array) -> dict[str, Array]:
+    """Return coefficients as (m, 1) columns and constants as (L,) rows."""
+    named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
+    return {**bench.constants, **named}
+
+
+def _resets(bench: Bench, period: float | None) -> NDArray[np.bool_]:
+    """Return (T,) where the state is set to the measured one, counted as BAM does."""
+    found = np.zeros(len(bench.position), dtype=bool)
+    if period is None:
+        return found
+    passed = 0.0
+    for row in range(len(found)):
+        passed += bench.dt
+        if passed > period:
+            passed = 0.0
+            found[row] = True
+    return found
