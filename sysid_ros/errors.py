@@ -53,6 +53,10 @@ class CancelledError(FitError):
     """The identification was cancelled by the user."""
 
 
+class LogError(SysidError):
+    """The log of a servo cannot be read or used."""
+
+
 class ResultError(SysidError):
     """A stored result or baseline cannot be used."""
 

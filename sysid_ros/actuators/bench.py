@@ -41,8 +41,8 @@ class Bench:
         position: (T, L) measured, rad.
         goal: (T, L) rad.
         enabled: (T, L) 1 where the motor is powered.
-        start: (L,) velocity at the first sample, rad/s.
-        speed: (T, L) measured, rad/s; zeros where it was not.
+        speed: (T, L) measured, rad/s, or the slope of the positions where it was not.
+        last_goal: (L,) commanded before the first sample, rad; 0 at the start of a log.
     """
 
     dt: float
@@ -54,6 +54,7 @@ class Bench:
     goal: Array
     enabled: Array
     speed: Array
+    last_goal: Array
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -90,6 +91,7 @@ class Bench:
             goal=self.goal[rows, logs],
             enabled=self.enabled[rows, logs],
             speed=self.speed[rows, logs],
+            last_goal=np.where(rows[0] > 0, self.goal[rows[0] - 1, logs], self.last_goal[logs]),
         )
 
 
@@ -101,12 +103,15 @@ def bench(servo: Servo, logs: Sequence[Log]) -> Bench:
         logs: At least one, of one sampling period.
 
     Raises:
-        FitError: There are no logs, or their sampling periods differ.
+        FitError: There are no logs, one has no samples, or their sampling periods differ.
     """
     if not logs:
         msg = 'Nothing to fit: there are no logs.'
         raise FitError(msg)
     for log in logs:
+        if not len(log):
+            msg = f'Expected samples in every log, found none in {log.name!r}.'
+            raise FitError(msg)
         if abs(log.dt - logs[0].dt) > _SAME_PERIOD * logs[0].dt:
             msg = (
                 f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
@@ -134,7 +139,15 @@ def bench(servo: Servo, logs: Sequence[Log]) -> Bench:
         position=stacked([log.position for log in logs]),
         goal=stacked([log.goal for log in logs]),
         enabled=stacked([log.enabled for log in logs]),
-        speed=stacked(
-            [np.zeros(len(log)) if log.speed is None else log.speed for log in logs],
-        ),
+        speed=stacked([_speed(log) for log in logs]),
+        last_goal=np.zeros(len(logs)),
     )
+
+
+def _speed(log: Log) -> Array:
+    """Return the measured velocity, else the slope of the positions, which starts at rest."""
+    if log.speed is not None:
+        return log.speed
+    slope: Array = np.zeros(len(log))
+    slope[1:] = np.gradient(log.position, log.dt)[1:] if len(log) > 1 else 0.0
+    return slope

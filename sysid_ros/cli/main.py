@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
     try:
         # Imported here, so that --help does not wait for numpy and MuJoCo.
-        runner = importlib.import_module(f'sysid_ros.cli.{args.command}')
+        runner = importlib.import_module(f'sysid_ros.cli.{args.command.replace("-", "_")}')
         code = int(runner.run(args))
         sys.stdout.flush()
     except SysidError as error:

@@ -52,6 +52,11 @@ def make_parser() -> Parser:
     _add_compare(commands)
     _add_preflight(commands)
     _add_excite(commands)
+    _add_process(commands)
+    _add_servo_logs(commands)
+    _add_fit_actuator(commands)
+    _add_plot_actuator(commands)
+    _add_export_actuator(commands)
     return parser
 
 
@@ -235,6 +240,163 @@ def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
         '--encoder-bits', type=int, default=14, help='counts per turn are 2^bits; 0 exact'
     )
     parser.add_argument('-o', '--output', type=Path, required=True, help='new CSV file')
+
+
+def _add_process(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'process',
+        help='interpolate raw logs of a servo to evenly sampled ones',
+        description=(
+            'Interpolate every raw log (*.json) of a folder to even samples, for fits. Folders may '
+            'be given as RAW OUTPUT, or as --raw RAW --logdir OUTPUT.'
+        ),
+    )
+    for name, option, text in (
+        ('raw', '--raw', 'folder of raw logs'),
+        ('output', '--logdir', 'folder for processed logs'),
+    ):
+        given = parser.add_mutually_exclusive_group(required=True)
+        given.add_argument(name, nargs='?', type=Path, metavar=name.upper(), help=text)
+        given.add_argument(
+            option, dest=f'{name}_option', type=Path, metavar='DIR', help='the same, as in BAM'
+        )
+    parser.add_argument('--dt', type=float, default=0.005, help='s between samples; default .005')
+
+
+def _add_fit_actuator(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'fit-actuator',
+        help="find a servo's motor and friction from logs of its pendulum",
+        description=(
+            'Fit the coefficients of a servo to processed logs of its pendulum; write them as a '
+            'parameter file, with result and report beside it.'
+        ),
+    )
+    _add_servo(parser)
+    parser.add_argument(
+        '--model', default='m6', help='friction law: m1 to m6, or a part of them; default m6'
+    )
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        default=Path('params.json'),
+        metavar='FILE',
+        help='file for the coefficients; default params.json',
+    )
+    parser.add_argument(
+        '--eval', action='store_true', help='only say how well the file in --output predicts logs'
+    )
+    parser.add_argument(
+        '--starts', type=int, default=8, help='starts spread over the bounds; default 8'
+    )
+    parser.add_argument('--seed', type=int, default=0, help='of the starts')
+    parser.add_argument('--resume', action='store_true', help='go on where an interrupted fit was')
+
+
+def _add_servo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--actuator', required=True, metavar='NAME', help='as xl330, or a YAML file that defines it'
+    )
+    parser.add_argument(
+        '--logdir', type=Path, required=True, metavar='DIR', help='folder of processed logs'
+    )
+    parser.add_argument(
+        '--validation-kp',
+        '--validation_kp',
+        type=float,
+        metavar='KP',
+        help='hold out the logs with this gain',
+    )
+    parser.add_argument(
+        '--reset-period',
+        '--reset_period',
+        type=float,
+        metavar='S',
+        help='let predictions go on from the measured state every so many seconds',
+    )
+    parser.add_argument(
+        '--fix',
+        action='append',
+        default=[],
+        metavar='NAME=VALUE',
+        help='a coefficient that is known, as kt=0.4; may be repeated',
+    )
+
+
+def _add_servo_logs(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'servo-logs',
+        help='turn the bag of a servo on a pendulum into logs, for fits',
+        description=(
+            'Turn a bag of a servo on a pendulum, or of a single joint that is like one, into '
+            'evenly sampled logs, one for each run.'
+        ),
+    )
+    parser.add_argument('bag', type=Path, help='bag folder')
+    parser.add_argument('config', type=Path, help='servo_bag.yaml: what is where in the bag')
+    parser.add_argument('-o', '--output', type=Path, required=True, help='folder for the logs')
+
+
+def _add_plot_actuator(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'plot-actuator',
+        help='draw logs of a servo, what parameter files predict, and their friction',
+        description=(
+            'Draw a picture per log; with parameter files also their friction, which loads they '
+            'say the motor moves, and with --sim what they predict and how far that is off.'
+        ),
+    )
+    parser.add_argument('--logdir', type=Path, required=True, help='folder of processed logs')
+    parser.add_argument(
+        '--params',
+        nargs='+',
+        type=Path,
+        default=[],
+        metavar='FILE',
+        help='parameter files, or folders of them',
+    )
+    parser.add_argument('--sim', action='store_true', help='predict the logs with --params')
+    parser.add_argument(
+        '--actuator', metavar='FILE', help="YAML file that defines the parameter files' servo"
+    )
+    parser.add_argument(
+        '--reset-period',
+        '--reset_period',
+        type=float,
+        metavar='S',
+        help='let predictions go on from the measured state every so many seconds',
+    )
+    parser.add_argument('-o', '--output', type=Path, help='folder; default LOGDIR_plots')
+
+
+def _add_export_actuator(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'export-actuator',
+        help='write a servo as plain MJCF: a joint and an actuator, and what is lost',
+        description=(
+            'Print the joint and the actuator that stand for a servo in plain MJCF, and write them '
+            'as a pendulum to look at.'
+        ),
+    )
+    parser.add_argument('--params', type=Path, required=True, metavar='FILE', help='parameter file')
+    parser.add_argument('--kp', type=float, help="gain in the firmware's unit; default the servo's")
+    parser.add_argument('--vin', type=float, help="supply, V; default the servo's")
+    parser.add_argument(
+        '--logs',
+        type=Path,
+        metavar='DIR',
+        help='folder of processed logs: choose friction for their loads and speeds, and compare',
+    )
+    parser.add_argument(
+        '--element',
+        choices=['dcmotor', 'position'],
+        help='the actuator; default dcmotor where the servo has a motor',
+    )
+    parser.add_argument(
+        '--actuator', metavar='FILE', help="YAML file that defines the parameter file's servo"
+    )
+    parser.add_argument('-o', '--output', type=Path, required=True, help='new MJCF file')
 
 
 def _add_compare(commands: argparse._SubParsersAction[Parser]) -> None:

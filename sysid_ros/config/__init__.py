@@ -7,6 +7,7 @@ the nodes, of the declared ROS parameters: a field's description becomes the par
 and its limits the parameter's range.
 """
 
+from sysid_ros.config.bench import PendulumBenchConfig, SimulatedServoConfig
 from sysid_ros.config.calibration import (
     BagSelection,
     CalibrationConfig,
@@ -21,6 +22,7 @@ from sysid_ros.config.files import (
     load_calibration,
     load_mapping,
     load_segments,
+    load_servo_bag,
     read_yaml,
     validate,
 )
@@ -48,6 +50,8 @@ from sysid_ros.config.segments import (
     Ranges,
     SegmentsConfig,
 )
+from sysid_ros.config.servo_bag import ServoBagConfig
+from sysid_ros.config.servo_fit import ServoFitConfig
 from sysid_ros.config.statistics import StatisticsConfig
 from sysid_ros.config.validation import ValidationConfig
 
@@ -63,13 +67,17 @@ __all__ = [
     'MarkerConfig',
     'MemoryConfig',
     'ParameterConfig',
+    'PendulumBenchConfig',
     'PriorConfig',
     'Ranges',
     'RecorderConfig',
     'RefitConfig',
     'Section',
     'SegmentsConfig',
+    'ServoBagConfig',
+    'ServoFitConfig',
     'SimulatedRobotConfig',
+    'SimulatedServoConfig',
     'SolverConfig',
     'StampChoice',
     'Stamps',
@@ -79,6 +87,7 @@ __all__ = [
     'load_calibration',
     'load_mapping',
     'load_segments',
+    'load_servo_bag',
     'read_yaml',
     'validate',
 ]

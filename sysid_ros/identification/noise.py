@@ -65,10 +65,16 @@ def estimate_noise(runs: Iterable[Run]) -> dict[str, float]:
     Returns:
         Sensor name to standard deviation, in the sensor's unit, always positive.
     """
-    squares: dict[str, list[float]] = {}
+    series: dict[str, list[NDArray[np.float64]]] = {}
     for sensor, values in measured(runs):
-        squares.setdefault(sensor, []).append(max(_roughness(values), _floor(values)) ** 2)
-    return {sensor: float(np.sqrt(np.mean(values))) for sensor, values in squares.items()}
+        series.setdefault(sensor, []).append(values)
+    return {sensor: noise_of(parts) for sensor, parts in series.items()}
+
+
+def noise_of(series: Iterable[NDArray[np.float64]]) -> float:
+    """Estimate the noise of one sensor from (n,) samples of each of its recordings."""
+    squares = [max(_roughness(values), _floor(values)) ** 2 for values in series]
+    return float(np.sqrt(np.mean(squares)))
 
 
 def smallest_noise(runs: Iterable[Run]) -> dict[str, float]:
@@ -84,19 +90,23 @@ def encoder_steps(runs: Iterable[Run]) -> dict[str, float]:
     levels: dict[str, list[NDArray[np.float64]]] = {}
     for sensor, values in measured(runs):
         levels.setdefault(sensor, []).append(np.unique(values))
-    found = {}
-    for sensor, parts in levels.items():
-        values = np.unique(np.concatenate(parts))
-        if len(values) < _FEWEST_LEVELS:
-            continue
-        jumps = np.diff(values)
-        # Readings of one level differ by rounding.
-        step = float(jumps[jumps > _ROUNDING * np.ptp(values)].min(initial=np.inf))
-        counts = (values - values[0]) / step
-        if np.all(np.abs(counts - np.round(counts)) < _OFF_LEVEL):
-            # The mean of many is exact where the smallest is rounded.
-            found[sensor] = float(np.ptp(values)) / float(np.round(counts[-1]))
-    return found
+    steps = {sensor: encoder_step(np.concatenate(parts)) for sensor, parts in levels.items()}
+    return {sensor: step for sensor, step in steps.items() if step is not None}
+
+
+def encoder_step(values: NDArray[np.float64]) -> float | None:
+    """Return the step of an encoder's (n,) readings; None where they are not whole steps apart."""
+    values = np.unique(values)
+    if len(values) < _FEWEST_LEVELS:
+        return None
+    jumps = np.diff(values)
+    # Readings of one level differ by rounding.
+    step = float(jumps[jumps > _ROUNDING * np.ptp(values)].min(initial=np.inf))
+    counts = (values - values[0]) / step
+    if not np.all(np.abs(counts - np.round(counts)) < _OFF_LEVEL):
+        return None
+    # The mean of many is exact where the smallest is rounded.
+    return float(np.ptp(values)) / float(np.round(counts[-1]))
 
 
 def measured(runs: Iterable[Run]) -> Iterator[tuple[str, NDArray[np.float64]]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.statistics.linear import Linear
+    from sysid_ros.identification.unknown import Unknown
 
 #: Share of a recording in the information is kept below this, so that it can be left out.
 _LARGEST_SHARE = 0.999
@@ -71,6 +72,11 @@ class Recordings(NamedTuple):
         return found
 
 
+def of_one_sequence(unknown: Unknown) -> bool:
+    """Return whether an unknown belongs to one sequence only, as its start."""
+    return bool(unknown.targets) and all(t.role is Role.SEQUENCE for t in unknown.targets)
+
+
 def recordings(linear: Linear) -> Recordings:
     """Return the scores of each recording.
 
@@ -79,12 +85,7 @@ def recordings(linear: Linear) -> Recordings:
     2002), which is (I - M_g A)^-½ J_gᵀ r_g with M_g = J_gᵀ J_g and A the inverse of their sum. What
     belongs to one recording only, as its start, is taken out beforehand.
     """
-    lasting = [
-        column
-        for column in linear.free
-        if any(t.role is not Role.SEQUENCE for t in linear.unknowns[column].targets)
-        or not linear.unknowns[column].targets
-    ]
+    lasting = [column for column in linear.free if not of_one_sequence(linear.unknowns[column])]
     columns = np.array(lasting, dtype=np.int64)
     passing = np.array([c for c in linear.free if c not in set(lasting)], dtype=np.int64)
     scale = linear.scale[columns]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sysid_ros.identification.statistics.bootstrap import bootstrap
+from sysid_ros.identification.statistics.clusters import of_one_sequence
 from sysid_ros.identification.statistics.linear import linearised
 from sysid_ros.identification.statistics.profile import profiled
 from sysid_ros.identification.statistics.spread import Ends, spread
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from sysid_ros.identification.statistics.spread import Spread
     from sysid_ros.identification.unknown import Unknown
 
-#: Farther from the optimum than this, in standard errors, a fit has not converged.
-_SETTLED = 0.1
+#: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold
+#: the truth in less than 94 % of cases then instead of 95 %.
+_SETTLED = 0.25
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,11 @@ def _unsettled(linear: Linear, found: Spread) -> tuple[str, ...]:
     step = linear.inverse @ (linear.scaled.T @ linear.residual) / linear.scale[free]
     with np.errstate(invalid='ignore', divide='ignore'):
         share = np.abs(step) / np.sqrt(np.diag(found.covariance)[free])
-    largest = float(np.max(share[np.isfinite(share)], initial=0.0))
+    # Starts of recordings interest nobody: joints that stick there make them hard to settle.
+    lasting = np.array(
+        [not of_one_sequence(linear.unknowns[column]) for column in free], dtype=bool
+    )
+    largest = float(np.max(share[lasting & np.isfinite(share)], initial=0.0))
     if largest <= _SETTLED:
         return ()
     note = (

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.layout import Samples
+    from sysid_ros.identification.statistics.clusters import Disagreement
     from sysid_ros.identification.statistics.linear import Linear
 
 #: Level of all intervals.
@@ -38,6 +39,11 @@ _SLOW = 0.5
 _MOSTLY = 2.0
 #: Recordings disagree if noise would make them do so with less than this probability.
 _CHANCE = 0.01
+#: So many recordings, counted by what they say of a parameter, tell by themselves how far it may be
+#: off: with fewer the quantile of Student's distribution is beyond 2.6.
+_ENOUGH_TELLING = 6.0
+#: Recordings that disagree about any parameter with less than this probability are not alike.
+_DOUBT = 0.05
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,10 @@ def spread(linear: Linear) -> Spread:
     """Return how far the estimates may be off.
 
     From ``ENOUGH`` recordings on, their disagreement says it, whatever the model lacks. With fewer,
-    the noise inside of them has to: as an autoregression of each sensor's residuals, and from the
-    sums of the influences of all residuals of one instant, which sees noise that changes with the
-    motion or is common to sensors; the wider of both counts.
+    and for parameters of which few recordings say most, the noise inside of them has to: as an
+    autoregression of each sensor's residuals, and from the sums of the influences of all residuals
+    of one instant, which sees noise that changes with the motion or is common to sensors; the wider
+    of both counts.
     """
     count = len(linear.unknowns)
     half = np.full(count, np.nan)
@@ -100,10 +107,17 @@ def spread(linear: Linear) -> Spread:
     method, notes = _said(recordings, noises)
     if recordings >= ENOUGH:
         between = disagreement(linear)
-        columns = between.columns
-        covariance[np.ix_(columns, columns)] = between.covariance
-        deviation = np.sqrt(np.maximum(np.diag(between.covariance), 0.0))
-        half[columns] = deviation * scipy.special.stdtrit(between.freedom, (1 + LEVEL) / 2)
+        told = _told(between, covariance)
+        columns = between.columns[told]
+        deviation = np.sqrt(np.maximum(np.diag(between.covariance)[told], 0.0))
+        growth = np.ones(count)
+        growth[columns] = deviation / np.sqrt(np.maximum(np.diag(covariance)[columns], 1e-300))
+        covariance *= np.outer(growth, growth)
+        covariance[np.ix_(columns, columns)] = between.covariance[np.ix_(told, told)]
+        half[columns] = deviation * scipy.special.stdtrit(between.freedom[told], (1 + LEVEL) / 2)
+        if not told.all():
+            names = ', '.join(linear.unknowns[j].name for j in between.columns[~told])
+            method += f', but from the noise inside of the few that say most of {names}'
     elif recordings > 1:
         notes = (*notes, *_unlike(linear, covariance, recordings))
     return Spread(half, covariance, method, effective, notes, noises)
@@ -114,15 +128,34 @@ def number_of_recordings(linear: Linear) -> int:
     return len(np.unique(groups(linear)[linear.samples.sensor >= 0]))
 
 
+def _told(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return (c,) of which columns the recordings' disagreement says how far they may be off.
+
+    How far two or three recordings are apart says little of how far they may be. Where no more than
+    that say most of a parameter, the noise inside of them counts, unless recordings disagree by
+    more than it explains about any: the model then lacks something.
+    """
+    enough = between.freedom + 1 >= _ENOUGH_TELLING
+    if enough.all() or (_chances(between, covariance) * len(enough)).min() < _DOUBT:
+        return np.ones_like(enough)
+    return enough
+
+
+def _chances(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (c,) how likely the noise inside of recordings makes them disagree as they do."""
+    inside = np.maximum(np.diag(covariance)[between.columns], 1e-300)
+    ratio = np.diag(between.covariance) / inside
+    found: NDArray[np.float64] = scipy.special.chdtrc(between.freedom, between.freedom * ratio)
+    return found
+
+
 def _unlike(linear: Linear, covariance: NDArray[np.float64], recordings: int) -> tuple[str, ...]:
     """Say so where few recordings disagree by more than the noise inside of them explains."""
     between = disagreement(linear)
     columns = between.columns
     if not len(columns):
         return ()
-    inside = np.maximum(np.diag(covariance)[columns], 1e-300)
-    ratio = np.diag(between.covariance) / inside
-    chance = scipy.special.chdtrc(between.freedom, between.freedom * ratio)
+    chance = _chances(between, covariance)
     worst = int(np.argmin(chance))
     if chance[worst] * len(columns) > _CHANCE:
         return ()

@@ -1,0 +1,105 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid fit-actuator``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from sysid_ros.config import ServoFitConfig
+    from sysid_ros.pipeline.servo import ServoCalibration
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit a servo to its logs and print what was found; return 1 when it was rejected."""
+    if args.eval:
+        return _evaluate(args)
+    # Imported late: --help must not wait for them.
+    from sysid_ros.cli.console import Progress  # noqa: PLC0415
+    from sysid_ros.pipeline.servo import calibrate_servo  # noqa: PLC0415
+
+    progress = Progress()
+    done = calibrate_servo(config_of(args), command=args.command_line, observer=progress)
+    progress.finish()
+    _print(done)
+    return 0 if done.result.accepted else 1
+
+
+def config_of(args: argparse.Namespace) -> ServoFitConfig:
+    """Return the validated request of a command line.
+
+    Raises:
+        ConfigError: A flag is not valid.
+    """
+    from sysid_ros.config import ServoFitConfig, validate  # noqa: PLC0415
+
+    wanted = {
+        'actuator': args.actuator,
+        'model': args.model,
+        'logdir': args.logdir,
+        'output': args.output,
+        'validation_kp': args.validation_kp,
+        'fixed': fixed_of(args.fix),
+        'starts': args.starts,
+        'seed': args.seed,
+        'reset_period': args.reset_period,
+        'resume': args.resume,
+    }
+    return validate(ServoFitConfig, wanted, 'the command line')
+
+
+def fixed_of(pairs: list[str]) -> dict[str, float]:
+    """Return the coefficients of flags such as ``kt=0.4``.
+
+    Raises:
+        ConfigError: One of them is not a name and a number.
+    """
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition('=')
+        try:
+            found[name] = float(text)
+        except ValueError as err:
+            msg = f'Expected NAME=NUMBER for --fix, as kt=0.4, found {pair!r}.'
+            raise ConfigError(msg) from err
+    return found
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    """Print how well a file of coefficients predicts logs."""
+    from sysid_ros.actuators.logs import check_motor, read_logs  # noqa: PLC0415
+    from sysid_ros.actuators.parameter_file import read_parameters  # noqa: PLC0415
+    from sysid_ros.actuators.score import errors_by_log  # noqa: PLC0415
+
+    servo, values = read_parameters(args.output, args.actuator)
+    logs = read_logs(args.logdir)
+    check_motor(logs, args.actuator)
+    errors = errors_by_log(servo, values, logs, args.reset_period)
+    for name, error in errors.items():
+        print(f'{name}: {1e3 * error:.4f} mrad')
+    print(_mean_error(errors))
+    return 0
+
+
+def _mean_error(errors: Mapping[str, float]) -> str:
+    mean = sum(errors.values()) / len(errors)
+    return f'Mean absolute error of {len(errors)} logs: {1e3 * mean:.4f} mrad.'
+
+
+def _print(done: ServoCalibration) -> None:
+    from sysid_ros.cli.console import make_console, print_paths, print_result  # noqa: PLC0415
+
+    console = make_console()
+    print_result(console, done.result)
+    console.print(_mean_error(done.errors), markup=False)
+    console.print()
+    paths = {'result': done.result_path, 'report': done.report_path}
+    if done.parameters_path is not None:
+        paths = {'coefficients': done.parameters_path, **paths}
+    print_paths(console, paths)

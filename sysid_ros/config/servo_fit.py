@@ -1,0 +1,50 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a fit of a servo to logs of its pendulum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sysid_ros.config.gate import GateConfig
+from sysid_ros.config.section import Section
+
+#: Servos are used whatever the logs say of single coefficients; what they do not say is told. A
+#: simple law may be far better for some loads than for others: a comparison of laws shows that.
+_GATE = GateConfig(
+    allowed_verdicts=('identified', 'at bound', 'not excited', 'confounded', 'prior-dominated'),
+    outer_bounds=True,
+    sequence_growth=30.0,
+)
+
+
+class ServoFitConfig(Section):
+    """From logs of a pendulum to the coefficients of its servo."""
+
+    actuator: str = Field(description='kind of servo, as xl330, or a YAML file that defines one')
+    model: str = Field(default='m6', description='friction law: m1 to m6, or a part of them')
+    logdir: Path = Field(description='folder of processed logs')
+    output: Path = Field(default=Path('params.json'), description='file for the coefficients')
+    validation_kp: float | None = Field(
+        default=None, description='logs with this gain are held out'
+    )
+    fixed: dict[str, float] = Field(
+        default_factory=dict, description='coefficients that are known, by name'
+    )
+    starts: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=8, description='number of starts, spread over the bounds'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the starts')
+    reset_period: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description='s after which predictions go on from the measured state'
+    )
+    resume: bool = Field(
+        default=False, description='begin where an interrupted fit with the same output was'
+    )
+    intervals: Literal['sandwich', 'bootstrap', 'profile'] = Field(
+        default='sandwich', description='how intervals are found'
+    )
+    gate: GateConfig = _GATE
