@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 RECORDINGS = ('train_1', 'train_2', 'validate_1')
 _COPIED = ('arm.xml', 'calibration.yaml')
 _TRUTH = 'truth.yaml'
+#: Where it is there: what drives the robot's joints in place of the model's actuators.
+_SERVOS = 'servos.yaml'
 #: Longest wait for a process to be ready, s, and for it to end.
 _READY_TIMEOUT = 30.0
 _END_TIMEOUT = 15.0
@@ -173,6 +175,23 @@ def run(
         duration: Seconds of each recording's motion.
         driver: What is wrong between robot and recorder; the default is nothing.
     """
+    environment = record(assets, folder, seed, duration, driver)
+    _calibrate(assets, folder)
+    _refit(folder, environment)
+
+
+def record(
+    assets: Path, folder: Path, seed: int, duration: float, driver: Driver | None = None
+) -> dict[str, str]:
+    """Record the motions of the simulated robot into bags; return the processes' environment.
+
+    Args:
+        assets: Folder with arm.xml, truth.yaml, calibration.yaml and perhaps servos.yaml.
+        folder: Where everything goes; bags and results of an earlier demo are replaced.
+        seed: Of the motions and of the noise.
+        duration: Seconds of each recording's motion.
+        driver: What is wrong between robot and recorder; the default is nothing.
+    """
     for name in (*_COPIED, _TRUTH):
         if not (assets / name).is_file():
             msg = f'Expected {name} in the folder {str(assets)!r} of --assets, found none.'
@@ -189,8 +208,7 @@ def run(
         'PYTHONUNBUFFERED': '1',
     }
     _record(assets, folder, environment, seed, duration, driver or Driver())
-    _calibrate(assets, folder)
-    _refit(folder, environment)
+    return environment
 
 
 def _record(
@@ -227,6 +245,7 @@ def _record_one(
         RosError: A process failed, and it was the last attempt or no matter of speed.
     """
     model = bag.parent.parent / 'arm.xml'
+    servos = assets / _SERVOS
     nodes: list[_Node] = []
     try:
         robot = _Node(
@@ -237,6 +256,7 @@ def _record_one(
             seed=seed,
             stamp_jitter=driver.stamp_jitter,
             loss=driver.loss,
+            **({'servos': servos} if servos.is_file() else {}),
         )
         nodes.append(robot)
         robot.wait_for('simulated robot ready')

@@ -286,7 +286,7 @@ def test_a_file_that_does_not_fit_is_one_sentence(
     assert 'MappingConfig' not in message
 
 
-@pytest.mark.parametrize('key', ['model', 'bags', 'parameters'])
+@pytest.mark.parametrize('key', ['model', 'bags'])
 def test_what_has_no_default_must_be_there(tmp_path: Path, key: str) -> None:
     path = tmp_path / 'calibration.yaml'
     path.write_text(yaml.safe_dump({k: v for k, v in MINIMAL.items() if k != key}))

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from sysid_ros import config, demo
+from sysid_ros.actuators.catalogue import actuator_type
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
@@ -197,7 +198,7 @@ def test_sysid_commands_are_understood(page: str, words: list[str]):
 
 @by_page
 def test_sysid_commands_in_the_text_exist(page: Path):
-    commands = set(re.findall(r'`sysid (\w+)', _prose(page)))
+    commands = set(re.findall(r'`sysid ([\w-]+)', _prose(page)))
     help_text = make_parser().format_help()
 
     assert all(re.search(rf'^ +{name}$|^ +{name} ', help_text, re.MULTILINE) for name in commands)
@@ -373,6 +374,10 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         validate(CalibrationConfig, {**needed, **document}, block.page)
     elif block.checked == 'mapping':
         validate(MappingConfig, document, block.page)
+    elif block.checked == 'actuator':
+        path = tmp_path / 'actuator.yaml'
+        path.write_text(block.text)
+        assert actuator_type(str(path)).coefficients
     elif block.checked == 'QoS overrides':
         for topic, values in document.items():
             validate(QosOverride, values, f'{block.page}: {topic}')
@@ -431,7 +436,7 @@ def test_make_targets_exist(page: Path):
 @by_page
 def test_source_files_that_are_named_exist(page: Path):
     pattern = r'`([\w.-]+(?:/[\w.-]+)+\.(?:py|yaml|j2|xml|md|rst)|[\w.-]+/(?:[\w.-]+/)*)`'
-    user_files = ('config/NODE.yaml', 'bags/', 'demo/', 'figures/', 'mjcf/')
+    user_files = ('config/NODE.yaml', 'bags/', 'demo/', 'figures/', 'mjcf/', 'servos/')
     for name in re.findall(pattern, _prose(page)):
         places = (ROOT / name, ROOT / 'sysid_ros' / name, page.parent / name)
         assert name in user_files or any(place.exists() for place in places), name

@@ -23,6 +23,7 @@ from sysid_ros.config.files import (
     load_mapping,
     load_segments,
     load_servo_bag,
+    load_servos,
     read_yaml,
     validate,
 )
@@ -52,6 +53,7 @@ from sysid_ros.config.segments import (
 )
 from sysid_ros.config.servo_bag import ServoBagConfig
 from sysid_ros.config.servo_fit import ServoFitConfig
+from sysid_ros.config.servos import ServoConfig
 from sysid_ros.config.statistics import StatisticsConfig
 from sysid_ros.config.validation import ValidationConfig
 
@@ -75,6 +77,7 @@ __all__ = [
     'Section',
     'SegmentsConfig',
     'ServoBagConfig',
+    'ServoConfig',
     'ServoFitConfig',
     'SimulatedRobotConfig',
     'SimulatedServoConfig',
@@ -88,6 +91,7 @@ __all__ = [
     'load_mapping',
     'load_segments',
     'load_servo_bag',
+    'load_servos',
     'read_yaml',
     'validate',
 ]

@@ -14,6 +14,7 @@ from sysid_ros.config.mapping import MappingConfig
 from sysid_ros.config.memory import MemoryConfig
 from sysid_ros.config.section import Section
 from sysid_ros.config.segments import SegmentsConfig
+from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
 from sysid_ros.config.statistics import StatisticsConfig
 from sysid_ros.config.validation import ValidationConfig
 
@@ -100,7 +101,10 @@ class CalibrationConfig(Section):
         description='time of a message: header stamp unless zero, or as told, for all or by topic',
     )
     segments: SegmentsConfig = SegmentsConfig()
-    parameters: tuple[ParameterConfig, ...] = Field(description='what to identify')
+    parameters: tuple[ParameterConfig, ...] = Field(default=(), description='what to identify')
+    servos: tuple[ServoConfig, ...] = Field(
+        default=(), description='actuators that servos drive, whose laws MuJoCo does not have'
+    )
     sensors: tuple[str, ...] | None = Field(
         default=None, description='sensors that are compared; default all that are mapped'
     )
@@ -128,7 +132,8 @@ class CalibrationConfig(Section):
         if not any(bag.role == 'train' for bag in self.bags):
             msg = 'Expected at least one bag with role train in bags, found none'
             raise ValueError(msg)
-        if not self.parameters:
+        found = any(servo.identify not in ('none', ()) for servo in self.servos)
+        if not self.parameters and not found:
             msg = 'Expected at least one entry in parameters, found none'
             raise ValueError(msg)
         return self

@@ -13,10 +13,17 @@ from pydantic import BaseModel, ValidationError
 from sysid_ros.complaints import explain
 from sysid_ros.config.calibration import CalibrationConfig
 from sysid_ros.config.mapping import MappingConfig
+from sysid_ros.config.section import Section
 from sysid_ros.config.segments import SegmentsConfig
+from sysid_ros.config.servo_bag import ServoBagConfig
+from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
 from sysid_ros.errors import ConfigError, nearest
 
 T = TypeVar('T', bound=BaseModel)
+
+
+class _Servos(Section):
+    servos: tuple[ServoConfig, ...]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -103,6 +110,9 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
             'mapping': (here if 'mapping' in given else folder) / mapping
             if isinstance(mapping, Path)
             else mapping,
+            'servos': tuple(
+                _located(servo, here if 'servos' in given else folder) for servo in config.servos
+            ),
             'memory': config.memory.model_copy(
                 update={
                     'previous': (here if {'memory', 'memory.previous'} & given.keys() else folder)
@@ -113,6 +123,16 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
             else config.memory,
         }
     )
+
+
+def _located(servo: ServoConfig, folder: Path) -> ServoConfig:
+    """Return an entry whose files are relative to the working directory."""
+    found: dict[str, object] = {}
+    if servo.params is not None:
+        found['params'] = folder / servo.params
+    if servo.type is not None and servo.type.endswith(('.yaml', '.yml')):
+        found['type'] = str(folder / servo.type)
+    return servo.model_copy(update=found)
 
 
 def _put(values: dict[str, Any], key: str, value: Any) -> None:
@@ -133,6 +153,29 @@ def load_mapping(path: Path) -> MappingConfig:
         ConfigError: The file cannot be read or is not valid.
     """
     return validate(MappingConfig, read_yaml(path), str(path))
+
+
+def load_servo_bag(path: Path) -> ServoBagConfig:
+    """Read a file that says what of a bag is a servo on a pendulum.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid.
+    """
+    return validate(ServoBagConfig, read_yaml(path), str(path))
+
+
+def load_servos(path: Path) -> tuple[ServoConfig, ...]:
+    """Read the section ``servos`` of a file, a calibration.yaml for example.
+
+    Raises:
+        ConfigError: The file cannot be read, has no such section, or it is not valid.
+    """
+    values = read_yaml(path)
+    if 'servos' not in values:
+        msg = f'Expected the section servos in {str(path)!r}; {nearest("servos", values)}.'
+        raise ConfigError(msg)
+    section = validate(_Servos, {'servos': values['servos']}, str(path))
+    return tuple(_located(servo, path.parent) for servo in section.servos)
 
 
 def load_segments(path: Path) -> SegmentsConfig:

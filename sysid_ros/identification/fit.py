@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.alone import Alone
+    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.priors import JointPrior
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.solver.least_squares import Solution
@@ -93,6 +94,7 @@ class Fit:
         arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
             series of commands were found to act later than their stamps, offset and delay say;
             empty where stamps are regular.
+        drives: Which actuators are driven by laws that MuJoCo lacks, if any.
     """
 
     parameters: tuple[Unknown, ...]
@@ -117,6 +119,7 @@ class Fit:
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     told: frozenset[str] = frozenset()
     arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
+    drives: Drives | None = None
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -158,6 +161,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     memory: JointPrior | None = None,
     noise: Mapping[str, float] | None = None,
     intervals: IntervalMethod | None = None,
+    drives: Drives | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -184,6 +188,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
             it is then not estimated.
         intervals: How intervals are found; sandwich unless given.
+        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
 
@@ -204,7 +209,9 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     arriving = [sequence for sequence in sequences if sequence.name not in told]
     unknowns = (*parameters, *arrival_offsets(arriving))
     with ExitStack() as opened:
-        simulator = opened.enter_context(make_simulator(model, unknowns, sequences, threads))
+        simulator = opened.enter_context(
+            make_simulator(model, unknowns, sequences, threads, drives=drives)
+        )
         first = {**estimate_noise(simulator.runs), **known}
         whole = Residuals(simulator, first, memory=memory)
         beginning = Beginning(model, whole, settings, threads, opened, log, cancel)
@@ -218,7 +225,9 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             every = (*unknowns, *states)
             held = len(every) * len(whole.samples.time) > _MOST_NUMBERS
             if not held:
-                freed = opened.enter_context(make_simulator(model, every, sequences, threads))
+                freed = opened.enter_context(
+                    make_simulator(model, every, sequences, threads, drives=drives)
+                )
                 every_residual = Residuals(freed, whole.noise, memory=memory)
                 every_residual.also(whole)
                 begin = _with_starts(begin, every_residual, settings, log, cancel)
@@ -275,6 +284,7 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             values=x,
             told=frozenset(known) & frozenset(residuals.noise),
             arrival_errors=residuals.errors() if isinstance(residuals, WithArrivals) else {},
+            drives=drives,
         )
 
 

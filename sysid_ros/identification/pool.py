@@ -23,7 +23,13 @@ class Pool:
     """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model."""
 
     def __init__(
-        self, model: mujoco.MjModel, writer: Writer | None, threads: int, size: int
+        self,
+        model: mujoco.MjModel,
+        writer: Writer | None,
+        threads: int,
+        size: int,
+        *,
+        also: frozenset[str] = frozenset(),
     ) -> None:
         """Keep what the batch is made of.
 
@@ -32,11 +38,13 @@ class Pool:
             writer: Writes candidates' values into fields; None where each has its own model.
             threads: Size of the pool of threads.
             size: Number of simulations to be ready for.
+            also: Further fields that each simulation has its own values of.
         """
         self._model = model
         self._writer = writer
         self._threads = threads
         self._size = max(size, 2 * threads)
+        self._also = also
         self._batch: Batch | None = None
         self._fields: dict[str, NDArray[np.float64]] = {}
         self._buffers: dict[Any, NDArray[np.float64]] = {}
@@ -53,6 +61,8 @@ class Pool:
             self._size = max(self._size, count)
             self._fields.clear()
             self._batch = Batch(self._model, self._size, self._threads)
+            for field in sorted(self._also):
+                self._batch.expand(field)
             if self._writer is not None:
                 for field in sorted(self._writer.fields.union(self._writer.frames)):
                     values = self._batch.expand(field)

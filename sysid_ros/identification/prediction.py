@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.unknown import Unknown
 
@@ -30,6 +31,8 @@ def make_simulator(
     unknowns: Many[Unknown],
     sequences: Many[Sequence],
     threads: int = 0,
+    *,
+    drives: Drives | None = None,
 ) -> Simulator:
     """Return what simulates candidates, compiling each of them only where it has to be.
 
@@ -38,10 +41,13 @@ def make_simulator(
         unknowns: What a candidate's values are.
         sequences: What is simulated.
         threads: Size of the pool; 0 means one per core.
+        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
 
     Raises:
         FitError: An unknown needs the spec, or a sequence does not fit the model.
         ModelError: The spec does not compile.
+        ParameterError: An unknown is a number of a law that is not there, or one of the model that
+            a law decides.
     """
     lead = max([0.0, *(-unknown.min_value for unknown in unknowns if _is_late(unknown))])
     if isinstance(model, mujoco.MjModel):
@@ -52,7 +58,7 @@ def make_simulator(
                     'model, found a compiled model.'
                 )
                 raise FitError(msg)
-        return Simulator(model, unknowns, sequences, threads, lead=lead)
+        return Simulator(model, unknowns, sequences, threads, lead=lead, drives=drives)
     rebuild = Rebuild(model, unknowns)
     if rebuild.columns:
         start = np.array([unknown.nominal for unknown in unknowns])
@@ -64,9 +70,10 @@ def make_simulator(
             build=rebuild,
             rebuilt=rebuild.columns,
             lead=lead,
+            drives=drives,
         )
     compiled = writable_model(model, [target for u in unknowns for target in u.targets])
-    return Simulator(compiled, unknowns, sequences, threads, lead=lead)
+    return Simulator(compiled, unknowns, sequences, threads, lead=lead, drives=drives)
 
 
 def _is_late(unknown: Unknown) -> bool:
@@ -80,6 +87,8 @@ def predict(
     parameters: Many[Unknown] = (),
     values: NDArray[np.float64] | None = None,
     threads: int = 0,
+    *,
+    drives: Drives | None = None,
 ) -> tuple[Prediction, ...]:
     """Simulate sequences with a model as it is, or with parameters set to values.
 
@@ -91,6 +100,7 @@ def predict(
         parameters: What the values are.
         values: (p,) parameter values.
         threads: Simulation threads; 0 means one per core.
+        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
 
     Returns:
         One prediction per sequence, of a single candidate: what sensors with their gains, biases
@@ -102,7 +112,7 @@ def predict(
     x = np.zeros(0) if values is None else values
     laws = laws_of(parameters)
     found: dict[int, Prediction] = {}
-    with make_simulator(model, parameters, sequences, threads) as simulator:
+    with make_simulator(model, parameters, sequences, threads, drives=drives) as simulator:
         one = np.zeros(1, dtype=np.int64)
         for block in simulator.simulate(x[None, :], [one] * len(simulator.runs)):
             rows = {field: values[0] for field, values in block.rows.items()}

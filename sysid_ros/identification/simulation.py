@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.identification.batch_sizes import most_at_once, of_like_length
 from sysid_ros.identification.controls import Controls
+from sysid_ros.identification.drives import check_compiled_once, check_undriven
 from sysid_ros.identification.pool import Pool
 from sysid_ros.identification.rebuild import CandidateError
 from sysid_ros.identification.runs import SENSORS, prepare, retimed
@@ -27,18 +29,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.rebuild import Rebuild
     from sysid_ros.identification.runs import Run
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.targets import Target
     from sysid_ros.identification.unknown import Unknown
 
-#: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
-_LENGTH_FACTOR = 1.25
-#: What a batch records is kept below this, bytes, so that memory does not grow with the data.
-_LARGEST_RECORD = 1.5e6
-#: So many simulations for each thread are one batch at most: each needs memory of its own.
-_PER_THREAD = 8
 #: The state vector that holds nothing but the time.
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
 #: Recorded after each step, so that row k describes the state at ``(k + 1) * timestep``.
@@ -85,6 +82,7 @@ class Simulator:
     Attributes:
         parameters: What a candidate's values are, in order.
         runs: The sequences, prepared.
+        drives: Which actuators are driven by laws that MuJoCo lacks, if any.
         rollouts: Number of simulations so far.
         threads: Size of the pool.
         refused: Why no model could be built for some candidates of the last call, by their index.
@@ -101,6 +99,7 @@ class Simulator:
         build: Rebuild | None = None,
         rebuilt: Many[int] = (),
         lead: float = 0.0,
+        drives: Drives | None = None,
     ) -> None:
         """Prepare the sequences.
 
@@ -113,9 +112,13 @@ class Simulator:
                 be written into a compiled model.
             rebuilt: Columns of the values that ``build`` reads.
             lead: Seconds by which predictions may be looked up after the last sample's stamp.
+            drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
 
         Raises:
-            FitError: A sequence names a sensor or actuator that the model does not have.
+            FitError: A sequence names a sensor or actuator that the model does not have, or there
+                are laws and models to be compiled.
+            ParameterError: An unknown is a number of a law that is not there, or one of the model
+                that a law decides.
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
@@ -130,13 +133,21 @@ class Simulator:
         self._rebuilt = list(rebuilt)
         self.threads = threads or os.cpu_count() or 1
         self._written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
+        self.drives, self._stepper = drives, None
+        if drives is None:
+            check_undriven(self._written)
+        else:
+            check_compiled_once(self.parameters, self._rebuilt)
+            self.model = drives.prepared(self.model)
+            self._stepper = drives.stepper(self.model, self._written)
         self._writer = Writer(model, self._written)
         self._controls = Controls(model, self._written, native=build is not None)
         self._pool = Pool(
             self.model,
             self._writer if build is None else None,
             self.threads,
-            min(1 + len(self.parameters), _PER_THREAD * self.threads),
+            min(1 + len(self.parameters), most_at_once(0, self.threads, driven=drives is not None)),
+            also=frozenset() if self._stepper is None else self._stepper.fields,
         )
         self._prepare(sequences)
 
@@ -154,7 +165,7 @@ class Simulator:
             self.model.nsensordata if s == SENSORS else getattr(self.runs[0], s).size
             for s in self._record[1:]
         ]
-        self._batches = _batches([run.steps for run in self.runs])
+        self._batches = of_like_length([run.steps for run in self.runs])
 
     def of(self, sequences: Many[Sequence]) -> Simulator:
         """Return a simulator of other sequences with the same model and candidates."""
@@ -282,8 +293,8 @@ class Simulator:
         models = self._compiled(candidates, wanted)
         for batch in self._batches:
             steps = max(self.runs[index].steps for index in batch)
-            room = int(_LARGEST_RECORD / (8 * sum(self._widths) * steps))
-            most = self.threads * min(max(room // self.threads, 2), _PER_THREAD)
+            size = 8 * sum(self._widths) * steps
+            most = most_at_once(size, self.threads, driven=self._stepper is not None)
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 yield from self._roll(jobs[first : first + most], steps, candidates, models)
@@ -346,12 +357,15 @@ class Simulator:
             item: self._pool.buffer(item, (count, steps, width))
             for item, width in zip(self._record, self._widths, strict=True)
         }
-        record = batch.rollout(steps, control, record=self._record, ids=ids, out=out)
+        if self._stepper is None:
+            batch.rollout(steps, control, record=self._record, ids=ids, out=out)
+        else:
+            self._stepper.roll(batch, control, candidates[which], out)
         self.rollouts += count
         for run in dict.fromkeys(runs.tolist()):
             places = np.flatnonzero(runs == run)
             rows = slice(int(places[0]), int(places[-1]) + 1)
-            yield self._block(run, which[rows], {k: v[rows] for k, v in record.items()}, candidates)
+            yield self._block(run, which[rows], {k: v[rows] for k, v in out.items()}, candidates)
 
     def _block(
         self,
@@ -428,14 +442,3 @@ def _per_sequence(
         else:
             offsets[run] = column
     return starts, offsets
-
-
-def _batches(steps: list[int]) -> list[list[int]]:
-    """Group sequences of similar length."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(steps)), key=lambda i: -steps[i]):
-        if batches and steps[batches[-1][0]] <= _LENGTH_FACTOR * steps[index]:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches

@@ -12,7 +12,7 @@ from sysid_ros.errors import ParameterError
 from sysid_ros.identification.targets import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import mujoco
 
@@ -68,6 +68,7 @@ def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
     prior: tuple[float, float] | None = None,
     sequences: Iterable[str | Sequence] = (),
     spec: mujoco.MjSpec | None = None,
+    usual: Callable[[Target], tuple[float, float, float] | None] = lambda _: None,
 ) -> tuple[Unknown, ...]:
     """Turn a target or a pattern of targets into parameters.
 
@@ -84,6 +85,7 @@ def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
         prior: Mean and standard deviation of what is known before the fit.
         sequences: Runs whose starts can be named.
         spec: What the model was compiled from, for default classes and what the compiler reads.
+        usual: Start and bounds of targets that no model holds; None for others.
 
     Raises:
         ParameterError: Nothing matches, matches of different units are shared, bounds are
@@ -108,7 +110,7 @@ def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
                 )
                 raise ParameterError(msg)
     return tuple(
-        _parameter(label, tuple(group), model, initial, bounds, scale, prior)
+        _parameter(label, tuple(group), model, initial, bounds, scale, prior, usual)
         for label, group in groups.items()
     )
 
@@ -133,7 +135,12 @@ def _parameter(
     bounds: tuple[float, float] | None,
     scale: Scale,
     prior: tuple[float, float] | None,
+    usual: Callable[[Target], tuple[float, float, float] | None],
 ) -> Unknown:
+    known = usual(targets[0])
+    if known is not None:
+        initial = known[0] if initial is None else initial
+        bounds = bounds or (min(known[1], initial), max(known[2], initial))
     if initial is None:
         values = [target.read(model) for target in targets]
         nominal = float(sum(values) / len(values))

@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.findings import Recording
     from sysid_ros.results.result import Provenance
 
 
 class Nominal(NamedTuple):
-    """The user's model, and what it compiles to."""
+    """The user's model, what it compiles to, and what drives it beside its own actuators."""
 
     spec: mujoco.MjSpec
     model: mujoco.MjModel
+    drives: Drives | None = None
 
 
 def assemble(
@@ -75,8 +77,11 @@ def _curves(
     sequences = [(s, r.role) for r in recordings for s in r.alignment.sequences]
     # Commands act when the fit found them to, which it knows of training data only.
     bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
-    before = predict(nominal.model, bare, threads=threads)
-    after = predict(nominal.spec, bare, fit.parameters, fit.solution.x, threads=threads)
+    drives = nominal.drives
+    before = predict(nominal.model, bare, threads=threads, drives=drives)
+    after = predict(
+        nominal.spec, bare, fit.parameters, fit.solution.x, threads=threads, drives=drives
+    )
     for (sequence, role), old, new in zip(sequences, before, after, strict=True):
         for series, old_values, new_values in zip(
             sequence.measurements, old.channels, new.channels, strict=True

@@ -19,6 +19,7 @@ from sysid_ros.pipeline.assembly import Nominal, assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
 from sysid_ros.pipeline.memory import fit_with_memory, recall, without_known_bags
+from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.identification.unknown import Unknown
-    from sysid_ros.pipeline.loading import Observer
+    from sysid_ros.pipeline.loading import Observer, Problem
     from sysid_ros.results.comparison import Comparison
 
 RESULT = 'result.json'
@@ -43,6 +44,8 @@ REJECTED = 'rejected'
 REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
+#: Folder for the coefficients of servos, a file for each actuator.
+SERVOS = 'servos'
 
 #: A change of a parameter that the MJCF text has to take, as a part of the value or of 1, …
 _NUDGE = 1e-6
@@ -122,17 +125,20 @@ def calibrate(
     observer = observer or Nobody()
     _check_writable(config.output)
     _check_written_back(config)
-    result, parameters = _fit(config, command, observer, cancel)
+    result, problem = _fit(config, command, observer, cancel)
     observer.stage('writing result, report and model')
     mjcf = None
     folder = config.output if result.accepted else config.output / REJECTED
     if result.accepted:
         values = [
             (target, found.value)
-            for parameter, found in zip(parameters, result.parameters, strict=True)
+            for parameter, found in zip(problem.parameters, result.parameters, strict=True)
             for target in parameter.targets
         ]
         written = write_model(config.model, values, config.output / MODEL)
+        if problem.servos is not None:
+            named = {target.path: value for target, value in values}
+            write_servos(config.output / SERVOS, problem.servos, named)
         mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
         result = result.model_copy(update={'warnings': (*result.warnings, *written.notes)})
     result.save(folder / RESULT)
@@ -173,7 +179,7 @@ def _fit(
     command: str,
     observer: Observer,
     cancel: threading.Event | None,
-) -> tuple[CalibrationResult, tuple[Unknown, ...]]:
+) -> tuple[CalibrationResult, Problem]:
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
@@ -189,7 +195,7 @@ def _fit(
         continued = fit_with_memory(config, problem, memory, observer, cancel)
         found, drift = continued.fit, continued.drift
         warnings += continued.warnings
-    nominal = Nominal(problem.spec, problem.model)
+    nominal = Nominal(problem.spec, problem.model, problem.servos)
     result = assemble(config, command, nominal, list(problem.recordings), found)
     tested = validate(config, problem, found, observer, cancel)
     result = result.model_copy(
@@ -202,7 +208,7 @@ def _fit(
             'provenance': result.provenance if memory is None else memory.told(result.provenance),
         }
     )
-    return judge(result, config.gate), problem.parameters
+    return judge(result, config.gate), problem
 
 
 def _count(things: Sequence[object], what: str) -> str:

@@ -62,6 +62,7 @@ def fit_training(
             ),
             cancel=cancel,
             observe=observer.iteration,
+            drives=problem.servos,
         )
     except CancelledError:
         raise

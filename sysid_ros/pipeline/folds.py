@@ -159,7 +159,9 @@ def leave_out(  # noqa: PLR0913 (a fit, its data, and how it is judged)
         return ()
     noise = fit.noise if noise is None else noise
     held_out = [s for own in families.values() for s in own]
-    before = iter(residuals_of(spec, held_out, noise=noise, wanted=wanted, threads=threads))
+    before = iter(
+        residuals_of(spec, held_out, noise=noise, wanted=wanted, threads=threads, drives=fit.drives)
+    )
     arrived = fit.as_arrived(sequences)
     nearby = _Nearby(spec, arrived, fit, loss, threads)
     nominal = np.array([parameter.nominal for parameter in fit.parameters])
@@ -176,6 +178,7 @@ def leave_out(  # noqa: PLR0913 (a fit, its data, and how it is judged)
             noise=noise,
             wanted=wanted,
             threads=threads,
+            drives=fit.drives,
         )
         folds.append(
             Fold(
@@ -196,7 +199,7 @@ class _Nearby:
     ) -> None:
         self._spec, self._fit, self._loss, self._threads = spec, fit, loss, threads
         self._jacobian = fit.solution.jacobian
-        with make_simulator(spec, fit.unknowns, sequences, 1) as simulator:
+        with make_simulator(spec, fit.unknowns, sequences, 1, drives=fit.drives) as simulator:
             whole = Residuals(simulator, fit.noise, memory=fit.memory)
         self._rows = {s.name: whole.rows(i) for i, s in enumerate(sequences)}
 
@@ -217,7 +220,9 @@ class _Nearby:
             memory = None
         found = np.full(len(fit.values), np.nan)
         if unknowns:
-            with make_simulator(self._spec, unknowns, rest, self._threads) as simulator:
+            with make_simulator(
+                self._spec, unknowns, rest, self._threads, drives=fit.drives
+            ) as simulator:
                 residuals = Residuals(simulator, fit.noise, memory=memory)
                 try:
                     solution = self._solved(residuals, start[kept], cancel)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.unknown import Unknown
     from sysid_ros.results.result import Role
@@ -48,7 +49,17 @@ class _Start(NamedTuple):
     seconds: float
 
 
-def horizon_errors(
+class _Predictor(NamedTuple):
+    """What predicts: a model, values of its parameters, and what drives it."""
+
+    model: mujoco.MjModel | mujoco.MjSpec
+    parameters: Many[Unknown]
+    values: NDArray[np.float64] | None
+    threads: int
+    drives: Drives | None
+
+
+def horizon_errors(  # noqa: PLR0913 (what predicts what, and where)
     spec: mujoco.MjSpec,
     model: mujoco.MjModel,
     sequences: Mapping[Role, Many[Sequence]],
@@ -58,6 +69,7 @@ def horizon_errors(
     noise: Mapping[str, float],
     seconds: Many[float],
     threads: int = 0,
+    drives: Drives | None = None,
 ) -> tuple[HorizonPoint, ...]:
     """Predict from many measured states, and return the errors so many seconds later.
 
@@ -74,6 +86,7 @@ def horizon_errors(
         noise: Sensor name to standard deviation.
         seconds: The horizons.
         threads: Simulation threads.
+        drives: What drives the model beside its own actuators, if anything.
 
     Returns:
         A point for each role and horizon that the sequences have room for; none where the
@@ -88,9 +101,10 @@ def horizon_errors(
         for length in sorted(set(seconds))
         for start in _starts(role, own, length)
     ]
-    fitted = (spec, parameters, values)
-    before = _errors(model, starts, (model, (), None), noise, threads)
-    after = _errors(model, starts, fitted, noise, threads)
+    fitted = _Predictor(spec, parameters, values, threads, drives)
+    nominal = _Predictor(model, (), None, threads, drives)
+    before = _errors(model, starts, nominal, noise)
+    after = _errors(model, starts, fitted, noise)
     points = []
     for role, length in dict.fromkeys((start.role, start.seconds) for start in starts):
         own_places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
@@ -130,11 +144,10 @@ def _starts(role: Role, sequences: Many[Sequence], seconds: float) -> list[_Star
 def _errors(
     model: mujoco.MjModel,
     starts: list[_Start],
-    with_: tuple[mujoco.MjModel | mujoco.MjSpec, Many[Unknown], NDArray[np.float64] | None],
+    predictor: _Predictor,
     noise: Mapping[str, float],
-    threads: int,
 ) -> list[dict[str, NDArray[np.float64]]]:
-    activations = _activations(model, starts, with_, threads)
+    activations = _activations(model, starts, predictor)
     pieces = [
         _piece(model, start, number, act)
         for number, (start, act) in enumerate(zip(starts, activations, strict=True))
@@ -144,17 +157,22 @@ def _errors(
     def late(piece: Sequence, series: TimeSeries) -> NDArray[np.bool_]:
         return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
 
-    predictor, parameters, values = with_
     return residuals_of(
-        predictor, pieces, parameters, values, noise=noise, wanted=late, threads=threads
+        predictor.model,
+        pieces,
+        predictor.parameters,
+        predictor.values,
+        noise=noise,
+        wanted=late,
+        threads=predictor.threads,
+        drives=predictor.drives,
     )
 
 
 def _activations(
     model: mujoco.MjModel,
     starts: list[_Start],
-    with_: tuple[mujoco.MjModel | mujoco.MjSpec, Many[Unknown], NDArray[np.float64] | None],
-    threads: int,
+    predictor: _Predictor,
 ) -> list[NDArray[np.float64] | None]:
     """Return the activation at each start, as predicted from the start of its sequence.
 
@@ -181,11 +199,16 @@ def _activations(
         times = np.unique([start.begin for start in starts if start.sequence.name == name])
         series = TimeSeries(times, np.zeros((len(times), edges[-1])), mapping)
         asked.append(dataclasses.replace(sequence, measurements=(series,)))
-    predictor, parameters, values = with_
+    predictions = predict(
+        predictor.model,
+        asked,
+        predictor.parameters,
+        predictor.values,
+        predictor.threads,
+        drives=predictor.drives,
+    )
     found = {}
-    for sequence, prediction in zip(
-        asked, predict(predictor, asked, parameters, values, threads), strict=True
-    ):
+    for sequence, prediction in zip(asked, predictions, strict=True):
         rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
         for time, row in rows:
             act = np.zeros(model.na)

@@ -76,7 +76,7 @@ def fit_windows(
     count = len(fit.parameters)
     sequences = fit.as_arrived(sequences, offsets=True)
     found = []
-    with make_simulator(spec, fit.parameters, sequences, threads) as whole:
+    with make_simulator(spec, fit.parameters, sequences, threads, drives=fit.drives) as whole:
         reasons = {run.sequence.name: unmeasured(whole.model, [run]) for run in whole.runs}
         known = [sequence for sequence in sequences if reasons[sequence.name] is None]
         if not known:
@@ -91,7 +91,9 @@ def fit_windows(
                 continue
             with ExitStack() as opened:
                 part = opened.enter_context(
-                    make_simulator(spec, windows.unknowns, windows.sequences, threads)
+                    make_simulator(
+                        spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
+                    )
                 )
                 residuals = Residuals(part, fit.noise)
                 begin = np.array([unknown.nominal for unknown in windows.unknowns])

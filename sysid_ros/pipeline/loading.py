@@ -8,6 +8,7 @@ import dataclasses
 import glob
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -19,6 +20,7 @@ from sysid_ros.identification.models import compile_spec, load_spec
 from sysid_ros.identification.targets import Role as Acting
 from sysid_ros.identification.unknown import check_distinct, make_unknowns
 from sysid_ros.pipeline.findings import Recording
+from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     import mujoco
 
+    from sysid_ros.actuators.joints import ServoJoints
     from sysid_ros.alignment import Alignment
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
@@ -67,12 +70,14 @@ class Problem:
         model: The same, compiled.
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
+        servos: The joints that servos drive, if any.
     """
 
     spec: mujoco.MjSpec
     model: mujoco.MjModel
     recordings: tuple[Recording, ...]
     parameters: tuple[Unknown, ...]
+    servos: ServoJoints | None = None
 
     def sequences(self, role: Role) -> tuple[Run, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -130,7 +135,8 @@ def load(
         for sequence in recording.alignment.sequences
     ]
     parameters = parameters_of(config, model, spec, training)
-    return Problem(spec, model, tuple(recordings), parameters)
+    servos = joints_of(config.servos, model)
+    return Problem(spec, model, tuple(recordings), parameters, servos)
 
 
 def read_aligned(
@@ -199,6 +205,7 @@ def parameters_of(
             entries for them are left out.
     """
     found: list[Unknown] = []
+    joints = joints_of(config.servos, model)
     for entry in config.parameters:
         if training is None and entry.target.startswith(_OF_SEQUENCES):
             continue
@@ -214,8 +221,10 @@ def parameters_of(
                 prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
                 sequences=training or (),
                 spec=spec,
+                usual=partial(usual, joints),
             )
         )
+    found.extend(unknowns_of(config.servos, model, found))
     check_distinct(found, model)
     return tuple(found)
 

@@ -273,7 +273,7 @@ def _judged(
     errors = errors[:, np.isfinite(errors).all(axis=0)]
     held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
     best = int(np.argmin(held_out)) if errors.shape[1] else int(np.argmin(bic))
-    difference, standard_error = _paired(errors, best)
+    difference, standard_error = paired(errors, best)
     judged = errors.shape[1] >= _FEWEST_PARTS
     adequate = difference <= standard_error if judged else bic <= bic.min()
     scores = tuple(
@@ -333,6 +333,7 @@ def _mean_squares(
             noise=ones,
             wanted=wanted,
             threads=one.candidate.config.solver.threads,
+            drives=one.fit.drives,
         )
         joined = [np.concatenate([part[s] for part in found if s in part]) for s in sensors]
         rows.append([max(float(np.mean(values**2)), _TINY) for values in joined])
@@ -360,6 +361,7 @@ def _held_out(
                 noise=noise,
                 wanted=wanted,
                 threads=threads,
+                drives=one.fit.drives,
             )
             found.append(HeldOut(recording.path.name, rms(residuals)))
     bags = training_bags(problem)
@@ -380,7 +382,7 @@ def _held_out(
     return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))
 
 
-def _paired(
+def paired(
     errors: NDArray[np.float64], best: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean of the differences to the best on each part, and its standard error."""

@@ -197,11 +197,12 @@ def predicted(problem: Problem, training: Many[Sequence], threads: int = 0) -> P
     told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
     late = arrival_offsets([sequence for sequence in stable if sequence.name not in told])
     unknowns = (*parameters, *late)
-    with make_simulator(problem.spec, unknowns, stable, threads) as bare:
+    drives = problem.servos
+    with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:
         noise = estimate_noise(bare.runs)
         noises = Residuals(bare, noise).noise
         unknowns = (*unknowns, *initial_states(bare.model, bare.runs, noises, unknowns))
-    with make_simulator(problem.spec, unknowns, stable, threads) as simulator:
+    with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as simulator:
         residuals = Residuals(simulator, noise)
         x = np.array([unknown.nominal for unknown in unknowns])
         jacobian, samples = condensed(Differences(residuals).at(x).jacobian, residuals.samples)
@@ -286,7 +287,7 @@ def _stable(
         FitError: There is none.
     """
     x = np.array([unknown.nominal for unknown in parameters])
-    each = predict(problem.spec, training, parameters, x, threads)
+    each = predict(problem.spec, training, parameters, x, threads, drives=problem.servos)
     stable, diverged = [], []
     for sequence, prediction in zip(training, each, strict=True):
         if prediction.diverged[0]:

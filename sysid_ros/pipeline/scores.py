@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.sequence import Sequence
     from sysid_ros.identification.unknown import Unknown
     from sysid_ros.signals import TimeSeries
@@ -37,6 +38,7 @@ def residuals_of(
     noise: Mapping[str, float],
     wanted: Wanted | None = None,
     threads: int = 0,
+    drives: Drives | None = None,
 ) -> list[dict[str, NDArray[np.float64]]]:
     """Simulate sequences and return by sequence and sensor the residuals in units of the noise.
 
@@ -48,6 +50,7 @@ def residuals_of(
         noise: Sensor name to standard deviation; others do not count.
         wanted: Which samples count; by default all.
         threads: Simulation threads; 0 means one per core.
+        drives: What drives the model beside its own actuators, if anything.
 
     Returns:
         For each sequence, sensor name to (n,) finite residuals.
@@ -55,7 +58,7 @@ def residuals_of(
     if not sequences:
         return []
     found = []
-    predictions = predict(model, sequences, parameters, values, threads)
+    predictions = predict(model, sequences, parameters, values, threads, drives=drives)
     for sequence, prediction in zip(sequences, predictions, strict=True):
         own: dict[str, list[NDArray[np.float64]]] = {}
         for series, predicted in zip(sequence.measurements, prediction.channels, strict=True):

@@ -96,6 +96,7 @@ def validate(
             noise=fit.noise,
             seconds=chosen.horizon,
             threads=threads,
+            drives=fit.drives,
         )
     windows: tuple[WindowFit, ...] = ()
     if chosen.windows and whole:

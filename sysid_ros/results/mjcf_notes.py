@@ -17,6 +17,7 @@ _OMITTED = {
     Role.COMMAND: 'gains and biases of commands',
     Role.SENSOR: 'gains, biases and delays of recorded readings',
     Role.SEQUENCE: 'the start of a recording',
+    Role.LAW: "numbers of servos' laws",
 }
 #: At most so many starts of recordings are named; gains, biases and delays are named in full.
 _NAMED_STARTS = 6

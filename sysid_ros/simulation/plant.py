@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.actuators.controller import ServoController
 from sysid_ros.errors import ConfigError, ModelError
 from sysid_ros.excitation.drives import (
     compile_spec,
@@ -23,11 +24,12 @@ from sysid_ros.simulation.commands import CommandQueue
 from sysid_ros.simulation.truth import resolve_truth, write_truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from sysid_ros.actuators.joints import ServoJoints
     from sysid_ros.excitation.drives import Drive
 
 #: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
@@ -94,6 +96,7 @@ class Plant:
         *,
         rate: float = 500.0,
         noise: Noise | None = None,
+        servos: Callable[[mujoco.MjModel], ServoJoints | None] | None = None,
     ) -> None:
         """Compile a model, write the truth into it and let it come to rest in its home pose.
 
@@ -102,6 +105,8 @@ class Plant:
             truth: Target or pattern of targets, as ``joint/*/damping``, to the true value.
             rate: Samples per second.
             noise: Of the sensors; default none.
+            servos: From the compiled model to the joints that servos drive; default none. Their
+                commands are positions.
 
         Raises:
             ModelError: The model cannot be compiled, has no named hinge or slide joint, or is
@@ -133,10 +138,17 @@ class Plant:
             raise ConfigError(msg)
         write_truth(self.model, resolve_truth(self.model, truth or {}), delays)
         self.drives: tuple[Drive, ...] = drives(self.model)
+        driven = servos(self.model) if servos is not None else None
+        if driven is not None:
+            self.model = driven.model
         self._sensors = _Sensors(self.model, self.joints, noise or Noise())
         self._data = mujoco.MjData(self.model)
         self._data.qpos[:] = home_position(self.model)
         held = holding_commands(self.model, self._data.qpos)
+        self._servos = None
+        if driven is not None:
+            held[driven.controls] = self._data.qpos[driven.qpos]
+            self._servos = _Servos(driven, self._data)
         self.settled = self._settle(held)
         self._queue = CommandQueue(held, delays)
         self._step = 0
@@ -181,18 +193,25 @@ class Plant:
         last = int(np.floor(until / self.timestep + 1e-6))
         while self._step < last:
             start = self._step * self.timestep
-            self._data.ctrl[:] = self._queue.mean(start, (self._step + 1) * self.timestep)
+            told = self._queue.mean(start, (self._step + 1) * self.timestep)
             if self._step != self._sample_step:
-                mujoco.mj_step(self.model, self._data)
+                self._advance(told)
                 self._step += 1
                 continue
             position, velocity = self._sensors.state(self._data)
             # Forces are computed with this step's command, before the state moves on.
-            mujoco.mj_step(self.model, self._data)
+            self._advance(told)
             self._step += 1
             self._samples += 1
             self._check(start)
             yield self._sensors.measure(start, position, velocity, self._data)
+
+    def _advance(self, told: NDArray[np.float64]) -> None:
+        """Make one step with (nu,) commands."""
+        self._data.ctrl[:] = told
+        if self._servos is not None:
+            self._servos.drive()
+        mujoco.mj_step(self.model, self._data)
 
     def _check(self, time: float) -> None:
         """Stop where MuJoCo has found the state unbounded and started anew from ``qpos0``."""
@@ -206,16 +225,28 @@ class Plant:
 
     def _settle(self, held: NDArray[np.float64]) -> bool:
         """Hold the home pose until gravity and servos balance; say whether they do."""
-        self._data.ctrl[:] = held
         settled = False
         for step in range(int(_LONGEST_SETTLING / self.timestep)):
-            mujoco.mj_step(self.model, self._data)
+            self._advance(held)
             settled = step > 0 and float(np.max(np.abs(self._data.qvel))) < _REST_SPEED
             if settled:
                 break
         self._check(0.0)
         self._data.time = 0.0
         return settled
+
+
+class _Servos:
+    """Servos in the simulation: what their actuators are told becomes torques and friction."""
+
+    def __init__(self, joints: ServoJoints, data: mujoco.MjData) -> None:
+        self._controls, self._data = joints.controls, data
+        self._controller = ServoController(joints, data)
+
+    def drive(self) -> None:
+        """Replace goals among the controls by torques."""
+        self._controller.goal[:] = self._data.ctrl[self._controls]
+        self._controller.update()
 
 
 class _Sensors:

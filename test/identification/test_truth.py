@@ -19,7 +19,7 @@ import scipy.optimize
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError
-from sysid_ros.identification.targets import KINDS
+from sysid_ros.identification.targets import KINDS, Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -479,6 +479,8 @@ ELSEWHERE = {
     *(('sensor', name) for name in ('gain', 'bias', 'delay')),
     *(('sequence', f'initial_{part}') for part in ('qpos', 'qvel', 'act')),
     ('sequence', 'arrival_offset'),
+    # Of servos: test_driven.py.
+    *(key for key, kind in KINDS.items() if kind.role is Role.LAW),
 }
 WITHOUT_EFFECT = {
     # MuJoCo 4.0: contacts within the gap are listed and have no force.

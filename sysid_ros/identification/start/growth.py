@@ -80,6 +80,7 @@ def solve_in_windows(
         CancelledError: ``cancel`` was set.
     """
     cutter = Cutter(residuals)
+    drives = residuals.simulators[0].drives
     count = len(start)
     x, best = start, None
     for seconds in _lengths(cutter.longest):
@@ -88,7 +89,7 @@ def solve_in_windows(
             continue
         with ExitStack() as opened:
             simulator = opened.enter_context(
-                make_simulator(model, windows.unknowns, windows.sequences, threads)
+                make_simulator(model, windows.unknowns, windows.sequences, threads, drives=drives)
             )
             part = Residuals(simulator, residuals.noise, memory=residuals.memory)
             residuals.also(part)

@@ -87,6 +87,8 @@ def regress(simulator: Simulator, cancel: threading.Event | None = None) -> Regr
     reason = not_applicable(simulator)
     if reason is not None:
         return reason
+    if simulator.drives is not None:
+        return 'servos drive the joints, whose laws are not in the equations of motion'
     torques = Torques(simulator)
     unknowns = simulator.parameters
     if len(torques.groups) < _EQUATIONS_PER_UNKNOWN * len(unknowns):

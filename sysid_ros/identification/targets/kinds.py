@@ -28,7 +28,8 @@ class Role(enum.Enum):
     ``FIELD``: a number of the compiled model, or several that are written together. ``SPEC``: an
     attribute that the compiler has to see again. ``COMMAND``: gain, bias and delay of an
     actuator's commands. ``SENSOR``: gain, bias and delay of a sensor's predictions.
-    ``SEQUENCE``: the state in which a sequence starts.
+    ``SEQUENCE``: the state in which a sequence starts. ``LAW``: a number of the law by which a
+    servo drives a joint, which no model holds.
     """
 
     FIELD = 'field'
@@ -36,6 +37,7 @@ class Role(enum.Enum):
     COMMAND = 'command'
     SENSOR = 'sensor'
     SEQUENCE = 'sequence'
+    LAW = 'law'
 
 
 class Coupling(enum.Enum):

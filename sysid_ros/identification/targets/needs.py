@@ -46,6 +46,16 @@ def position_servo(model: mujoco.MjModel, actuator: int, _: int) -> str | None:
     return 'a position actuator (gain kp, bias -kp)'
 
 
+def on_scalar_joint(model: mujoco.MjModel, actuator: int, _: int) -> str | None:
+    """Expect an actuator that turns or moves one degree of freedom."""
+    transmissions = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    if _is(model.actuator_trntype[actuator], *transmissions):
+        joint = int(model.actuator_trnid[actuator, 0])
+        if scalar_joint(model, joint, 0) is None:
+            return None
+    return 'an actuator of a hinge or slide joint'
+
+
 def affine_bias(model: mujoco.MjModel, actuator: int, _: int) -> str | None:
     """Expect a bias that is linear in length and velocity."""
     affine = _is(model.actuator_biastype[actuator], mujoco.mjtBias.mjBIAS_AFFINE)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.sequence import Sequence
 
 _PATH = re.compile(
-    r'^(?P<element>[a-z]+)/(?:(?P<name>.+)/)?(?P<attribute>[a-z][a-z0-9_]*)'
+    r'^(?P<element>[a-z]+)/(?:(?P<name>.+)/)?(?P<attribute>[A-Za-z][A-Za-z0-9_]*)'
     r'(?:\[(?P<index>\d+|\*|\d*:\d*)\])?$'
 )
 _OBJECTS = {

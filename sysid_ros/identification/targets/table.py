@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.identification.targets import needs, slots
 from sysid_ros.identification.targets.kinds import INFINITY, Bounds, Coupling, Kind, Role
+from sysid_ros.identification.targets.servos import SERVO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -382,7 +383,7 @@ KINDS: dict[tuple[str, str], Kind] = {
         ('pair', _PAIR),
         ('tendon', _TENDON),
         ('equality', _EQUALITY),
-        ('actuator', _ACTUATOR),
+        ('actuator', {**_ACTUATOR, **SERVO}),
         ('sensor', _SENSOR),
         ('option', _OPTION),
         ('sequence', _SEQUENCE),

@@ -99,7 +99,7 @@ class Target:
 
     @property
     def in_mjcf(self) -> bool:
-        """Whether a model can hold the value: states, and gains of signals, it cannot."""
+        """Whether a model can hold the value: states, gains of signals and laws, it cannot."""
         delay = self.role is Role.COMMAND and self.attribute == 'delay'
         return delay or self.role in (Role.FIELD, Role.SPEC)
 
@@ -145,7 +145,8 @@ class Target:
         """Return the value that a model has now, or that changes nothing.
 
         Raises:
-            ParameterError: Only the spec could tell the value, and it does not.
+            ParameterError: Only the spec could tell the value, and it does not; or it is a number
+                of a servo's law.
         """
         kind = self.kind
         if kind.coupling is Coupling.THETA:
@@ -165,7 +166,7 @@ class Target:
         if self.attribute == 'delay':
             delays = model.actuator_delay if self.element == 'actuator' else model.sensor_delay
             return float(delays[self.row])
-        if kind.role is Role.SPEC:
+        if kind.role in (Role.SPEC, Role.LAW):
             msg = f'The model gives no value for {self.path!r}: expected an initial value.'
             raise ParameterError(msg)
         if self.attribute == 'initial_qpos':

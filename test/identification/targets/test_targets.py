@@ -173,7 +173,7 @@ def test_the_row_of_an_unknown_name_is_negative() -> None:
         ('elbow', "Expected a target such as joint/elbow/armature .* got 'elbow'"),
         ('joint/armature', 'Expected a target such as'),
         ('option/x/gravity', 'Expected a target such as'),
-        ('joint/elbow/Armature', 'Expected a target such as'),
+        ('joint/elbow/Armature', 'Unknown attribute .Armature.*nearest: armature'),
         ('joints/elbow/armature', "Unknown element 'joints' .* nearest: joint"),
         ('joint/elbow/armatur', "Unknown attribute 'armatur' .* nearest: armature"),
         ('joint/elbw/armature', "No joint matches 'elbw' .* nearest: elbow"),

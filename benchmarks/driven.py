@@ -1,0 +1,127 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What friction laws between the steps cost: 64 candidates of the demo's arm, plain and driven.
+
+"plain" is ``mujoco.batch``'s rollout, which steps in C without a look from Python: of the arm as
+its MJCF has it, without dry friction, and of the same with dry friction at every joint, for which
+MuJoCo has to solve for its forces as it has with the laws. Driven arms have a servo at every joint
+and another friction coefficient in every simulation, and torque, load and friction are evaluated
+in NumPy before each step. All record the sensors. They take turns, and medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+
+from sysid_ros.actuators.batches import ServoBatch
+from sysid_ros.actuators.joints import ServoJoints
+from sysid_ros.actuators.servo import Servo
+from sysid_ros.actuators.servo_drive import ServoDrive, starting_values
+from sysid_ros.identification.targets import element_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+ARM = Path(__file__).parents[1] / 'config' / 'demo' / 'arm.xml'
+CANDIDATES = 64
+#: Where the arm is, away from its limits, rad; and how far it swings, at .7 Hz.
+POSE = np.array([0.0, -1.0, 1.2, 0.0, 0.0, 0.0])
+SWING, FREQUENCY = 0.2, 0.7
+#: Dry friction of the plain arm and of the driven ones, N·m.
+FRICTION = 2.0
+#: A servo for the joints of such an arm, and its inertia at the joint, kg·m².
+SERVO, ARMATURE = 'erob80_100', 0.5
+LAWS = ('m1', 'm4', 'm6')
+#: More than this many times the plain rollouts is too slow.
+LIMIT = 6.0
+
+
+def goals(steps: int, timestep: float) -> NDArray[np.float64]:
+    """Return (steps, 6) commanded positions, rad."""
+    phases = 2 * np.pi * FREQUENCY * timestep * np.arange(steps)[:, None] + np.arange(len(POSE))
+    return POSE + SWING * np.sin(phases)
+
+
+def plain(model: mujoco.MjModel, wanted: NDArray[np.float64], threads: int) -> Callable[[], None]:
+    """Return a function that simulates the model's own actuators."""
+    batch = Batch(model, CANDIDATES, threads)
+    control = np.tile(wanted, (CANDIDATES, 1, 1))
+
+    def run() -> None:
+        batch.reset(stage=0)
+        batch.bind('qpos')[:] = POSE
+        batch.rollout(len(wanted), control, record=('sensordata',))
+
+    return run
+
+
+def driven(
+    model: mujoco.MjModel, law: str, wanted: NDArray[np.float64], threads: int
+) -> Callable[[], None]:
+    """Return a function that simulates a servo at every joint."""
+    servo = Servo.named(SERVO, law)
+    values = {**starting_values(servo), 'armature': ARMATURE}
+    drive = ServoDrive(tuple(element_names(model, 'actuator')), servo, values)
+    bases = np.linspace(0.5 * FRICTION, 1.5 * FRICTION, CANDIDATES)
+    batch = ServoBatch(
+        ServoJoints(model, [drive]), CANDIDATES, threads=threads, values={'friction_base': bases}
+    )
+
+    def run() -> None:
+        batch.rollout(wanted, qpos=POSE, record=('sensordata',))
+
+    return run
+
+
+def main() -> None:
+    """Print the times and their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--steps', type=int, default=500, help='of each simulation')
+    parser.add_argument('--runs', type=int, default=15, help='that the medians are of')
+    parser.add_argument('--threads', type=int, default=os.cpu_count() or 1)
+    args = parser.parse_args()
+    model = mujoco.MjModel.from_xml_path(str(ARM))
+    rubbing = model.__copy__()
+    rubbing.dof_frictionloss[:] = FRICTION
+    wanted = goals(args.steps, model.opt.timestep)
+    runs = {
+        'plain, no dry friction': plain(model, wanted, args.threads),
+        'plain, dry friction': plain(rubbing, wanted, args.threads),
+        **{f'{law} at every joint': driven(model, law, wanted, args.threads) for law in LAWS},
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(args.runs + 1):
+        for name, run in runs.items():
+            begin = time.perf_counter()
+            run()
+            if turn:  # the first one makes buffers
+                seconds[name].append(time.perf_counter() - begin)
+    medians = {name: statistics.median(some) for name, some in seconds.items()}
+    bare, dry = list(medians.values())[:2]
+    print(
+        f'{CANDIDATES} candidates, {args.steps} steps, {model.nv} joints, {args.threads} threads, '
+        f'MuJoCo {mujoco.__version__}, Python {platform.python_version()}'
+    )
+    print(f'{"":26s}{"µs per step of all":>20s}{"to no friction":>16s}{"to dry friction":>17s}')
+    for name, median in medians.items():
+        each = 1e6 * median / args.steps
+        print(f'{name:26s}{each:20.0f}{median / bare:16.2f}{median / dry:17.2f}')
+    worst = max(medians[f'{law} at every joint'] for law in LAWS) / bare
+    verdict = 'within' if worst <= LIMIT else 'ABOVE'
+    print(f'The dearest law costs {worst:.2f} times the plain rollouts: {verdict} {LIMIT:g}.')
+
+
+if __name__ == '__main__':
+    main()

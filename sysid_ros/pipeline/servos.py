@@ -1,0 +1,135 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The servos of a configuration: what drives the joints of a robot, and what is to be found."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from sysid_ros.actuators.joints import ServoJoints
+from sysid_ros.actuators.parameter_file import read_parameters, write_parameters
+from sysid_ros.actuators.servo import Servo
+from sysid_ros.actuators.servo_drive import ServoDrive, starting_values
+from sysid_ros.actuators.servo_unknowns import servo_unknowns, start_of
+from sysid_ros.errors import ConfigError, nearest
+from sysid_ros.identification.drives import no_law
+from sysid_ros.identification.targets import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import mujoco
+
+    from sysid_ros.actuators.coefficients import Coefficient
+    from sysid_ros.config import ServoConfig
+    from sysid_ros.identification.targets import Target
+    from sysid_ros.identification.unknown import Unknown
+
+#: Of a pendulum, not of a joint of a robot.
+_OFFSET = 'q_offset'
+
+
+def joints_of(entries: Sequence[ServoConfig], model: mujoco.MjModel) -> ServoJoints | None:
+    """Return the joints that servos drive; None where there are no servos.
+
+    Args:
+        entries: The section ``servos`` of a configuration.
+        model: The compiled nominal model.
+
+    Raises:
+        ConfigError: A pattern matches no actuator.
+        ParameterError: A kind, law or coefficient is unknown, or an actuator cannot be driven so.
+    """
+    if not entries:
+        return None
+    return ServoJoints(model, [_drive(entry, model) for entry in entries])
+
+
+def unknowns_of(
+    entries: Sequence[ServoConfig], model: mujoco.MjModel, given: Sequence[Unknown]
+) -> Iterator[Unknown]:
+    """Yield the coefficients that entries want to be found, but those that are given already."""
+    known = {target.path for unknown in given for target in unknown.targets}
+    for entry in entries:
+        if entry.identify == 'none':
+            continue
+        names = None if entry.identify == 'all' else entry.identify
+        joints = ServoJoints(model, [_drive(entry, model)])
+        for unknown in servo_unknowns(joints, names, shared=entry.shared):
+            if not known & {target.path for target in unknown.targets}:
+                yield unknown
+
+
+def usual(joints: ServoJoints | None, target: Target) -> Coefficient | None:
+    """Return where a number of a law starts, and its bounds; None for what is of no law.
+
+    Raises:
+        ParameterError: No servo drives the actuator, or it has no such number.
+    """
+    if target.role is not Role.LAW:
+        return None
+    if joints is None:
+        raise no_law(target)
+    return start_of(joints, target)
+
+
+def write_servos(folder: Path, joints: ServoJoints, values: Mapping[str, float]) -> list[Path]:
+    """Write a file of coefficients for each driven actuator.
+
+    Args:
+        folder: Where to.
+        joints: The driven joints.
+        values: Path of a target to its value; coefficients that are missing are the servo's.
+
+    Returns:
+        The new files, in the order of the actuators.
+    """
+    made = []
+    for actuator, joint in zip(joints.actuators, joints.joints, strict=True):
+        drive = joints.drive_of(actuator)
+        dof = joints.dofs[joints.place(actuator)]
+        found = {**starting_values(drive.servo), **drive.values, _OFFSET: 0.0}
+        found['armature'] = float(joints.model.dof_armature[dof])
+        for name, start in found.items():
+            element = f'joint/{joint}' if name == 'armature' else f'actuator/{actuator}'
+            found[name] = values.get(f'{element}/{name}', start)
+        file = folder / f'{actuator.replace("/", "_")}.json'
+        write_parameters(file, drive.servo, {n: found[n] for n in drive.servo.coefficients})
+        made.append(file)
+    return made
+
+
+def _drive(entry: ServoConfig, model: mujoco.MjModel) -> ServoDrive:
+    """Return the servos of an entry, with the coefficients that they start from."""
+    values: dict[str, float] = {}
+    if entry.params is not None:
+        servo, values = read_parameters(entry.params, entry.type)
+        values.pop(_OFFSET, None)
+        if entry.model is not None and entry.model != servo.friction.name:
+            servo = Servo.named(entry.type or servo.type.name, entry.model)
+    else:
+        assert entry.type is not None  # noqa: S101 (the configuration is complete)
+        assert entry.model is not None  # noqa: S101
+        servo = Servo.named(entry.type, entry.model)
+    started = starting_values(servo)
+    started.pop(_OFFSET, None)
+    return ServoDrive(
+        _actuators(entry, model),
+        servo,
+        {**started, **{n: v for n, v in values.items() if n in started}, **entry.values},
+        entry.constants,
+    )
+
+
+def _actuators(entry: ServoConfig, model: mujoco.MjModel) -> tuple[str, ...]:
+    names = [model.actuator(row).name for row in range(model.nactuator)]
+    found: dict[str, None] = {}
+    for pattern in entry.actuators:
+        matches = [name for name in names if fnmatchcase(name, pattern)]
+        if not matches:
+            msg = f'No actuator matches {pattern!r} in servos; {nearest(pattern, names)}.'
+            raise ConfigError(msg)
+        found.update(dict.fromkeys(matches))
+    return tuple(found)
