@@ -99,7 +99,7 @@ def logs_of(servo: Servo, truth: np.ndarray, rng: np.random.Generator) -> list[L
             motion = simulate(servo, bench(servo, [empty]), truth[None], velocities=True)
             shaken = motion.position[:, 0, 0] + _NOISE * _COUNT * rng.normal(size=len(times))
             position = np.round(shaken / _COUNT) * _COUNT
-            speed = np.round(motion.velocity[:, 0, 0] / _SPEED_STEP) * _SPEED_STEP  # type: ignore[index]
+            speed = np.round(motion.velocity[:, 0, 0] / _SPEED_STEP) * _SPEED_STEP
             made.append(empty.__class__(**{**vars(empty), 'position': position, 'speed': speed}))
     return made
 
@@ -135,9 +135,8 @@ def main() -> None:
     with multiprocessing.get_context('spawn').Pool(args.processes) as pool:
         draws = pool.map(functools.partial(draw, args.model), seeds, chunksize=1)
     servo = Servo.named('xl330', args.model)
-    print(
-        f'{servo.name}, {args.draws} sets of logs, {np.median([d.seconds for d in draws]):.1f} s each'
-    )
+    seconds = np.median([one.seconds for one in draws])
+    print(f'{servo.name}, {args.draws} sets of logs, {seconds:.1f} s each')
     print(f'{"coefficient":32}{"identified":>11}{"held":>8}{"width":>8}  bias/sd')
     good = True
     for column, name in enumerate(servo.coefficients):

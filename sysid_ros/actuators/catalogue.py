@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from sysid_ros.actuators.coefficients import CONSTANT_UNITS, UNITS, Coefficient
-from sysid_ros.actuators.friction import FRICTION_COEFFICIENTS
+from sysid_ros.actuators.coefficients import Coefficient
+from sysid_ros.actuators.definition import read_definition
 from sysid_ros.actuators.motors import MOTOR_LAWS
-from sysid_ros.complaints import explain
-from sysid_ros.errors import ConfigError, ParameterError, nearest
+from sysid_ros.errors import ParameterError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+    from sysid_ros.actuators.definition import Definition
     from sysid_ros.actuators.motors import MotorLaw
 
 
@@ -125,6 +122,7 @@ _TYPES = (
             'error_gain_ratio': Coefficient(1.0, 0.1, 10.0),
             'R': Coefficient(2.0, 0.1, 10.0),
             'armature': Coefficient(0.0001, 0.00001, 0.04),
+            # As BAM defines this servo; what it then fits within is the usual ±0.1.
             'q_offset': Coefficient(0.0, -0.2, 0.2),
             'max_velocity': Coefficient(_STS_VELOCITY, 0.1 * _STS_VELOCITY, 10 * _STS_VELOCITY),
         },
@@ -145,54 +143,6 @@ _TYPES = (
 ACTUATORS: dict[str, ActuatorType] = {kind.name: kind for kind in _TYPES}
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra='forbid')
-
-
-class _ActuatorConfig(_Section):
-    """A file that defines an actuator."""
-
-    name: str
-    law: str
-    constants: dict[str, float] = Field(default_factory=dict)
-    coefficients: dict[str, tuple[float, float, float]]
-    friction: dict[str, tuple[float, float, float]] = Field(default_factory=dict)
-
-    @model_validator(mode='after')
-    def _is_complete(self) -> _ActuatorConfig:
-        for complaint in self._complaints():
-            raise ValueError(complaint)
-        return self
-
-    def _complaints(self) -> Iterator[str]:
-        law = MOTOR_LAWS.get(self.law)
-        if law is None:
-            yield f'There is no motor law {self.law!r}; {nearest(self.law, MOTOR_LAWS, 5)}'
-            return
-        given = {**self.constants, **self.coefficients}
-        missing = [name for name in (*law.needs, 'armature') if name not in given]
-        if missing:
-            found = ', '.join(given) or 'none'
-            yield f'The motor law {law.name!r} needs {", ".join(missing)}, found {found}'
-        known = {*law.needs, *law.may_have, 'armature', 'q_offset'}
-        for name in given:
-            if name not in known:
-                yield f'The motor law {law.name!r} has no {name!r}; {nearest(name, known)}'
-        for name in self.coefficients:
-            if name not in UNITS:
-                yield f'{name!r} is set and not fitted: expected it in constants'
-        for name in self.friction:
-            if name not in FRICTION_COEFFICIENTS:
-                hint = nearest(name, FRICTION_COEFFICIENTS)
-                yield f'There is no friction coefficient {name!r}; {hint}'
-        for name, (initial, low, high) in {**self.coefficients, **self.friction}.items():
-            if not (low <= initial <= high and low < high):
-                yield (
-                    f'Expected lower bound ≤ start ≤ upper bound for {name!r}, as [start, lower, '
-                    f'upper], found [{initial:g}, {low:g}, {high:g}]'
-                )
-
-
 def actuator_type(name: str) -> ActuatorType:
     """Return a servo by name, or the one that a YAML file defines.
 
@@ -206,32 +156,17 @@ def actuator_type(name: str) -> ActuatorType:
     if name in ACTUATORS:
         return ACTUATORS[name]
     if name.endswith(('.yaml', '.yml')):
-        return _read(Path(name))
+        return _defined(read_definition(Path(name)))
     hint = nearest(name, ACTUATORS, len(ACTUATORS))
     msg = f'There is no actuator {name!r}; {hint}; or give a YAML file that defines one.'
     raise ParameterError(msg)
 
 
-def _read(path: Path) -> ActuatorType:
-    try:
-        document = yaml.safe_load(path.read_text('utf-8'))
-    except OSError as err:
-        msg = f'Cannot read the actuator file {str(path)!r}: {err.strerror}.'
-        raise ConfigError(msg) from err
-    except (yaml.YAMLError, UnicodeDecodeError) as err:
-        msg = f'The actuator file {str(path)!r} is not YAML: {" ".join(str(err).split())}.'
-        raise ConfigError(msg) from err
-    try:
-        config = _ActuatorConfig.model_validate(document)
-    except ValidationError as err:
-        raise ConfigError(explain(err, _ActuatorConfig, str(path))) from err
+def _defined(definition: Definition) -> ActuatorType:
     return ActuatorType(
-        config.name,
-        MOTOR_LAWS[config.law],
-        config.constants,
-        {name: Coefficient(*numbers) for name, numbers in config.coefficients.items()},
-        {name: Coefficient(*numbers) for name, numbers in config.friction.items()},
+        definition.name,
+        MOTOR_LAWS[definition.law],
+        definition.constants,
+        {name: Coefficient(*numbers) for name, numbers in definition.coefficients.items()},
+        {name: Coefficient(*numbers) for name, numbers in definition.friction.items()},
     )
-
-
-assert set(CONSTANT_UNITS).isdisjoint(UNITS)  # noqa: S101 (each name is one or the other)

@@ -152,9 +152,10 @@ def _quadratic(
     p: Values, motor: NDArray[np.float64], external: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     from_motor, from_outside = np.abs(motor), np.abs(external)
-    driven = p['load_friction_external_quad'] * external**2 * (from_outside < from_motor)
-    driving = p['load_friction_motor_quad'] * motor**2 * (from_outside > from_motor)
-    found: NDArray[np.float64] = (driven + driving) * (np.sign(external) != np.sign(motor))
+    opposed = (np.sign(external) != np.sign(motor)) & (from_outside != from_motor)
+    driven = p['load_friction_external_quad'] * external**2
+    driving = p['load_friction_motor_quad'] * motor**2
+    found: NDArray[np.float64] = np.where(from_outside < from_motor, driven, driving) * opposed
     return found
 
 

@@ -44,11 +44,12 @@ class Servo:
     def coefficients(self) -> dict[str, Coefficient]:
         """All that a fit may find, in the order of a parameter file, with starts and bounds.
 
-        ``q_offset`` is the angle at which the pendulum hangs when the servo reads 0, negated.
+        ``q_offset`` is the angle of the pendulum from hanging down when the servo reads 0.
         """
         usual = self.friction.coefficients
         own = {name: self.type.friction.get(name, usual[name]) for name in usual}
-        offset = {} if 'q_offset' in self.type.coefficients else {'q_offset': _OFFSET}
+        known = 'q_offset' in self.type.coefficients or 'q_offset' in self.type.constants
+        offset = {} if known else {'q_offset': _OFFSET}
         return {**self.type.coefficients, **offset, **own}
 
     @property

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.actuators.motors import within
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -59,41 +61,47 @@ def simulate(
     Returns:
         Positions, and velocities where wanted.
     """
-    p = _numbers(servo, bench, candidates)
     shape = (len(candidates), bench.position.shape[1])
-    q = np.broadcast_to(bench.position[0] if position is None else position, shape).copy()
-    dq = np.broadcast_to(bench.speed[0] if velocity is None else velocity, shape).copy()
+    p = _numbers(servo, bench, candidates)
+    q = np.broadcast_to(bench.position[0] if position is None else position, shape)
+    dq = np.broadcast_to(bench.speed[0] if velocity is None else velocity, shape)
     positions = np.empty((len(bench.position), *shape))
     speeds = np.empty_like(positions) if velocities else None
     resets = _resets(bench, reset_period)
     law, friction, dt = servo.type.law, servo.friction, bench.dt
-    inertia = bench.inertia + p['armature']
-    to_stop, mobility = inertia / dt, 1 / inertia
+    inertia, gravity = bench.inertia + p['armature'], _full(-bench.weight, shape)
+    to_stop, mobility, half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
     offset, slope = p['q_offset'], friction.viscous_slope(p)
-    memory = None
+    memory: Array | None = bench.last_goal
     for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
         if resets[row]:
-            q, dq = q * 0 + bench.position[row], dq * 0 + bench.speed[row]
-            memory = None
+            # What the firmware remembers stays.
+            q, dq = (np.broadcast_to(x[row], shape) for x in (bench.position, bench.speed))
         positions[row] = q
         if speeds is not None:
             speeds[row] = dq
         control, memory = law.drive(p, goal, q, dq, dt, memory)
         motor = law.torque(p, control, enabled, dq)
-        external = -bench.weight * np.sin(q + offset)
+        external = gravity * np.sin(q + offset)
         most = friction.dry(p, motor, external, dq) + slope * np.abs(dq)
         net = motor + external
-        stopping = to_stop * dq + net
-        acceleration = (net - np.clip(stopping, -most, most)) * mobility
-        dq = np.clip(dq + acceleration * dt, -_FASTEST, _FASTEST)
-        q = q + dq * dt + 0.5 * acceleration * dt**2
+        acceleration = (net - within(to_stop * dq + net, -most, most)) * mobility
+        dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
+        q = q + dq * dt + acceleration * half_square
     return Motion(positions, speeds)
 
 
 def _numbers(servo: Servo, bench: Bench, candidates: Array) -> dict[str, Array]:
-    """Return coefficients as (m, 1) columns and constants as (L,) rows."""
+    """Return coefficients and constants as (m, L) arrays."""
+    shape = (len(candidates), bench.position.shape[1])
     named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
-    return {**bench.constants, **named}
+    return {name: _full(values, shape) for name, values in {**bench.constants, **named}.items()}
+
+
+def _full(values: Array, shape: tuple[int, int]) -> Array:
+    """Repeat values: on small arrays, NumPy takes twice as long where it must broadcast."""
+    found: Array = np.broadcast_to(values, shape).copy()
+    return found
 
 
 def _resets(bench: Bench, period: float | None) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the tests of actuators import the reference beside them."""
+"""Lets the tests of actuators import the modules beside them."""
 
 from __future__ import annotations
 

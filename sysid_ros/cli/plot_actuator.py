@@ -1,0 +1,73 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid plot-actuator``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sysid_ros.pipeline.servo_pictures import Predictions
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw logs and what parameter files say about them.
+
+    Raises:
+        ConfigError: Predictions are asked for without parameters, or a period is not positive.
+        LogError: A log cannot be read, or is of another servo.
+        ParameterError: A parameter file cannot be used.
+    """
+    if args.sim and not args.params:
+        msg = 'Expected parameter files to predict with, as --sim --params FILE …; found none.'
+        raise ConfigError(msg)
+    if args.reset_period is not None and not (
+        math.isfinite(args.reset_period) and args.reset_period > 0
+    ):
+        msg = f'Expected a positive --reset-period in seconds, found {args.reset_period:g}.'
+        raise ConfigError(msg)
+    from sysid_ros.actuators.logs import read_logs  # noqa: PLC0415 (heavy)
+    from sysid_ros.pipeline.servo_pictures import (  # noqa: PLC0415
+        predict,
+        read_candidates,
+        write_pictures,
+    )
+
+    candidates = read_candidates(args.params, args.actuator)
+    logs = read_logs(args.logdir)
+    predictions = predict(candidates, logs, args.reset_period) if args.sim else None
+    if predictions is not None:
+        _print_errors(predictions)
+    folder = args.output or Path(f'{args.logdir.resolve().name}_plots')
+    write_pictures(
+        folder, logs, candidates, predictions, observe=lambda path: print(f'wrote {path}')
+    )
+    return 0
+
+
+def _print_errors(predictions: Predictions) -> None:
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from sysid_ros.cli.console import make_console  # noqa: PLC0415
+    from sysid_ros.report.numbers import padded  # noqa: PLC0415
+
+    table = Table(
+        title='Mean absolute error (mrad)', title_justify='left', box=None, pad_edge=False
+    )
+    table.add_column('log', no_wrap=True)
+    for name in predictions.names:
+        table.add_column(escape(name), justify='right', no_wrap=True)
+    milli = 1e3 * predictions.errors
+    for log, column in zip(predictions.logs, milli.T, strict=True):
+        table.add_row(escape(log), *(padded(float(value)) for value in column))
+    table.add_row('mean', *(padded(float(value)) for value in milli.mean(axis=1)))
+    console = make_console()
+    console.print(table)
+    console.print()
