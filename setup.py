@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 NAME = 'sysid_ros'
 
 #: Nodes, started with `ros2 run sysid_ros <name>`.
-NODES = ('calibrator', 'exciter', 'recorder', 'refit', 'simulated_robot')
+NODES = (
+    'calibrator',
+    'exciter',
+    'pendulum_bench',
+    'recorder',
+    'refit',
+    'simulated_robot',
+    'simulated_servo',
+)
 
 REQUIRED = (
     'annotated-types>=0.6',
@@ -53,8 +61,15 @@ ROS = (
 #: To write series as Parquet.
 PARQUET = ('pyarrow>=12.0',)
 
+#: To fit servos by trials.
+SERVO = ('cmaes>=0.10', 'optuna>=4.0')
+
+#: To watch such a fit from elsewhere.
+WANDB = ('wandb>=0.15',)
+
 TEST = (
     *PARQUET,
+    *SERVO,
     'colcon-common-extensions',
     'hypothesis',
     'lxml-stubs',
@@ -114,10 +129,18 @@ setup(
         _share('launch', '*.launch.xml'),
         _share('config', '*.yaml'),
         _share('config/demo', '*'),
+        _share('config/pendulum', '*'),
     ],
     python_requires='>=3.10',
     install_requires=REQUIRED,
-    extras_require={'ros': ROS, 'test': TEST, 'parquet': PARQUET, 'bench': ['mujoco[sysid]']},
+    extras_require={
+        'ros': ROS,
+        'test': TEST,
+        'parquet': PARQUET,
+        'servo': SERVO,
+        'wandb': WANDB,
+        'bench': ['mujoco[sysid]', *SERVO],
+    },
     entry_points={'console_scripts': _executables(sys.argv)},
     zip_safe=False,
 )

@@ -24,7 +24,13 @@ from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.overrides import parse_overrides
-from sysid_ros.config import CalibrationConfig, MappingConfig, Section, validate
+from sysid_ros.config import (
+    CalibrationConfig,
+    MappingConfig,
+    Section,
+    ServoBagConfig,
+    validate,
+)
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.identification.targets import KINDS, Kind
@@ -46,6 +52,8 @@ SCHEMAS: dict[str, type[Section]] = {
     'recorder': config.RecorderConfig,
     'exciter': config.ExciterConfig,
     'simulated_robot': config.SimulatedRobotConfig,
+    'simulated_servo': config.SimulatedServoConfig,
+    'pendulum_bench': config.PendulumBenchConfig,
     'calibrator': config.CalibratorConfig,
     'refit': config.RefitConfig,
 }
@@ -378,6 +386,11 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         path = tmp_path / 'actuator.yaml'
         path.write_text(block.text)
         assert actuator_type(str(path)).coefficients
+    elif block.checked == 'servo bag':
+        shown_bag = validate(ServoBagConfig, document, block.page)
+        left_out = set(ServoBagConfig.model_fields) - set(document)
+        assert shown_bag.joint
+        assert left_out == {'position'}, 'the example shows every key'
     elif block.checked == 'QoS overrides':
         for topic, values in document.items():
             validate(QosOverride, values, f'{block.page}: {topic}')

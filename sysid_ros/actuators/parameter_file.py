@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Keys beside the coefficients: names of the friction law and of the servo.
 _NAMES = ('model', 'actuator')
+#: Written only where it is not 1, which is BAM's: the file then holds for another step.
+_SUBSTEPS = 'substeps'
 #: So many keys of a file are named when it has not those of parameters.
 _HINTS = 5
 
@@ -43,7 +45,7 @@ def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dic
     servo = _servo(path, document, actuator)
     coefficients = servo.coefficients
     for key, value in document.items():
-        if key in _NAMES:
+        if key in (*_NAMES, _SUBSTEPS):
             continue
         if key not in coefficients:
             hint = nearest(key, coefficients, _HINTS)
@@ -84,6 +86,8 @@ def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> N
             raise ParameterError(msg)
     document['model'] = servo.friction.name
     document['actuator'] = servo.type.name
+    if servo.substeps != 1:
+        document[_SUBSTEPS] = servo.substeps
     replace_file(path, f'{json.dumps(document, indent=2)}\n'.encode())
 
 
@@ -98,8 +102,11 @@ def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:
     for key in _NAMES:
         if not isinstance(document[key], str):
             raise ParameterError(bad_value(path, key, document[key], 'text'))
+    substeps = document.get(_SUBSTEPS, 1)
+    if not isinstance(substeps, int) or isinstance(substeps, bool) or substeps < 1:
+        raise ParameterError(bad_value(path, _SUBSTEPS, substeps, 'a whole number above 0'))
     try:
-        servo = Servo.named(actuator or document['actuator'], document['model'])
+        servo = Servo.named(actuator or document['actuator'], document['model'], substeps)
     except ParameterError as err:
         reason = str(err)
         msg = f'Cannot use {str(path)!r}: {reason[0].lower()}{reason[1:]}'

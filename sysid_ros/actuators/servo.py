@@ -25,20 +25,23 @@ class Servo:
     Attributes:
         type: The kind of servo.
         friction: Its friction law.
+        substeps: Steps of the pendulum's simulation from one sample to the next. Coefficients hold
+            for the step that they were found with; 1 is BAM's.
     """
 
     type: ActuatorType
     friction: FrictionLaw
+    substeps: int = 1
 
     @classmethod
-    def named(cls, actuator: str, model: str) -> Servo:
+    def named(cls, actuator: str, model: str, substeps: int = 1) -> Servo:
         """Return a servo by the names of its kind (or a file that defines it) and friction law.
 
         Raises:
             ParameterError: There is no such kind or law.
             ConfigError: The file that defines the kind is not valid.
         """
-        return cls(actuator_type(actuator), friction_law(model))
+        return cls(actuator_type(actuator), friction_law(model), substeps)
 
     @property
     def coefficients(self) -> dict[str, Coefficient]:

@@ -44,7 +44,8 @@ def simulate(
 ) -> Motion:
     """Simulate every log with every candidate.
 
-    In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
+    Goals are held from sample to sample; ``servo.substeps`` steps lead from one to the next. In
+    each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
     q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
     the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
     acceleration a, dq += a dt and q += dq dt + ½ a dt².
@@ -68,7 +69,7 @@ def simulate(
     positions = np.empty((len(bench.position), *shape))
     speeds = np.empty_like(positions) if velocities else None
     resets = _resets(bench, reset_period)
-    law, friction, dt = servo.type.law, servo.friction, bench.dt
+    law, friction, dt = servo.type.law, servo.friction, bench.dt / servo.substeps
     inertia, gravity = bench.inertia + p['armature'], _full(-bench.weight, shape)
     to_stop, mobility, half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
     offset, slope = p['q_offset'], friction.viscous_slope(p)
@@ -80,14 +81,15 @@ def simulate(
         positions[row] = q
         if speeds is not None:
             speeds[row] = dq
-        control, memory = law.drive(p, goal, q, dq, dt, memory)
-        motor = law.torque(p, control, enabled, dq)
-        external = gravity * np.sin(q + offset)
-        most = friction.dry(p, motor, external, dq) + slope * np.abs(dq)
-        net = motor + external
-        acceleration = (net - within(to_stop * dq + net, -most, most)) * mobility
-        dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
-        q = q + dq * dt + acceleration * half_square
+        for _ in range(servo.substeps):
+            control, memory = law.drive(p, goal, q, dq, dt, memory)
+            motor = law.torque(p, control, enabled, dq)
+            external = gravity * np.sin(q + offset)
+            most = friction.dry(p, motor, external, dq) + slope * np.abs(dq)
+            net = motor + external
+            acceleration = (net - within(to_stop * dq + net, -most, most)) * mobility
+            dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
+            q = q + dq * dt + acceleration * half_square
     return Motion(positions, speeds)
 
 

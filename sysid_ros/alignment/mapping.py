@@ -106,7 +106,7 @@ def _explicit(
     pairs = []
     for name in sorted(channels, key=names.index):
         channel = channels[name]
-        labels = _labels(bag, f'{role.value} {name!r}', channel, widths[names.index(name)])
+        labels = channel_labels(bag, f'{role.value} {name!r}', channel, widths[names.index(name)])
         pairs += [
             Pair(
                 role,
@@ -123,8 +123,20 @@ def _explicit(
     return pairs
 
 
-def _labels(bag: BagColumns, subject: str, channel: ChannelMapping, width: int) -> tuple[str, ...]:
-    """Return the columns that a mapping means, one per value of its sensor or actuator."""
+def channel_labels(
+    bag: BagColumns, subject: str, channel: ChannelMapping, width: int
+) -> tuple[str, ...]:
+    """Return the columns that a mapping means, one per value of its sensor or actuator.
+
+    Args:
+        bag: Columns of the bag.
+        subject: What they are mapped to, for errors.
+        channel: The mapping of that.
+        width: How many values that has.
+
+    Raises:
+        AlignmentError: The bag has no such topic, field or label, or not so many.
+    """
     unread = {item.topic: item for item in bag.unread}
     topics = [item.topic for item in bag.topics]
     start = f'The mapping pairs {subject} with'

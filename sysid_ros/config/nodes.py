@@ -90,6 +90,9 @@ class SimulatedRobotConfig(Section):
 
     model: str = Field(default='', description='MJCF file; required')
     truth: str = Field(default='', description='YAML file of target: value that the robot hides')
+    servos: str = Field(
+        default='', description='YAML file with a section servos: what drives the joints'
+    )
     rate: Annotated[float, Field(ge=1, le=10_000)] = Field(
         default=500.0, description='joint state messages per second'
     )

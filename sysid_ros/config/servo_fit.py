@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sysid_ros.config.gate import GateConfig
 from sysid_ros.config.section import Section
@@ -34,12 +34,31 @@ class ServoFitConfig(Section):
     fixed: dict[str, float] = Field(
         default_factory=dict, description='coefficients that are known, by name'
     )
+    method: Literal['least-squares', 'cmaes', 'random', 'nsgaii'] = Field(
+        default='least-squares', description='least squares, or trials of a sampler before them'
+    )
+    trials: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description='number of trials in all, those of a loaded study counted; 5000 unless given',
+    )
+    workers: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description='number of processes that try together'
+    )
+    load_study: str | None = Field(
+        default=None, description='name of an interrupted study beside the output, to go on with'
+    )
+    wandb: bool = Field(default=False, description='log to Weights & Biases')
     starts: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=8, description='number of starts, spread over the bounds'
     )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the starts')
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description='of the starts and trials'
+    )
     reset_period: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description='s after which predictions go on from the measured state'
+    )
+    substeps: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description='steps of the simulation from sample to sample'
     )
     resume: bool = Field(
         default=False, description='begin where an interrupted fit with the same output was'
@@ -48,3 +67,19 @@ class ServoFitConfig(Section):
         default='sandwich', description='how intervals are found'
     )
     gate: GateConfig = _GATE
+
+    @model_validator(mode='after')
+    def _is_of_its_method(self) -> ServoFitConfig:
+        tried = {'trials': self.trials, 'load_study': self.load_study}
+        given = [name for name, value in tried.items() if value is not None]
+        given += ['workers'] if self.workers > 1 else []
+        if self.method == 'least-squares' and given:
+            msg = f'Expected method cmaes, random or nsgaii with {given[0]}, found least-squares'
+            raise ValueError(msg)
+        if self.method != 'least-squares' and self.resume:
+            msg = (
+                f'Expected load_study to go on with trials of {self.method}, found resume, which '
+                'goes on with least squares'
+            )
+            raise ValueError(msg)
+        return self

@@ -58,6 +58,11 @@ def quintic(phase: NDArray[np.float64]) -> NDArray[np.float64]:
     return shape
 
 
+def quintic_duration(distance: float, max_speed: float) -> float:
+    """Return the seconds of a rest-to-rest quintic over a distance that keeps a speed."""
+    return _QUINTIC_PEAK_SPEED * distance / max_speed
+
+
 def approach(
     motion: Motion, start: NDArray[np.float64], *, rate: float, max_speed: float = 0.5
 ) -> Motion:
@@ -73,7 +78,7 @@ def approach(
         The move and the motion, without a step between; the motion alone when it starts here.
     """
     distance = motion.commands[0] - start
-    duration = _QUINTIC_PEAK_SPEED * float(np.max(np.abs(distance), initial=0.0)) / max_speed
+    duration = quintic_duration(float(np.max(np.abs(distance), initial=0.0)), max_speed)
     steps = int(np.ceil(duration * rate))
     if steps == 0:
         return motion

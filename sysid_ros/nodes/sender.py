@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.qos import QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
@@ -26,7 +23,10 @@ from sysid_ros.excitation.drives import compile_file, holding_commands, home_pos
 from sysid_ros.excitation.guard import Breach, Guard
 from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.parameters import declare
+from sysid_ros.nodes.schedule import Schedule
+from sysid_ros.nodes.states import JointStates
 from sysid_ros.nodes.topics import resolve_topic
+from sysid_ros.nodes.waiting import Waiting
 
 if TYPE_CHECKING:
     import mujoco
@@ -41,13 +41,6 @@ DEFAULT_TOPICS = {
     'JointTrajectory': '/joint_trajectory_controller/joint_trajectory',
 }
 
-#: The graph is looked at this often before the motion, s.
-_LOOK_SECONDS = 0.1
-#: What is still missing is logged this often, s.
-_REMIND_SECONDS = 3.0
-#: The subscribers of the commands must not have changed for so long, s: those of one robot are
-#: discovered one after the other, and a recorder should not miss the beginning.
-_SETTLE_SECONDS = 0.5
 #: Progress is logged this often, s.
 _PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
@@ -86,14 +79,10 @@ class Sender:
         topic = resolve_topic(
             node, 'commands_topic', config.commands_topic or DEFAULT_TOPICS[config.message]
         )
-        self._awaited = config.wait_for and resolve_topic(node, 'wait_for', config.wait_for)
+        awaited = config.wait_for and resolve_topic(node, 'wait_for', config.wait_for)
+        self._states = JointStates(node, 'wait_for', awaited, self._on_state) if awaited else None
         kind = Float64MultiArray if config.message == 'Float64MultiArray' else JointTrajectory
         self._publisher = node.create_publisher(kind, topic, 10)
-        self._measured: Any = None
-        self._states: Any = None
-        self._reminded = -_REMIND_SECONDS
-        self._listeners = 0
-        self._listening_since = time.monotonic()
         self._guard = Guard(
             self._model,
             position_tolerance=config.position_tolerance,
@@ -103,15 +92,11 @@ class Sender:
         kept = math.ceil(config.rate * _KEPT_SECONDS)
         self._sent: deque[tuple[int, NDArray[np.float64]]] = deque(maxlen=kept)
         self._transits: deque[tuple[int, int]] = deque()
-        self._stamp = 0
-        self._heard = time.monotonic()
         self._alarms = 0
         self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='sender')
-        # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(_LOOK_SECONDS, self._look, clock=steady)
+        self._waiting = Waiting(node, self._publisher, self._missing, self._begin)
 
     def close(self) -> None:
         """Bring the robot to a halt, if it moves."""
@@ -121,66 +106,24 @@ class Sender:
 
     # Waiting
 
-    def _look(self) -> None:
-        """Start when the robot is there; else say what is missing."""
-        missing = self._missing()
-        now = time.monotonic()
-        listeners = self._publisher.get_subscription_count()
-        if listeners != self._listeners:
-            self._listeners, self._listening_since = listeners, now
-        if not missing and now - self._listening_since < _SETTLE_SECONDS:
-            return
-        if not missing:
-            self._timer.cancel()
-            self._motion = self._from_here()
-            if self._states is None:
-                self._log.warning(
-                    "parameter 'wait_for' is empty: nothing watches the robot's limits"
-                )
-            self._thread.start()
-        elif now - self._reminded >= _REMIND_SECONDS:
-            self._reminded = now
-            self._log.info(f'waiting for {" and ".join(missing)}')
+    def _begin(self) -> None:
+        self._motion = self._from_here()
+        if self._states is None:
+            self._log.warning("parameter 'wait_for' is empty: nothing watches the robot's limits")
+        self._thread.start()
 
     def _missing(self) -> list[str]:
-        missing = []
-        topic = self._awaited
-        if topic and self._states is None and not self._subscribe(topic):
-            missing.append(f'a publisher of {topic}')
-        elif topic and self._measured is None:
-            missing.append(f'a message on {topic}')
+        missing = [] if self._states is None else [self._states.missing()]
         if not self._publisher.get_subscription_count():
             missing.append(f'a subscriber of {self._publisher.topic_name}')
-        return missing
+        return list(filter(None, missing))
 
-    def _subscribe(self, topic: str) -> bool:
-        types = {info.topic_type for info in self._node.get_publishers_info_by_topic(topic)}
-        if not types:
-            return False
-        if 'sensor_msgs/msg/JointState' not in types:
-            msg = (
-                f'Expected sensor_msgs/msg/JointState on topic {topic!r} of parameter '
-                f"'wait_for', found {min(types)}."
-            )
-            raise RosError(msg)
-        best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-        self._states = self._node.create_subscription(
-            JointState, topic, self._on_state, best_effort
-        )
-        return True
-
-    def _on_state(self, message: Any) -> None:
-        stamp = message.header.stamp.sec * _NS + message.header.stamp.nanosec
-        # A driver that repeats its last state is as silent as one that sends none.
-        if stamp != self._stamp or not stamp:
-            self._heard = time.monotonic()
-        self._stamp = stamp
-        self._measured = dict(zip(message.name, message.position, strict=False))
+    def _on_state(self, stamp: int, message: Any) -> None:
         commanded = self._in_force(stamp)
         if commanded is None or self._breach is not None:
             return
         breach = self._guard.check(
-            self._measured,
+            dict(zip(message.name, message.position, strict=False)),
             dict(zip(message.name, message.velocity, strict=False)),
             dict(zip(message.name, message.effort, strict=False)),
             commanded,
@@ -207,28 +150,24 @@ class Sender:
         oldest = sent[0][1] if len(sent) == self._sent.maxlen else None
         return next((command for at, command in reversed(sent) if at <= moment), oldest)
 
-    def _is_silent(self) -> bool:
-        """Whether new joint states have stopped coming."""
-        limit = self._config.state_timeout
-        return bool(self._states and limit and time.monotonic() - self._heard > limit)
-
     def _from_here(self) -> Motion:
         """Return the motion with a move from the measured pose in front."""
-        if self._measured is None:
+        if self._states is None or self._states.positions is None:
             return self._motion
+        measured = self._states.positions
         pose = home_position(self._model)
         for drive in self._drives:
             if not drive.takes_positions or not drive.joint:
                 continue
-            if drive.joint not in self._measured:
-                hint = nearest(drive.joint, self._measured)
+            if drive.joint not in measured:
+                hint = nearest(drive.joint, measured)
                 msg = (
                     f'Expected the position of joint {drive.joint!r} on topic '
-                    f'{self._awaited!r}, found none; {hint}.'
+                    f'{self._states.topic!r}, found none; {hint}.'
                 )
                 raise RosError(msg)
             address = self._model.jnt_qposadr[self._model.joint(drive.joint).id]
-            pose[address] = self._measured[drive.joint]
+            pose[address] = measured[drive.joint]
         return approach(self._motion, holding_commands(self._model, pose), rate=self._config.rate)
 
     # Moving
@@ -246,29 +185,22 @@ class Sender:
             f'motion started: {motion.duration:.1f} s at {rate:g} Hz on '
             f'{self._publisher.topic_name}'
         )
-        start = time.monotonic()
-        last = len(motion.times) - 1
-        step, skipped, reported = 0, 0, 0.0
-        while True:
+        schedule = Schedule(rate, len(motion.times) - 1, self._closing)
+        step, reported = 0, 0.0
+        for step in schedule:
             self._send(motion.commands[step])
-            if step == last:
-                break
-            due = int((time.monotonic() - start) * rate)
-            following = min(max(step + 1, due), last)
-            skipped += following - step - 1
-            step = following
             if motion.times[step] - reported >= _PROGRESS_SECONDS:
                 reported = float(motion.times[step])
                 self._log.info(f'{reported:.0f} of {motion.duration:.0f} s')
-            if self._is_silent():
-                silence = f'{self._config.state_timeout:g} s without a new state on {self._awaited}'
-                self._breach = Breach(silence)
+            limit = self._config.state_timeout
+            if self._states is not None and self._states.is_silent(limit):
+                self._breach = Breach(f'{limit:g} s without a new state on {self._states.topic}')
                 self._closing.set()
-            if self._closing.wait(max(0.0, start + step / rate - time.monotonic())):
-                self._brake(float(motion.times[step]))
-                break
-        if skipped:
-            self._log.warning(f'{skipped} commands were skipped because their time was over')
+        if self._closing.is_set():
+            self._brake(float(motion.times[step]))
+        if schedule.skipped:
+            text = f'{schedule.skipped} commands were skipped because their time was over'
+            self._log.warning(text)
         if not self._closing.is_set():
             self._log.info('motion finished')
         self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
@@ -289,7 +221,7 @@ class Sender:
         steps = max(1, round(_BRAKE_SECONDS * rate))
         home = np.array([drive.home for drive in self._drives])
         # Where it is now: following a moving joint would keep it moving.
-        here = dict(self._measured or {})
+        here = dict(self._states.positions or {}) if self._states is not None else {}
         fades = np.array([not drive.takes_positions for drive in self._drives])
         start = time.monotonic()
         for step in range(1, steps + 1):

@@ -160,3 +160,17 @@ def test_values_that_do_not_belong_are_not_written(
     with pytest.raises(ParameterError, match=complaint):
         write_parameters(tmp_path / 'params.json', Servo.named('xl330', 'm1'), values)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_for_another_step_says_so(tmp_path: Path):
+    servo = Servo.named('xl330', 'm1', substeps=5)
+    write_parameters(tmp_path / 'params.json', servo, M1)
+    assert json.loads((tmp_path / 'params.json').read_text())['substeps'] == 5
+    assert read_parameters(tmp_path / 'params.json') == (servo, M1)
+
+
+@pytest.mark.parametrize('substeps', [0, 1.5, 'two', True])
+def test_substeps_are_a_whole_number(tmp_path: Path, substeps: object):
+    path = _file(tmp_path, {**M1, **NAMES, 'substeps': substeps})
+    with pytest.raises(ParameterError, match='substeps'):
+        read_parameters(path)

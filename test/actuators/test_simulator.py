@@ -233,3 +233,39 @@ def test_a_goal_of_limited_velocity_goes_on_in_the_next_window():
     # From 0 on the goal needs 0.1 s to be where the servo is; in the second window it is there.
     assert abs(first - 0.5).max() > 0.1
     assert abs(second - 0.5).max() < 0.01
+
+
+def test_substeps_are_steps_of_a_finer_log() -> None:
+    """Held goals make a log with repeated samples, of which every third counts."""
+    servo = Servo.named('xl330', 'm6', substeps=3)
+    coarse = _any_log()
+    values = np.array([[usual.initial for usual in servo.coefficients.values()]])
+    fine = dataclasses.replace(
+        coarse,
+        dt=coarse.dt / 3,
+        position=np.repeat(coarse.position, 3),
+        goal=np.repeat(coarse.goal, 3),
+        enabled=np.repeat(coarse.enabled, 3),
+        speed=None,
+    )
+    once = dataclasses.replace(servo, substeps=1)
+    expected = simulate(once, bench(once, [fine]), values).position[::3]
+    found = simulate(servo, bench(servo, [dataclasses.replace(coarse, speed=None)]), values)
+    assert np.array_equal(found.position, expected)
+
+
+def _any_log() -> Log:
+    times = np.arange(200) * 0.01
+    return Log(
+        'any',
+        'xl330',
+        'steps',
+        0.3,
+        0.02,
+        0.15,
+        {'kp': 300.0, 'vin': 7.5},
+        0.01,
+        np.full(len(times), 0.2),
+        np.sin(3 * times),
+        (times < 1.5).astype(np.float64),
+    )

@@ -15,9 +15,11 @@ import yaml
 from sysid_ros.config import (
     CalibratorConfig,
     ExciterConfig,
+    PendulumBenchConfig,
     RecorderConfig,
     Section,
     SimulatedRobotConfig,
+    SimulatedServoConfig,
     validate,
 )
 
@@ -31,13 +33,22 @@ NODES: dict[str, tuple[type[Section], str]] = {
     'recorder': (RecorderConfig, 'recorder'),
     'exciter': (ExciterConfig, 'exciter'),
     'simulated_robot': (SimulatedRobotConfig, 'simulated_robot'),
+    'simulated_servo': (SimulatedServoConfig, 'simulated_servo'),
+    'pendulum_bench': (PendulumBenchConfig, 'pendulum_bench'),
     'calibrator': (CalibratorConfig, 'sysid'),
 }
 #: Parameters that rclpy gives every node.
 BUILT_IN = {'use_sim_time'}
 
 #: `type` in a launch file of a field's type; what has none is left to YAML's rules.
-TYPES = {int: 'int', float: 'float', bool: 'bool', str: 'str', tuple[str, ...]: None}
+TYPES = {
+    int: 'int',
+    float: 'float',
+    bool: 'bool',
+    str: 'str',
+    tuple[str, ...]: None,
+    tuple[float, ...]: None,
+}
 
 by_name = pytest.mark.parametrize('path', LAUNCH_FILES, ids=lambda path: path.name)
 
@@ -63,8 +74,10 @@ def test_the_expected_launch_files_are_there():
     assert [path.name for path in LAUNCH_FILES] == [
         'calibrate.launch.xml',
         'excite.launch.xml',
+        'pendulum.launch.xml',
         'record.launch.xml',
         'simulate.launch.xml',
+        'simulate_servo.launch.xml',
     ]
 
 

@@ -39,6 +39,10 @@ _LOOSE_TOLERANCE = 1e-3
 _EXACT_COST = 1e-20
 #: So many steps more may be taken there, each shortening the next to this part.
 _POLISHES, _POLISHED = 3, 0.5
+#: A solve with such a tolerance is a start for another, and ends when so many steps in a row each
+#: lower the cost by less than this part: dry friction makes steps in it that no slope shows.
+_ROUGH = 0.1
+_SLIGHT_STEPS, _SLIGHT = 2, 1e-5
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
 #: A step is the last when it will bring the predicted one below the tolerance at the rate of the
@@ -97,7 +101,7 @@ class Descent:
         self.trace: list[Iteration] = []
         self.checked = differences is not None
         self._coarse = False
-        self._poor = 0
+        self._poor = self._slight = 0
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -368,6 +372,9 @@ class Descent:
 
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
+        if self.trace:
+            lowered = self.current.cost - point.cost > _SLIGHT * self.current.cost
+            self._slight = 0 if lowered else self._slight + 1
         self.current = point
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
@@ -376,6 +383,8 @@ class Descent:
         if status and not self.checked and self._check(point):
             self._start_anew()
             status = self._converged()
+        if not status and self.tolerance >= _ROUGH and self._slight >= _SLIGHT_STEPS:
+            status = 'cost'
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         if status:

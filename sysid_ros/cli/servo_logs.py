@@ -1,0 +1,31 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid servo-logs``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(args: argparse.Namespace) -> int:
+    """Turn a bag into logs, and say what was found and what became of it.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the configuration or the bag.
+    """
+    from sysid_ros.alignment import describe  # noqa: PLC0415 (heavy)
+    from sysid_ros.config import load_servo_bag  # noqa: PLC0415
+    from sysid_ros.pipeline.servo_logs import convert_servo  # noqa: PLC0415
+
+    config = load_servo_bag(args.config)
+    alignment, logs, paths = convert_servo(args.bag, config, args.output)
+    print(describe(alignment))
+    for log, path in zip(logs, paths, strict=True):
+        seconds = (len(log) - 1) * log.dt
+        numbers = ', '.join(f'{name} {value:g}' for name, value in log.constants.items())
+        load = f'{log.mass:g} kg at {log.length:g} m'
+        print(f'wrote {path}: {len(log)} samples, {seconds:.2f} s, {load}, {numbers}')
+    return 0
