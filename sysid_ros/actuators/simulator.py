@@ -11,6 +11,8 @@ import numpy as np
 from sysid_ros.actuators.motors import within
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from sysid_ros.actuators.bench import Bench
@@ -32,6 +34,61 @@ class Motion(NamedTuple):
     velocity: Array | None
 
 
+class State(NamedTuple):
+    """Position in rad, velocity in rad/s, what the firmware remembers, and the motor's torque."""
+
+    q: Array
+    dq: Array
+    memory: Array | None = None
+    torque: Array | float = 0.0
+
+
+class Stepper:
+    """Makes steps of one length with pendulums whose numbers do not change.
+
+    In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
+    q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
+    the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
+    acceleration a, dq += a dt and q += dq dt + ½ a dt².
+    """
+
+    def __init__(
+        self, servo: Servo, p: Mapping[str, Array], inertia: Array, weight: Array, dt: float
+    ) -> None:
+        """Prepare what all steps have in common.
+
+        Args:
+            servo: The laws.
+            p: Coefficients and constants, arrays of one shape or that broadcast.
+            inertia: Of the pendulum without armature, kg·m².
+            weight: Torque of gravity where it is level, N·m.
+            dt: Of a step, s.
+        """
+        self._law, self._friction, self._p, self._dt = servo.type.law, servo.friction, p, dt
+        inertia = inertia + p['armature']
+        self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
+        self._gravity = -weight
+        self._offset, self._slope = p['q_offset'], servo.friction.viscous_slope(p)
+
+    def step(self, state: State, goal: Array, enabled: Array | float) -> State:
+        """Return the state after a step; the torque is that during it.
+
+        Args:
+            state: Before it.
+            goal: Commanded position, rad.
+            enabled: 1 where the motor is powered, else 0.
+        """
+        q, dq, dt = state.q, state.dq, self._dt
+        control, memory = self._law.drive(self._p, goal, q, dq, dt, state.memory)
+        motor = self._law.torque(self._p, control, enabled, dq)
+        external = self._gravity * np.sin(q + self._offset)
+        most = self._friction.dry(self._p, motor, external, dq) + self._slope * np.abs(dq)
+        net = motor + external
+        acceleration = (net - within(self._to_stop * dq + net, -most, most)) * self._mobility
+        dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
+        return State(q + dq * dt + acceleration * self._half_square, dq, memory, motor)
+
+
 def simulate(
     servo: Servo,
     bench: Bench,
@@ -44,11 +101,7 @@ def simulate(
 ) -> Motion:
     """Simulate every log with every candidate.
 
-    Goals are held from sample to sample; ``servo.substeps`` steps lead from one to the next. In
-    each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
-    q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
-    the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
-    acceleration a, dq += a dt and q += dq dt + ½ a dt².
+    Goals are held from sample to sample; ``servo.substeps`` steps lead from one to the next.
 
     Args:
         servo: The laws.
@@ -69,27 +122,23 @@ def simulate(
     positions = np.empty((len(bench.position), *shape))
     speeds = np.empty_like(positions) if velocities else None
     resets = _resets(bench, reset_period)
-    law, friction, dt = servo.type.law, servo.friction, bench.dt / servo.substeps
-    inertia, gravity = bench.inertia + p['armature'], _full(-bench.weight, shape)
-    to_stop, mobility, half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
-    offset, slope = p['q_offset'], friction.viscous_slope(p)
-    memory: Array | None = bench.last_goal
+    stepper = Stepper(
+        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / servo.substeps
+    )
+    state = State(q, dq, bench.last_goal)
     for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
         if resets[row]:
             # What the firmware remembers stays.
-            q, dq = (np.broadcast_to(x[row], shape) for x in (bench.position, bench.speed))
-        positions[row] = q
+            state = State(
+                np.broadcast_to(bench.position[row], shape),
+                np.broadcast_to(bench.speed[row], shape),
+                state.memory,
+            )
+        positions[row] = state.q
         if speeds is not None:
-            speeds[row] = dq
+            speeds[row] = state.dq
         for _ in range(servo.substeps):
-            control, memory = law.drive(p, goal, q, dq, dt, memory)
-            motor = law.torque(p, control, enabled, dq)
-            external = gravity * np.sin(q + offset)
-            most = friction.dry(p, motor, external, dq) + slope * np.abs(dq)
-            net = motor + external
-            acceleration = (net - within(to_stop * dq + net, -most, most)) * mobility
-            dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
-            q = q + dq * dt + acceleration * half_square
+            state = stepper.step(state, goal, enabled)
     return Motion(positions, speeds)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from sysid_ros.actuators.bench import bench
 from sysid_ros.actuators.log import Log
+from sysid_ros.actuators.simulator import State, Stepper
 from sysid_ros.errors import ConfigError
 from sysid_ros.simulation.commands import CommandQueue
 from sysid_ros.simulation.plant import Sample
@@ -68,9 +69,8 @@ class Pendulum:
         self._rate = rate
         self._count = 2 * np.pi / 2**encoder_bits if encoder_bits else 0.0
         self._offset = values.get('q_offset', servo.type.constants.get('q_offset', 0.0))
-        self._q = np.array([-self._offset])
-        self._dq = np.zeros(1)
-        self._memory: NDArray[np.float64] | None = self._q
+        hanging = np.array([-self._offset])
+        self._state = State(hanging, np.zeros(1), hanging)
         self._queue = CommandQueue(np.array([-self._offset, 1.0]), np.zeros(2))
         self._step = 0
         self._samples = 0
@@ -102,9 +102,11 @@ class Pendulum:
         mounted = bench(self._servo, (log,))
         values = {name: np.full(1, value) for name, value in self._values.items()}
         numbers = {**mounted.constants, **values}
-        inertia = mounted.inertia + values['armature']
+        numbers['q_offset'] = np.full(1, self._offset)
         # One assignment: another thread may be stepping.
-        self._load = numbers, inertia, mounted.weight
+        self._stepper = Stepper(
+            self._servo, numbers, mounted.inertia, mounted.weight, self.timestep
+        )
 
     def command(self, time: float, values: NDArray[np.float64]) -> bool:
         """Tell the servo where to go, or switch it.
@@ -129,30 +131,12 @@ class Pendulum:
         # The small part keeps a step whose end is this very time, which floating point puts after.
         last = int(np.floor(until / self.timestep + 1e-6))
         while self._step < last:
-            start, q, dq = self.time, self._q, self._dq
+            start, (q, dq, *_) = self.time, self._state
             goal, enabled = self._queue.mean(start, start + self.timestep)
-            torque = self._advance(goal, enabled)
+            self._state = self._stepper.step(self._state, np.array([goal]), enabled)
             due = round(self._samples / (self._rate * self.timestep)) == self._step
             self._step += 1
             if due:
                 self._samples += 1
                 seen = np.round(q / self._count) * self._count if self._count else q
-                yield Sample(start, seen, dq, torque)
-
-    def _advance(self, goal: float, enabled: float) -> NDArray[np.float64]:
-        """Make one step as :func:`sysid_ros.actuators.simulator.simulate` does, return the torque.
-
-        The state is replaced, not changed.
-        """
-        p, inertia, weight = self._load
-        law, friction, dt = self._servo.type.law, self._servo.friction, self.timestep
-        q, dq = self._q, self._dq
-        control, self._memory = law.drive(p, np.array([goal]), q, dq, dt, self._memory)
-        motor = law.torque(p, control, enabled, dq)
-        external = -weight * np.sin(q + self._offset)
-        most = friction.dry(p, motor, external, dq) + friction.viscous_slope(p) * np.abs(dq)
-        net = motor + external
-        acceleration = (net - np.clip(inertia / dt * dq + net, -most, most)) / inertia
-        self._dq = dq + acceleration * dt
-        self._q = q + self._dq * dt + 0.5 * acceleration * dt**2
-        return motor
+                yield Sample(start, seen, dq, np.asarray(self._state.torque))
