@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from sysid_ros.identification.start import Choice
     from sysid_ros.identification.statistics import Inference, Interval, IntervalMethod
 
+#: Joints that stick and slide make the cost a staircase on the smallest scale: so many steps that
+#: lead nowhere are enough.
+_PATIENCE = 4
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
 _HELD = (
@@ -82,7 +85,8 @@ class Fit:
         shift: Whether a shift of the measurements in time explains them better; None where the
             sequences are too short to tell.
         attempts: What became of each start, where there were several.
-        start: Where the fit started: ``nominal``, ``regression``, ``windows`` or ``spread``.
+        start: Where the fit started: ``nominal``, ``regression``, ``windows``, ``spread`` or
+            ``sampled``.
         start_sentence: Where those values are from, for people.
         window: Length of the windows that the values rest on, s, where the motion cannot be
             predicted over whole sequences; else None.
@@ -198,6 +202,8 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         CancelledError: ``cancel`` was set.
     """
     settings = settings or SolverSettings()
+    if drives is not None:
+        settings = dataclasses.replace(settings, patience=_PATIENCE)
     check_choice(start)
     check_distinct(parameters)
     known = dict(noise or {})
