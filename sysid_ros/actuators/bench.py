@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sysid_ros.errors import FitError
+from sysid_ros.identification.noise import encoder_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Standard gravity, m/s².
 GRAVITY = 9.80665
+#: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
+_REST = 0.05
+_FEWEST_AT_REST = 4
 #: Sampling periods that differ by less than this part are the same.
 _SAME_PERIOD = 1e-6
 
@@ -60,6 +65,26 @@ class Bench:
     def counted(self) -> NDArray[np.bool_]:
         """(T, L) whether a sample is of the log, not a repetition of its last."""
         found: NDArray[np.bool_] = np.arange(len(self.position))[:, None] < self.lengths
+        return found
+
+    @property
+    def repeated(self) -> NDArray[np.bool_]:
+        """(T, L) whether a reading of an encoder at rest says no more than another one.
+
+        However often a joint at rest is read, the error is the same: all readings of a stretch are
+        one. The middle one of each counts. Without an encoder, none is a repetition.
+        """
+        found = np.zeros(self.position.shape, dtype=bool)
+        every = np.concatenate([self.position[:n, k] for k, n in enumerate(self.lengths)])
+        if encoder_step(every) is None:
+            return found
+        shortest = max(round(_REST / self.dt), _FEWEST_AT_REST)
+        for log, count in enumerate(self.lengths.tolist()):
+            changes = np.flatnonzero(np.diff(self.position[:count, log]) != 0) + 1
+            for start, stop in pairwise([0, *changes.tolist(), count]):
+                if stop - start >= shortest:
+                    found[start:stop, log] = True
+                    found[(start + stop) // 2, log] = False
         return found
 
     def windows(self, length: int) -> Bench:

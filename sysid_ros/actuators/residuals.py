@@ -114,7 +114,8 @@ def starts_of(bench: Bench, names: Sequence[str], noise: float) -> Starts:
 class LogResiduals:
     """The residual vector of a set of logs as a function of the candidates.
 
-    Residuals are ordered by log, then time; the rows of priors follow. Starts belong to one log
+    Residuals are ordered by log, then time; the rows of priors follow. Of an encoder at rest, one
+    reading counts: see `Bench.repeated`. Starts belong to one log
     each, so that those of all logs are moved together for their derivatives.
 
     Attributes:
@@ -162,7 +163,7 @@ class LogResiduals:
         self.unstable = np.zeros(0, dtype=bool)
         self.exact = np.zeros(len(self.unknowns), dtype=bool)
         self._priors = prior_rows(self.unknowns)
-        counted = bench.counted.T  # by log, then time
+        counted = (bench.counted & ~bench.repeated).T  # by log, then time
         self._counted = counted
         log, sample = np.nonzero(counted)
         about = len(self._priors.unknown)
@@ -177,7 +178,7 @@ class LogResiduals:
         )
         self.prior_rows = slice(len(log), len(log) + about)
         # Rows of the samples of each log.
-        self._ends = np.cumsum([0, *bench.lengths.tolist()])
+        self._ends = np.cumsum([0, *counted.sum(axis=1).tolist()])
 
     def __call__(self, candidates: Array) -> Array:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""

@@ -36,6 +36,8 @@ _SMALLEST_JITTER = 1e-7
 _FEWEST_LEVELS = 8
 _OFF_LEVEL = 0.05
 _ROUNDING = 1e-7
+#: Times that the step is found better from all levels.
+_REFINEMENTS = 2
 
 
 def arrival_jitter(sequences: Iterable[Sequence]) -> float:
@@ -102,11 +104,14 @@ def encoder_step(values: NDArray[np.float64]) -> float | None:
     jumps = np.diff(values)
     # Readings of one level differ by rounding.
     step = float(jumps[jumps > _ROUNDING * np.ptp(values)].min(initial=np.inf))
-    counts = (values - values[0]) / step
-    if not np.all(np.abs(counts - np.round(counts)) < _OFF_LEVEL):
-        return None
-    # The mean of many is exact where the smallest is rounded.
-    return float(np.ptp(values)) / float(np.round(counts[-1]))
+    for _ in range(_REFINEMENTS):
+        # From level to level, rounding does not add up; over all of them the step is exact.
+        counts = np.concatenate([[0.0], np.cumsum(np.round(jumps / step))])
+        if not counts[-1]:
+            return None
+        step = float(np.ptp(values)) / float(counts[-1])
+    off = np.abs(values - values[0] - counts * step)
+    return step if np.all(off < _OFF_LEVEL * step) else None
 
 
 def measured(runs: Iterable[Run]) -> Iterator[tuple[str, NDArray[np.float64]]]:

@@ -123,3 +123,25 @@ def test_a_velocity_that_was_not_recorded_is_the_slope_of_the_positions_after_re
     np.testing.assert_allclose(found.speed[:, 0], [0.0, 200.0, 400.0, 600.0, 700.0])
     np.testing.assert_array_equal(found.speed[:, 1], np.zeros(5))
     np.testing.assert_array_equal(found.speed[:2, 2], [0.2, 1.2])
+
+
+def test_readings_of_an_encoder_at_rest_count_once() -> None:
+    count = 2 * np.pi / 4096
+    moving = np.arange(30)
+    log = _resting(count * np.concatenate([moving, np.full(21, 30), 30 + moving]))
+    found = bench(SERVO, [log])
+    assert np.flatnonzero(found.repeated[:, 0]).tolist() == [*range(30, 41), *range(42, 52)]
+    # Rounding in a file hides no encoder.
+    rounded = dataclasses.replace(log, position=np.round(log.position, 6))
+    assert np.array_equal(bench(SERVO, [rounded]).repeated, found.repeated)
+
+
+def test_without_an_encoder_every_reading_counts() -> None:
+    rng = np.random.default_rng(0)
+    log = _resting(np.concatenate([rng.normal(size=30), np.full(30, 0.1)]))
+    assert not bench(SERVO, [log]).repeated.any()
+
+
+def _resting(position: np.ndarray) -> Log:
+    zeros = np.zeros(len(position))
+    return Log('rest', 'xl330', '', 0.3, 0.0, 0.1, {}, 0.005, position, zeros, zeros)

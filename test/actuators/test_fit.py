@@ -137,7 +137,7 @@ def test_logs_of_different_lengths_count_their_own_samples(logs: list[Log]) -> N
     x = np.array([[M1[u.name] for u in both.unknowns]])
     alone = [LogResiduals(SERVO, bench(SERVO, [log]), ['a'], 1e-3) for log in (short, logs[1])]
     assert np.array_equal(both(x), np.concatenate([one(x) for one in alone]))
-    assert len(both.samples.time) == 600
+    assert len(both.samples.time) == sum(len(one.samples.time) for one in alone) < 600
 
 
 @pytest.mark.shared
