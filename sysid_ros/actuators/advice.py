@@ -54,10 +54,15 @@ def what_to_record(coefficient: str) -> str:
     return _RECORD[coefficient]
 
 
+def load_of(log: Log) -> float:
+    """Return the torque of gravity at the level pendulum, over g: kg·m."""
+    return (log.mass + log.arm_mass / 2) * log.length
+
+
 def loads(logs: Sequence[Log]) -> list[float]:
     """Return the different torques of gravity at the level pendulum, over g: kg·m."""
     found: list[float] = []
-    for load in sorted((log.mass + log.arm_mass / 2) * log.length for log in logs):
+    for load in sorted(map(load_of, logs)):
         if not found or load > (1 + _SAME_LOAD) * found[-1]:
             found.append(load)
     return found

@@ -172,6 +172,7 @@ def solve_servo(
     whole = LogResiduals(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period
     )
+    first = _first(whole, settings.first)
     begun, attempts = find_starts(
         servo,
         bench,
@@ -179,11 +180,13 @@ def solve_servo(
         fixed=fixed,
         count=settings.starts,
         seed=settings.seed,
-        first=_first(whole, settings.first),
+        first=first,
         cancel=cancel,
     )
+    # Windows may lead away from values that were good for whole logs.
+    beginnings = [start.x for start in begun] + ([] if first is None else [first])
     best = min(
-        (descend(whole, start.x, limit=_STEPS, cancel=cancel) for start in begun),
+        (descend(whole, x, limit=_STEPS, cancel=cancel) for x in beginnings),
         key=lambda end: end.cost,
     )
     freed = LogResiduals(
@@ -192,6 +195,12 @@ def solve_servo(
     solution = _settle(freed, best.x, trace, cancel)
     evaluations = whole.evaluations + freed.evaluations
     return SolvedServo(freed, solution, len(whole.unknowns), trace, attempts, evaluations)
+
+
+def values_of(servo: Servo, fit: Fit, fixed: Mapping[str, float]) -> dict[str, float]:
+    """Return all coefficients: those that were found and those that were known."""
+    found = {u.name: float(v) for u, v in zip(fit.parameters, fit.solution.x, strict=True)}
+    return {name: {**fixed, **found}[name] for name in servo.coefficients}
 
 
 def _settle(

@@ -39,6 +39,8 @@ class _Horizon(NamedTuple):
 _HORIZONS = (_Horizon(0.1, 15, 3), _Horizon(0.3, 15, 2), _Horizon(1.0, 15, 2))
 #: Windows of fewer samples say little of forces.
 _FEWEST_SAMPLES = 4
+#: Ends that are nearer to each other, in parts of the bounds' distance, are one.
+_SAME = 1e-6
 
 
 class Begun(NamedTuple):
@@ -98,12 +100,24 @@ def find_starts(
         solved = [descend(residual, begun.x, limit=horizon.steps, cancel=cancel) for begun in found]
         found = [Begun(end.x, 2 * end.cost / len(end.residual)) for end in solved]
         ends = ends or found
-        found = sorted(found, key=lambda begun: begun.cost)[: horizon.kept]
+        best = sorted(found, key=lambda begun: begun.cost)[: horizon.kept]
+        found = _distinct(best, residual)
     attempts = tuple(
         Attempt(x, before, unstable=False, status='windows', cost=end.cost, x=end.x)
         for (before, x), end in zip(began, ends, strict=True)
     )
     return found, tuple(sorted(attempts, key=lambda attempt: attempt.start_cost))
+
+
+def _distinct(found: list[Begun], residuals: LogResiduals) -> list[Begun]:
+    """Leave out what other starts have led to already."""
+    bounds = [(unknown.min_value, unknown.max_value) for unknown in residuals.unknowns]
+    span = np.ptp(bounds, axis=1)
+    kept: list[Begun] = []
+    for begun in found:
+        if all(np.any(np.abs(begun.x - other.x) > _SAME * span) for other in kept):
+            kept.append(begun)
+    return kept
 
 
 def _cost(residuals: LogResiduals, x: Array) -> float:

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from sysid_ros.config import ServoFitConfig
     from sysid_ros.pipeline.servo import ServoCalibration
 
+#: Stands for the six friction laws.
+_ALL = 'all'
+
 
 def run(args: argparse.Namespace) -> int:
     """Fit a servo to its logs and print what was found; return 1 when it was rejected."""
     if args.eval:
         return _evaluate(args)
+    if args.model == _ALL:
+        return _choose(args)
     # Imported late: --help must not wait for them.
     from sysid_ros.cli.console import Progress  # noqa: PLC0415
     from sysid_ros.pipeline.servo import calibrate_servo  # noqa: PLC0415
@@ -46,9 +51,15 @@ def config_of(args: argparse.Namespace) -> ServoFitConfig:
         'output': args.output,
         'validation_kp': args.validation_kp,
         'fixed': fixed_of(args.fix),
+        'method': args.method,
+        'trials': args.trials,
+        'workers': args.workers,
+        'load_study': args.load_study,
+        'wandb': args.wandb,
         'starts': args.starts,
         'seed': args.seed,
         'reset_period': args.reset_period,
+        'substeps': args.substeps,
         'resume': args.resume,
     }
     return validate(ServoFitConfig, wanted, 'the command line')
@@ -71,6 +82,31 @@ def fixed_of(pairs: list[str]) -> dict[str, float]:
     return found
 
 
+def _choose(args: argparse.Namespace) -> int:
+    """Fit all friction laws and print which one to use; return 1 when that was rejected."""
+    from sysid_ros.cli.compare_actuators import print_servos  # noqa: PLC0415
+    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.pipeline.servo_choice import choose_servo  # noqa: PLC0415
+
+    progress = Progress()
+    done = choose_servo(config_of(args), command=args.command_line, observer=progress)
+    progress.finish()
+    console = make_console()
+    paths = {}
+    for own in done.calibrations:
+        name = own.servo.friction.name
+        if not own.result.accepted:
+            console.print(f'{name} is rejected: {own.result.acceptance}', markup=False)
+        paths[f'report of {name}'] = own.report_path
+    print_servos(console, done.comparison)
+    console.print()
+    paths['comparison'] = done.comparison_path
+    if done.parameters_path is not None:
+        paths = {'coefficients': done.parameters_path, **paths}
+    print_paths(console, paths)
+    return 0 if done.parameters_path is not None else 1
+
+
 def _evaluate(args: argparse.Namespace) -> int:
     """Print how well a file of coefficients predicts logs."""
     from sysid_ros.actuators.logs import check_motor, read_logs  # noqa: PLC0415
@@ -89,7 +125,8 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _mean_error(errors: Mapping[str, float]) -> str:
     mean = sum(errors.values()) / len(errors)
-    return f'Mean absolute error of {len(errors)} logs: {1e3 * mean:.4f} mrad.'
+    logs = '1 log' if len(errors) == 1 else f'{len(errors)} logs'
+    return f'Mean absolute error of {logs}: {1e3 * mean:.4f} mrad.'
 
 
 def _print(done: ServoCalibration) -> None:
@@ -97,6 +134,9 @@ def _print(done: ServoCalibration) -> None:
 
     console = make_console()
     print_result(console, done.result)
+    if done.result.solver.start == 'sampled':
+        sentence = done.result.solver.start_sentence
+        console.print(f'The fit began at {sentence}.', markup=False)
     console.print(_mean_error(done.errors), markup=False)
     console.print()
     paths = {'result': done.result_path, 'report': done.report_path}

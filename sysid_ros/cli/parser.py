@@ -55,6 +55,7 @@ def make_parser() -> Parser:
     _add_process(commands)
     _add_servo_logs(commands)
     _add_fit_actuator(commands)
+    _add_compare_actuators(commands)
     _add_plot_actuator(commands)
     _add_export_actuator(commands)
     return parser
@@ -274,7 +275,9 @@ def _add_fit_actuator(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     _add_servo(parser)
     parser.add_argument(
-        '--model', default='m6', help='friction law: m1 to m6, or a part of them; default m6'
+        '--model',
+        default='m6',
+        help='friction law: m1 to m6, a part of them, or all of the six; default m6',
     )
     parser.add_argument(
         '-o',
@@ -288,10 +291,61 @@ def _add_fit_actuator(commands: argparse._SubParsersAction[Parser]) -> None:
         '--eval', action='store_true', help='only say how well the file in --output predicts logs'
     )
     parser.add_argument(
+        '--method',
+        choices=['least-squares', 'cmaes', 'random', 'nsgaii'],
+        default='least-squares',
+        help='default least-squares; the others try values with Optuna before, as BAM does',
+    )
+    parser.add_argument(
+        '--trials', type=int, metavar='N', help='number of values to try in all; default 5000'
+    )
+    parser.add_argument(
+        '--workers', type=int, default=1, metavar='N', help='processes that try; default 1'
+    )
+    parser.add_argument(
+        '--load-study',
+        '--load_study',
+        metavar='NAME',
+        help='go on with the trials of this study in study.journal beside the output',
+    )
+    parser.add_argument('--wandb', action='store_true', help='log to Weights & Biases')
+    parser.add_argument(
         '--starts', type=int, default=8, help='starts spread over the bounds; default 8'
     )
-    parser.add_argument('--seed', type=int, default=0, help='of the starts')
+    parser.add_argument('--seed', type=int, default=0, help='of the starts and trials')
     parser.add_argument('--resume', action='store_true', help='go on where an interrupted fit was')
+
+
+def _add_compare_actuators(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        'compare-actuators',
+        help='fit several friction models to logs of a servo; recommend the simplest that does',
+        description=(
+            'Fit several friction models to all logs, and to those without each load, gain or '
+            'trajectory in turn; recommend the simplest that predicts what was left out as well '
+            'as the best.'
+        ),
+    )
+    _add_servo(parser)
+    parser.add_argument(
+        '--models',
+        default='m1,m2,m3,m4,m5,m6',
+        metavar='NAME,NAME',
+        help='friction laws; default m1 to m6',
+    )
+    parser.add_argument(
+        '--by',
+        choices=['load', 'kp', 'trajectory'],
+        help='what is left out in turn; default load, where there are several',
+    )
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        metavar='FILE',
+        help='file for the coefficients of the recommended model, with the comparison beside it',
+    )
 
 
 def _add_servo(parser: argparse.ArgumentParser) -> None:
@@ -314,6 +368,9 @@ def _add_servo(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar='S',
         help='let predictions go on from the measured state every so many seconds',
+    )
+    parser.add_argument(
+        '--substeps', type=int, default=1, help='simulated steps from sample to sample; default 1'
     )
     parser.add_argument(
         '--fix',

@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sysid_ros.actuators.advice import gaps, what_to_record
-from sysid_ros.actuators.fit import ServoFitSettings, fit_servo
+from sysid_ros.actuators.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.actuators.logs import check_motor, read_logs, split
-from sysid_ros.actuators.parameter_file import read_parameters, write_parameters
+from sysid_ros.actuators.parameter_file import write_parameters
 from sysid_ros.actuators.residuals import POSITION
 from sysid_ros.actuators.score import errors_by_log, predict
 from sysid_ros.actuators.servo import Servo
@@ -22,6 +21,8 @@ from sysid_ros.errors import ResultError
 from sysid_ros.files import sha256
 from sysid_ros.identification.statistics import IntervalMethod
 from sysid_ros.pipeline.loading import Nobody
+from sysid_ros.pipeline.servo_progress import ServoProgress
+from sysid_ros.pipeline.servo_sampling import SAMPLED, sampled_fit, sampler_versions
 from sysid_ros.pipeline.summary import Curve, solver_of, summarise, told
 from sysid_ros.report import write_report
 from sysid_ros.results.gate import judge
@@ -35,13 +36,11 @@ if TYPE_CHECKING:
     from sysid_ros.actuators.log import Log
     from sysid_ros.config.servo_fit import ServoFitConfig
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.solver.problem import Iteration
     from sysid_ros.pipeline.loading import Observer
     from sysid_ros.results.result import CalibrationResult, Role
 
-#: Where a fit is, is written this often, s.
-_PROGRESS_PERIOD = 2.0
 _UNIT = 'rad'
+_SOLVER = 'scipy-trf'
 
 
 @dataclass(frozen=True)
@@ -88,27 +87,62 @@ def calibrate_servo(
         SysidError: In one sentence, what is wrong; nothing was written.
     """
     observer = observer or Nobody()
-    servo = Servo.named(config.actuator, config.model)
+    servo = Servo.named(config.actuator, config.model, config.substeps)
     training, held_out = read_training(config)
     check_output(config.output)
     observer.stage(f'fitting {servo.name} to {_count(training)}')
-    progress = _Progress(config, servo, observer)
-    found = fit_servo(
-        servo,
-        training,
-        settings=ServoFitSettings(
+    with ServoProgress(config, servo, observer, training, held_out) as progress:
+        settings = ServoFitSettings(
             starts=config.starts,
             seed=config.seed,
             fixed=config.fixed,
             first=progress.last() if config.resume else None,
             reset_period=config.reset_period,
             intervals=IntervalMethod(config.intervals),
-        ),
-        cancel=cancel,
-        observe=progress.iteration,
-    )
-    result = result_of(config, command, servo, training, held_out, found)
-    values = values_of(servo, found, config.fixed)
+        )
+        if config.method == 'least-squares':
+            found = fit_servo(
+                servo, training, settings=settings, cancel=cancel, observe=progress.iteration
+            )
+        else:
+            found = sampled_fit(
+                config,
+                servo,
+                training,
+                config.method,
+                settings=settings,
+                observer=observer,
+                progress=progress,
+                cancel=cancel,
+            )
+        done = write_servo(config, command, servo, training, held_out, found)
+        progress.end(done.values)
+    return done
+
+
+def write_servo(
+    config: ServoFitConfig,
+    command: str,
+    servo: Servo,
+    training: Sequence[Log],
+    held_out: Sequence[Log],
+    fit: Fit,
+) -> ServoCalibration:
+    """Judge a fit, and write result, report and, if it is accepted, coefficients.
+
+    Args:
+        config: The validated request.
+        command: How the user asked for it, for the provenance.
+        servo: The kind of servo and its friction law.
+        training: What it was fitted to.
+        held_out: What it was not.
+        fit: What was found.
+
+    Raises:
+        ResultError: The folder cannot be written.
+    """
+    result = result_of(config, command, servo, training, held_out, fit)
+    values = values_of(servo, fit, config.fixed)
     every = (*training, *held_out)
     errors = errors_by_log(servo, values, every, config.reset_period)
     result_path = config.output.with_suffix('.result.json')
@@ -117,7 +151,6 @@ def calibrate_servo(
     write_report(result, report_path)
     if result.accepted:
         write_parameters(config.output, servo, values)
-    progress.end()
     return ServoCalibration(
         servo,
         values,
@@ -159,12 +192,6 @@ def check_output(path: Path) -> None:
         raise ResultError(msg)
 
 
-def values_of(servo: Servo, fit: Fit, fixed: Mapping[str, float]) -> dict[str, float]:
-    """Return all coefficients: those that were found and those that were known."""
-    found = {u.name: float(v) for u, v in zip(fit.parameters, fit.solution.x, strict=True)}
-    return {name: {**fixed, **found}[name] for name in servo.coefficients}
-
-
 def result_of(
     config: ServoFitConfig,
     command: str,
@@ -181,17 +208,21 @@ def result_of(
         for log, role in roles
         if log.path is not None
     ]
+    provenance = told(
+        command,
+        config.model_dump(mode='json'),
+        tuple(files),
+        'recorded goals drive the servo of the pendulum',
+    )
+    sampled = fit.start == SAMPLED
     result = summarise(
         servo.name,
         fit,
         list(_curves(servo, roles, fit, config)),
         {POSITION: _UNIT},
-        solver_of(fit, 'scipy-trf', 'linear'),
-        told(
-            command,
-            config.model_dump(mode='json'),
-            tuple(files),
-            'recorded goals drive the servo of the pendulum',
+        solver_of(fit, f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER, 'linear'),
+        provenance.model_copy(
+            update={'versions': {**provenance.versions, **(sampler_versions() if sampled else {})}}
         ),
     )
     parameters = tuple(
@@ -249,33 +280,3 @@ def _warnings(
 
 def _count(logs: Sequence[Log]) -> str:
     return '1 log' if len(logs) == 1 else f'{len(logs)} logs'
-
-
-class _Progress:
-    """Writes where a fit is every few seconds, so that it can go on from there."""
-
-    def __init__(self, config: ServoFitConfig, servo: Servo, observer: Observer) -> None:
-        self._path = config.output.with_suffix('.progress.json')
-        self._fixed, self._servo, self._observer = config.fixed, servo, observer
-        self._names = [name for name in servo.coefficients if name not in config.fixed]
-        self._written = time.monotonic()
-
-    def last(self) -> dict[str, float] | None:
-        """Return the values that an earlier fit was at; None where there was none."""
-        if not self._path.exists():
-            return None
-        _, values = read_parameters(self._path, self._servo.type.name)
-        return {name: value for name, value in values.items() if name in self._names}
-
-    def iteration(self, iteration: Iteration) -> None:
-        """Write the values of an iteration, if it is time."""
-        self._observer.iteration(iteration)
-        if time.monotonic() - self._written < _PROGRESS_PERIOD:
-            return
-        self._written = time.monotonic()
-        found = dict(zip(self._names, iteration.x, strict=False))
-        write_parameters(self._path, self._servo, {**self._fixed, **found})
-
-    def end(self) -> None:
-        """Remove the file: the fit is done."""
-        self._path.unlink(missing_ok=True)

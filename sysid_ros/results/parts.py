@@ -252,9 +252,9 @@ class SolverSummary(Frozen):
 
     ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
     empty for one start, else in the order of the costs there. ``start`` says where the fit began:
-    ``nominal``, ``regression``, ``windows`` or ``spread``, ``start_sentence`` where those values
-    are from. ``window`` is the length of the windows that the values rest on, s, where the motion
-    cannot be predicted over whole sequences.
+    ``nominal``, ``regression``, ``windows``, ``spread`` or ``sampled``, ``start_sentence`` where
+    those values are from. ``window`` is the length of the windows that the values rest on, s, where
+    the motion cannot be predicted over whole sequences.
     """
 
     backend: str

@@ -78,3 +78,9 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert error.startswith('sysid: ')
     assert error.count('\n') == 1
     assert said in error
+
+
+def test_smaller_steps_are_told_in_the_file(folder: Path) -> None:
+    assert _run('--model', 'm1', '--starts', '1', '--substeps', '2', '-o', 'fine.json') == 0
+    assert json.loads((folder / 'fine.json').read_text())['substeps'] == 2
+    assert _run('--eval', '-o', 'fine.json') == 0

@@ -44,7 +44,7 @@ _POLISHES, _POLISHED = 3, 0.5
 _ROUGH = 0.1
 _SLIGHT_STEPS, _SLIGHT = 2, 1e-5
 #: A step that lowers the cost by less than this is idle; a standard error is .5.
-_IDLE = 0.02
+_IDLE = 0.05
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
 #: A step is the last when it will bring the predicted one below the tolerance at the rate of the

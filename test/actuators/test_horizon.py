@@ -1,0 +1,26 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starts over windows that grow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from recordings import M1, record
+
+from sysid_ros.actuators.bench import bench
+from sysid_ros.actuators.horizon import find_starts
+from sysid_ros.actuators.servo import Servo
+
+SERVO = Servo.named('xl330', 'm1')
+
+
+def test_starts_that_lead_to_one_place_go_on_as_one():
+    logs = bench(SERVO, record(SERVO, M1, seconds=2.0))
+    begun, attempts = find_starts(SERVO, logs, 5e-4, fixed={}, count=4, seed=0)
+    ends = np.array([attempt.x for attempt in attempts])
+    best = ends[np.argmin([attempt.cost for attempt in attempts])]
+    same = np.abs(ends - best).max(axis=1) < 1e-3
+    assert same.sum() > 1
+    (only,) = begun
+    assert only.x == pytest.approx(list(M1.values()), rel=0.1)
