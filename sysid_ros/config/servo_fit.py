@@ -25,7 +25,7 @@ class ServoFitConfig(Section):
     """From logs of a pendulum to the coefficients of its servo."""
 
     actuator: str = Field(description='kind of servo, as xl330, or a YAML file that defines one')
-    model: str = Field(default='m6', description='friction law: m1 to m6, or a part of them')
+    model: str = Field(default='m6', description='friction law: m1 to m6, a part of them, or all')
     logdir: Path = Field(description='folder of processed logs')
     output: Path = Field(default=Path('params.json'), description='file for the coefficients')
     validation_kp: float | None = Field(
