@@ -130,6 +130,7 @@ setup(
         _share('config', '*.yaml'),
         _share('config/demo', '*'),
         _share('config/pendulum', '*'),
+        _share('config/servo_arm', '*'),
     ],
     python_requires='>=3.10',
     install_requires=REQUIRED,
