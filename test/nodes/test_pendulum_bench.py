@@ -142,6 +142,7 @@ def test_it_stops_when_the_servo_falls_silent(servo: Any, start_node: Callable[.
     assert 'pendulum_bench: Stopped: 0.5 s without a new state on /joint_states.' in session.output
 
 
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('module', 'values', 'sentence'),
     [
