@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sysid_ros.identification.targets.servos import SERVO
+
 
 class Coefficient(NamedTuple):
     """Where a fit starts and how far it may go, in the coefficient's unit."""
@@ -15,30 +17,12 @@ class Coefficient(NamedTuple):
     high: float
 
 
-#: SI unit of every coefficient of the motor and friction laws.
+#: SI unit of every coefficient of the motor and friction laws: those that are targets of a robot's
+#: actuators, and what is of the joint.
 UNITS: dict[str, str] = {
-    'kt': 'N·m/A',
-    'R': 'Ω',
+    **{name: kind.component_unit(0) for name, kind in SERVO.items()},
     'armature': 'kg·m²',
-    'error_gain_ratio': '1',
-    'ratio': '1',
-    'max_velocity': 'rad/s',
-    'max_torque': 'N·m',
-    'current_limit': 'A',
     'q_offset': 'rad',
-    'friction_base': 'N·m',
-    'friction_stribeck': 'N·m',
-    'load_friction_base': '1',
-    'load_friction_stribeck': '1',
-    'load_friction_motor': '1',
-    'load_friction_external': '1',
-    'load_friction_motor_stribeck': '1',
-    'load_friction_external_stribeck': '1',
-    'load_friction_motor_quad': '1/(N·m)',
-    'load_friction_external_quad': '1/(N·m)',
-    'dtheta_stribeck': 'rad/s',
-    'alpha': '1',
-    'friction_viscous': 'N·m·s/rad',
 }
 
 #: Numbers of a servo that are set, not fitted, and their units. A log says some of them.

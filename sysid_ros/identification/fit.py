@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.start import Choice
     from sysid_ros.identification.statistics import Inference, Interval, IntervalMethod
 
-#: Joints that stick and slide make the cost a staircase on the smallest scale: so many steps that
-#: lead nowhere are enough.
-_PATIENCE = 4
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
 _HELD = (
@@ -202,8 +199,6 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
         CancelledError: ``cancel`` was set.
     """
     settings = settings or SolverSettings()
-    if drives is not None:
-        settings = dataclasses.replace(settings, patience=_PATIENCE)
     check_choice(start)
     check_distinct(parameters)
     known = dict(noise or {})

@@ -43,8 +43,6 @@ _POLISHES, _POLISHED = 3, 0.5
 #: lower the cost by less than this part: dry friction makes steps in it that no slope shows.
 _ROUGH = 0.1
 _SLIGHT_STEPS, _SLIGHT = 2, 1e-5
-#: A step that lowers the cost by less than this is idle; a standard error is .5.
-_IDLE = 0.05
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
 #: A step is the last when it will bring the predicted one below the tolerance at the rate of the
@@ -88,7 +86,6 @@ class Descent:
         loss: Loss,
         limit: int,
         tolerance: float,
-        patience: int,
         cancel: threading.Event | None,
         observe: Callable[[Iteration], None] | None,
         differences: Differences | None,
@@ -105,8 +102,6 @@ class Descent:
         self.checked = differences is not None
         self._coarse = False
         self._poor = self._slight = 0
-        self._idle: list[float] = []
-        self._patience = patience
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -380,10 +375,6 @@ class Descent:
         if self.trace:
             lowered = self.current.cost - point.cost > _SLIGHT * self.current.cost
             self._slight = 0 if lowered else self._slight + 1
-            if self.current.cost - point.cost < _IDLE:
-                self._idle.append(self.model.decrement)
-            else:
-                self._idle.clear()
         self.current = point
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
@@ -394,18 +385,10 @@ class Descent:
             status = self._converged()
         if not status and self.tolerance >= _ROUGH and self._slight >= _SLIGHT_STEPS:
             status = 'cost'
-        if not status and self._stands:
-            status = 'stalled'
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         if status:
             raise Stopped(status)
-
-    @property
-    def _stands(self) -> bool:
-        """Whether steps neither lower the cost nor come nearer to where they would end."""
-        idle = self._idle[-self._patience :]
-        return 0 < self._patience == len(idle) and self.model.decrement > idle[0] / 2
 
     def _note(self, step: float) -> None:
         iteration = Iteration(

@@ -55,14 +55,11 @@ class SolverSettings:
             ``scipy-lm`` for the methods of ``scipy.optimize``; ``scipy`` is dogbox.
         loss: Loss of a residual in units of its noise, named as in scipy.
         max_iterations: Limit of iterations.
-        patience: A solve ends after so many steps in a row that hardly lower the cost and come no
-            nearer to the optimum, for costs with steps that no slope shows; 0 for no such end.
     """
 
     backend: Backend = 'mujoco'
     loss: Loss = 'linear'
     max_iterations: int = 50
-    patience: int = 0
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -159,7 +156,6 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
         loss=settings.loss,
         limit=settings.max_iterations,
         tolerance=tolerance,
-        patience=settings.patience,
         cancel=cancel,
         observe=observe,
         differences=known.differences if known else None,

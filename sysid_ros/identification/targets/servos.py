@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the table of targets that is about servos: numbers of their laws.
 
-Names and units are those of ``sysid_ros.actuators``. The armature of a servo is that of its joint:
+The laws are those of ``sysid_ros.actuators``. The armature of a servo is that of its joint:
 ``joint/NAME/armature``.
 """
 
