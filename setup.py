@@ -132,7 +132,7 @@ setup(
         _share('config/pendulum', '*'),
         _share('config/servo_arm', '*'),
     ],
-    python_requires='>=3.10',
+    python_requires='>=3.11',
     install_requires=REQUIRED,
     extras_require={
         'ros': ROS,

@@ -22,10 +22,10 @@ import mujoco
 import numpy as np
 
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +99,7 @@ def _arrivals(sent: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np
 
 def record(
     model: mujoco.MjModel, rng: np.random.Generator, phases: np.random.Generator, name: str
-) -> tuple[Sequence, Sequence]:
+) -> tuple[Trajectory, Trajectory]:
     """Return a recording, and the same with the stamps of the robot."""
     sent = np.arange(-0.1, DURATION, COMMAND_PERIOD)
     values = np.zeros((len(sent), 2))
@@ -110,10 +110,10 @@ def record(
     times = np.arange(0.0, DURATION, model.opt.timestep)
     names = [model.sensor(index).name for index in range(model.nsensor)]
 
-    def run(stamps: NDArray[np.float64], measured: NDArray[np.float64]) -> Sequence:
+    def run(stamps: NDArray[np.float64], measured: NDArray[np.float64]) -> Trajectory:
         commands = TimeSeries.from_columns(stamps, values, ['a', 'b'], SignalType.MjCtrl)
         series = TimeSeries.from_columns(times, measured, names)
-        return Sequence(name, 0, values[0], np.zeros(2), (commands,), (series,))
+        return Trajectory(name, 0, values[0], np.zeros(2), (commands,), (series,))
 
     robot, recorder = _arrivals(sent, rng) + rng.normal(0.0, _FARTHER), _arrivals(sent, rng)
     asked = run(robot, np.zeros((len(times), len(names))))

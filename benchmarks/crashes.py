@@ -37,7 +37,7 @@ from recording import STATE, TOPICS, Processes, prepared, read_line
 from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags import BagWriter, UnfinishedBagError, read_bag
-from sysid_ros.bags.recovery import recover
+from sysid_ros.bags.recovery.recover import recover
 from sysid_ros.errors import BagError
 
 if TYPE_CHECKING:

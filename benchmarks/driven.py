@@ -23,11 +23,11 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from sysid_ros.actuators.batches import ServoBatch
-from sysid_ros.actuators.joints import ServoJoints
-from sysid_ros.actuators.servo import Servo
-from sysid_ros.actuators.servo_drive import ServoDrive, starting_values
-from sysid_ros.identification.targets import element_names
+from sysid_ros.model.targets import element_names
+from sysid_ros.servos.laws.batches import ServoBatch
+from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo_drive import ServoDrive, starting_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

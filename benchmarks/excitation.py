@@ -36,12 +36,12 @@ from sysid_ros.excitation.limits import find_limits
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.excitation.sensing import SensorNoise, sensor_noise
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.models import compile_spec, load_spec
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import TimeSeries
-from sysid_ros.simulation.truth import load_truth
+from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.virtual_robot.truth import load_truth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -227,7 +227,7 @@ def achieved(
     model: mujoco.MjModel,
     noise: dict[str, float],
     parameters: tuple[Unknown, ...],
-    sequence: Sequence,
+    sequence: Trajectory,
     jacobian: NDArray[np.float64],
     rng: np.random.Generator,
     fits: int,
@@ -249,7 +249,7 @@ def achieved(
         measured = TimeSeries(
             series.times, encoded(model, noise, values, rng), series.signal_mapping
         )
-        recorded = Sequence(
+        recorded = Trajectory(
             'draw', 0, sequence.initial_qpos, sequence.initial_qvel, sequence.commands, (measured,)
         )
         start = np.array([p.nominal for p in parameters])

@@ -25,7 +25,7 @@ from rosbags.typesys import Stores, get_typestore
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.pipeline import calibrate
-from sysid_ros.simulation import Noise, Plant
+from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from cases import noisy
 
+from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification import calculate_intervals
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.solver.least_squares import SolverSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.solver.losses import Loss
+    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.signals.trajectory import Trajectory
 
     #: From a generator to what spoils (n, 4) clean samples.
     Noise = Callable[[np.random.Generator], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
@@ -152,7 +152,7 @@ def _clean(stribeck: bool, seed: int, number: int) -> noisy.Clean:
     return noisy.happen_with_stribeck(moved) if stribeck else noisy.happen(moved)
 
 
-def recordings(case: Case, seed: int, draw: int, count: int) -> list[Sequence]:
+def recordings(case: Case, seed: int, draw: int, count: int) -> list[Trajectory]:
     """Return the recordings of one data set."""
     rng = np.random.default_rng([seed, 1, draw])
     spoil = case.noise(rng)

@@ -20,19 +20,19 @@ import scipy.signal
 import scipy.stats
 
 from sysid_ros.identification.continuing import Known, continue_from
-from sysid_ros.identification.drift import Estimate
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.inference.drift import Estimate
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.identification.continuing import Continued
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.priors import JointPrior
 
 ARM = """
 <mujoco>
@@ -81,7 +81,7 @@ MODEL = mujoco.MjModel.from_xml_string(ARM)
 PARAMETERS: tuple[Unknown, ...] = tuple(p for path in TRUTH for p in make_unknowns(path, MODEL))
 
 
-def record(name: str, truth: Mapping[str, float], seed: int, rho: float) -> Sequence:
+def record(name: str, truth: Mapping[str, float], seed: int, rho: float) -> Trajectory:
     """Return a recording with its own motion and noise."""
     rng = np.random.default_rng(seed)
     times = np.arange(-0.1, DURATION + 0.1, 1 / COMMAND_RATE)
@@ -93,7 +93,7 @@ def record(name: str, truth: Mapping[str, float], seed: int, rho: float) -> Sequ
     commands = TimeSeries.from_columns(times, values, names, SignalType.MjCtrl)
     stamps = np.arange(0.0, DURATION, 1 / RATE)
     empty = TimeSeries.from_columns(stamps, np.zeros((len(stamps), len(NOISE))), list(NOISE))
-    run = Sequence(name, 0, MODEL.qpos0, np.zeros(MODEL.nv), (commands,), (empty,))
+    run = Trajectory(name, 0, MODEL.qpos0, np.zeros(MODEL.nv), (commands,), (empty,))
     x = np.array([truth[p.name] for p in PARAMETERS])
     clean = predict(MODEL, [run], PARAMETERS, x, threads=1)[0].channels[0][0]
     white = rng.standard_normal((len(stamps) + 200, len(NOISE)))
@@ -103,7 +103,7 @@ def record(name: str, truth: Mapping[str, float], seed: int, rho: float) -> Sequ
     return dataclasses.replace(run, measurements=(series,))
 
 
-def fit_all(runs: list[Sequence]) -> Fit:
+def fit_all(runs: list[Trajectory]) -> Fit:
     """Fit without memory."""
     return fit(MODEL, PARAMETERS, runs, threads=1, start='nominal')
 
@@ -117,7 +117,7 @@ def known_of(found: Fit) -> Known:
     return Known(tuple(p.name for p in PARAMETERS), estimate)
 
 
-def continued(known: Known, runs: list[Sequence], forgetting: float) -> Continued:
+def continued(known: Known, runs: list[Trajectory], forgetting: float) -> Continued:
     """Fit with memory."""
 
     def again(

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from cases.recorded import quadruped, servo
 
+from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.solver.least_squares import SolverSettings
 from sysid_ros.pipeline.folds import leave_out as refit_without
+from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence as Many
+    from collections.abc import Sequence
 
     from cases.recorded import Robot
     from numpy.typing import NDArray
 
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.signals.trajectory import Trajectory
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 ROBOTS = {'servo_sysid': servo, 'go2_iit': quadruped}
@@ -49,7 +49,7 @@ class Score(NamedTuple):
 
 
 def errors(
-    robot: Robot, sequences: Many[Sequence], x: NDArray[np.float64] | None
+    robot: Robot, sequences: Sequence[Trajectory], x: NDArray[np.float64] | None
 ) -> list[NDArray[np.float64]]:
     """Return (n, k) measured minus predicted of every sequence, in rad."""
     found = (
@@ -63,13 +63,13 @@ def errors(
     ]
 
 
-def rms(parts: Many[NDArray[np.float64]]) -> float:
+def rms(parts: Sequence[NDArray[np.float64]]) -> float:
     """Return the root mean square of what is finite."""
     values = np.concatenate([part.ravel() for part in parts])
     return float(np.sqrt(np.nanmean(values**2)))
 
 
-def solve(robot: Robot, sequences: Many[Sequence]) -> Fit:
+def solve(robot: Robot, sequences: Sequence[Trajectory]) -> Fit:
     """Fit a robot's unknowns to some sequences."""
     # What no model of this kind follows, as backlash, counts less.
     settings = SolverSettings(max_iterations=_ITERATIONS, loss='huber')
@@ -91,7 +91,7 @@ def leave_out(robot: Robot, family: str, full: Fit) -> Score:
     )
 
 
-def neighbours(parts: Many[NDArray[np.float64]]) -> float:
+def neighbours(parts: Sequence[NDArray[np.float64]]) -> float:
     """Return the correlation of neighbouring residuals."""
     before = np.concatenate([part[:-1].ravel() for part in parts])
     after = np.concatenate([part[1:].ravel() for part in parts])

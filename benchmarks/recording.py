@@ -34,8 +34,9 @@ from rosbags.rosbag2 import Reader
 from sysid_ros.bags.writer import known_types
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import NDArray
-    from typing_extensions import Self
 
 TOPICS = tuple(f'/robot_{k}/joint_states' for k in range(4))
 JOINTS = 12

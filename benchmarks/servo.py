@@ -27,21 +27,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.actuators.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.actuators.friction import MODELS
-from sysid_ros.actuators.logs import read_logs
-from sysid_ros.actuators.samplers import SamplerSettings, sample_servo
-from sysid_ros.actuators.score import errors_by_log
-from sysid_ros.actuators.servo import Servo
-from sysid_ros.actuators.study import import_optuna
 from sysid_ros.config import ServoFitConfig
 from sysid_ros.errors import ConfigError
-from sysid_ros.pipeline.servo_models import compare_servos
+from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
+from sysid_ros.servos.bench.samplers import SamplerSettings, sample_servo
+from sysid_ros.servos.bench.score import errors_by_log
+from sysid_ros.servos.bench.study import import_optuna
+from sysid_ros.servos.formats.logs import read_logs
+from sysid_ros.servos.laws.friction import MODELS
+from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.session.models import compare_servos
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sysid_ros.actuators.log import Log
+    from sysid_ros.servos.formats.log import Log
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 TRUTH = {

@@ -19,11 +19,12 @@ import numpy as np
 from sysid_ros import demo
 from sysid_ros.cli.console import Progress
 from sysid_ros.config import CalibrationConfig, load_calibration, load_servos
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.identification.observer import Nobody
+from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import Nobody, Problem, load
+from sysid_ros.pipeline.loading import Problem, load
 from sysid_ros.pipeline.servos import joints_of
+from sysid_ros.rollout.prediction import predict
 
 _ASSETS = Path(__file__).parents[1] / 'config' / 'servo_arm'
 #: The delay that the simulated robot hides.

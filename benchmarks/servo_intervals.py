@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.actuators.bench import bench
-from sysid_ros.actuators.fit import fit_servo
-from sysid_ros.actuators.log import Log
-from sysid_ros.actuators.servo import Servo
-from sysid_ros.actuators.simulator import simulate
-from sysid_ros.actuators.trajectories import STANDARD, TRAJECTORIES
+from sysid_ros.servos.bench.fit import fit_servo
+from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.bench.trajectories import STANDARD, TRAJECTORIES
+from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.laws.servo import Servo
 
 #: Published coefficients of an xl330, rounded; what M4 lacks there made visible.
 _TRUTH = {

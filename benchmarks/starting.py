@@ -21,14 +21,14 @@ import numpy as np
 from cases.starting import Example, arm, double_pendulum
 
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.solver.quadratic import KEPT
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.solver.quadratic import KEPT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.start import Choice
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.start import Choice
 
 STARTS = 20
 #: Distance from the optimum at which a fit is there, and at which a step still counts, in

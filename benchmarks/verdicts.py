@@ -20,17 +20,17 @@ from cases.doubtful import PROBLEMS
 
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.simulation.truth import load_truth
+from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.virtual_robot.truth import load_truth
 
 if TYPE_CHECKING:
     from cases.doubtful import Doubtful
 
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
 
 DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 DRAWS = 20
@@ -129,9 +129,9 @@ def _fit_arm(
     sensors = [model.sensor(index).name for index in range(model.nsensor)]
     home = model.key_qpos[0]
 
-    def sequence(samples: np.ndarray) -> Sequence:
+    def sequence(samples: np.ndarray) -> Trajectory:
         series = TimeSeries.from_columns(times, samples, sensors)
-        return Sequence('run', 0, home, np.zeros(model.nv), (commands,), (series,))
+        return Trajectory('run', 0, home, np.zeros(model.nv), (commands,), (series,))
 
     empty = sequence(np.zeros((len(times), len(sensors))))
     clean = predict(model, [empty], unknowns, values, threads=1)[0].channels[0][0]

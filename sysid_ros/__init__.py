@@ -2,4 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture on the robot, calibration of its MuJoCo model."""
 
-__version__ = '0.1.0'
+from sysid_ros.version import __version__
+
+__all__ = ['__version__']

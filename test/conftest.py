@@ -21,6 +21,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytest_plugins = ['builders.bag_columns', 'builders.trajectories']
+
 # Small matrices are multiplied more slowly by two threads than by one, as ``sysid`` does it.
 os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
 

@@ -27,8 +27,8 @@ from sysid_ros.config import (
     validate,
 )
 from sysid_ros.errors import ConfigError
-from sysid_ros.identification.solver.least_squares import BACKENDS
-from sysid_ros.identification.solver.losses import LOSSES
+from sysid_ros.estimation.solver.least_squares import BACKENDS
+from sysid_ros.estimation.solver.losses import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

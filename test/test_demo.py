@@ -126,8 +126,8 @@ def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
 
 def test_every_parameter_of_the_demo_has_a_truth():
     from sysid_ros.config import load_calibration, read_yaml  # noqa: PLC0415 (one test)
-    from sysid_ros.identification.models import load_model  # noqa: PLC0415
-    from sysid_ros.identification.targets import resolve  # noqa: PLC0415
+    from sysid_ros.model.loading import load_model  # noqa: PLC0415
+    from sysid_ros.model.targets import resolve  # noqa: PLC0415
 
     model = load_model(ASSETS / 'arm.xml')
     config = load_calibration(ASSETS / 'calibration.yaml')

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import io
 import itertools
 import re
@@ -18,23 +19,17 @@ import pytest
 import yaml
 
 from sysid_ros import config, demo
-from sysid_ros.actuators.catalogue import actuator_type
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.overrides import parse_overrides
-from sysid_ros.config import (
-    CalibrationConfig,
-    MappingConfig,
-    Section,
-    ServoBagConfig,
-    validate,
-)
+from sysid_ros.config import CalibrationConfig, MappingConfig, Section, ServoBagConfig, validate
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
-from sysid_ros.identification.targets import KINDS, Kind
-from sysid_ros.nodes.qos_overrides import QosOverride
+from sysid_ros.model.targets import KINDS, Kind
+from sysid_ros.nodes.ros.qos_overrides import QosOverride
+from sysid_ros.servos.laws.catalogue import actuator_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +129,7 @@ def _table(checked: str) -> list[list[str]]:
 def _interface() -> dict[tuple[str, str], str]:
     """Return kind and name (``~/refit``) of what nodes offer, with the type's full name."""
     found = {}
-    for path in (ROOT / 'sysid_ros' / 'nodes').glob('*.py'):
+    for path in (ROOT / 'sysid_ros' / 'nodes').rglob('*.py'):
         for call in ast.walk(ast.parse(path.read_text('utf-8'))):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
@@ -221,7 +216,7 @@ def test_modules_that_are_started_exist_with_their_parameters(page: str, words: 
         assert module == 'colcon', page
         return
     name = module.rpartition('.')[2]
-    assert (ROOT / f'{module.replace(".", "/")}.py').is_file(), page
+    assert importlib.util.find_spec(module) is not None, page
     if name == 'demo':
         with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
             demo.main(['--help'])

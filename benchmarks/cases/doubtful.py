@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import mujoco
@@ -82,7 +82,7 @@ class Doubtful:
             )
         )
 
-    def sequence(self, model: mujoco.MjModel, seed: int) -> Sequence:
+    def sequence(self, model: mujoco.MjModel, seed: int) -> Trajectory:
         """Simulate with the true values and add white noise."""
         times = np.arange(self.settle, self.settle + self.seconds, 0.01)
         sensors = [model.sensor(index).name for index in range(model.nsensor)]
@@ -94,9 +94,9 @@ class Doubtful:
             commands = (TimeSeries.from_columns(grid, values, names, SignalType.MjCtrl),)
         qpos, qvel = self.start or (model.qpos0, np.zeros(model.nv))
 
-        def sequence(values: NDArray[np.float64]) -> Sequence:
+        def sequence(values: NDArray[np.float64]) -> Trajectory:
             series = TimeSeries.from_columns(times, values, sensors)
-            return Sequence('run', 0, np.array(qpos), np.array(qvel), commands, (series,))
+            return Trajectory('run', 0, np.array(qpos), np.array(qvel), commands, (series,))
 
         empty = sequence(np.zeros((len(times), len(sensors))))
         truth = np.array([free.truth for free in self.free])

@@ -21,8 +21,7 @@ except ImportError:  # before MuJoCo 3.17
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Self
+    from typing import Self
 
     from cases.case import Case
 

@@ -15,10 +15,11 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.initial import Channel, initial_state
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import write_value
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +123,8 @@ def motion(rng: np.random.Generator) -> Motion:
 
 def _sequence(
     name: str, commands: TimeSeries, measured: TimeSeries, qpos: object, qvel: object
-) -> Sequence:
-    return Sequence(name, 0, np.asarray(qpos), np.asarray(qvel), (commands,), (measured,))
+) -> Trajectory:
+    return Trajectory(name, 0, np.asarray(qpos), np.asarray(qvel), (commands,), (measured,))
 
 
 def _told(moved: Motion, shift: float = 0.0) -> TimeSeries:
@@ -151,7 +152,7 @@ def happen_with_stribeck(moved: Motion) -> Clean:
     true = mujoco.MjModel.from_xml_string(ARM)
     for unknown, value in zip(unknowns(), truth(), strict=True):
         for target in unknown.targets:
-            target.write(true, float(value))
+            write_value(true, target, float(value))
     mujoco.mj_setConst(true, mujoco.MjData(true))
     data = mujoco.MjData(true)
     steps = round((LEAD + DURATION) / true.opt.timestep) + 1
@@ -179,7 +180,7 @@ def record(
     name: str,
     *,
     velocities: bool = True,
-) -> Sequence:
+) -> Trajectory:
     """Return a recording of what happened, from an estimated state.
 
     Args:

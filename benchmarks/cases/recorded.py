@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.identification.models import compile_spec
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.model.loading import compile_spec
+from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
 
 #: Positions of the servo's log are in half turns.
 _HALF_TURN = np.pi
@@ -49,7 +49,7 @@ class Robot(NamedTuple):
     spec: mujoco.MjSpec
     model: mujoco.MjModel
     unknowns: tuple[Unknown, ...]
-    families: Mapping[str, tuple[Sequence, ...]]
+    families: Mapping[str, tuple[Trajectory, ...]]
 
 
 def servo(folder: Path) -> Robot:
@@ -59,12 +59,12 @@ def servo(folder: Path) -> Robot:
     model = compile_spec(spec, path)
     log = json.loads((folder / 'dataset' / 'response.json').read_text())
     period = 1.0 / log['config']['action_hz']
-    families: dict[str, list[Sequence]] = {}
+    families: dict[str, list[Trajectory]] = {}
     for number, run in enumerate(log['data']):
         commands = _HALF_TURN * np.array(run['actions'])
         measured = _HALF_TURN * np.array(run['sensor_data'])
         times = period * np.arange(len(commands))
-        sequence = Sequence(
+        sequence = Trajectory(
             f'{run["type"]}_{number}',
             0,
             measured[:1],
@@ -140,7 +140,7 @@ def _piece(
     names: list[str],
     model: mujoco.MjModel,
     number: int,
-) -> Sequence:
+) -> Trajectory:
     positions = np.asarray(log['dof_pos'], dtype=np.float64)
     commands = np.asarray(log['des_dof_pos'], dtype=np.float64)
     velocities = np.gradient(positions, times, axis=0)
@@ -154,7 +154,7 @@ def _piece(
         qvel[model.jnt_dofadr[joint]] = velocities[near, column].mean()
     # Commands from before the start are known, which delays need.
     told = np.arange(max(first - 40, 0), rows[-1] + 1)
-    return Sequence(
+    return Trajectory(
         f'piece_{number + 1}',
         0,
         qpos,

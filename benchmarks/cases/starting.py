@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import Unknown, make_unknowns
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class Example(NamedTuple):
     model: mujoco.MjModel
     unknowns: tuple[Unknown, ...]
     truth: NDArray[np.float64]
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[Trajectory, ...]
     noise: float
 
 
@@ -116,15 +116,15 @@ def _recorded(
     start: NDArray[np.float64],
     noise: dict[str, float],
     seed: int,
-) -> Sequence:
+) -> Trajectory:
     """Simulate with the true values and add white noise."""
     seconds, rate = shape
     times = np.arange(0.0, seconds, 1 / rate)
     sensors = [model.sensor(index).name for index in range(model.nsensor)]
 
-    def sequence(values: NDArray[np.float64]) -> Sequence:
+    def sequence(values: NDArray[np.float64]) -> Trajectory:
         series = TimeSeries.from_columns(times, values, sensors)
-        return Sequence('run', 0, start, np.zeros(model.nv), commands, (series,))
+        return Trajectory('run', 0, start, np.zeros(model.nv), commands, (series,))
 
     empty = np.zeros((len(times), len(sensors)))
     clean = predict(model, [sequence(empty)], unknowns, np.array(truth))[0].channels[0][0]

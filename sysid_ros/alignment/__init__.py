@@ -6,7 +6,7 @@ from sysid_ros.alignment.description import describe
 from sysid_ros.alignment.export import write_series
 from sysid_ros.alignment.formats import Format
 from sysid_ros.alignment.health import HealthFinding, TopicRate
-from sysid_ros.alignment.mapping import map_columns
+from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Role, Unmapped
 from sysid_ros.alignment.sequences import Alignment, align
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 
-from sysid_ros.alignment.auto import command_field
 from sysid_ros.alignment.formats import (
     WRITERS,
     Column,
@@ -18,10 +17,11 @@ from sysid_ros.alignment.formats import (
     as_npz_start,
     check_available,
 )
+from sysid_ros.alignment.mapping.by_name import command_field
 from sysid_ros.alignment.pairs import Role
-from sysid_ros.alignment.plain import to_json
 from sysid_ros.files import replace_file
-from sysid_ros.identification.units import component_label, sensor_unit
+from sysid_ros.json_text import to_json
+from sysid_ros.model.units import component_label, sensor_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.health import HealthFinding, TopicRate
     from sysid_ros.alignment.pairs import Pair, Unmapped
     from sysid_ros.alignment.sequences import Alignment
-    from sysid_ros.identification.sequence import Sequence
     from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
 
 #: Unit of what an actuator is told, at a hinge and at a slide.
 _COMMAND_UNITS = {
@@ -146,7 +146,7 @@ def write_series(
     return (*written, path)
 
 
-def _all_series(sequence: Sequence) -> Iterator[_Named]:
+def _all_series(sequence: Trajectory) -> Iterator[_Named]:
     for what, role, several in (
         ('commands', Role.ACTUATOR, sequence.commands),
         ('measurements', Role.SENSOR, sequence.measurements),

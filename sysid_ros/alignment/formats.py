@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.alignment.plain import to_json
 from sysid_ros.errors import ResultError
+from sysid_ros.json_text import to_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.sequence import Sequence
+    from sysid_ros.signals.trajectory import Trajectory
 
 
 class Format(enum.Enum):
@@ -114,7 +114,7 @@ def as_npz(table: Table) -> tuple[tuple[str, bytes], ...]:
     return (('.npz', stream.getvalue()),)
 
 
-def as_npz_start(sequence: Sequence) -> bytes:
+def as_npz_start(sequence: Trajectory) -> bytes:
     """Return where a sequence begins as ``.npz``: ``qpos``, ``qvel`` and ``origin_ns``."""
     stream = io.BytesIO()
     np.savez(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.health import SECOND_NS, HealthFinding
-from sysid_ros.alignment.still import Piece, rest, stops, within
+from sysid_ros.alignment.standstill import Piece, rest, stops, within
 from sysid_ros.bags import TopicColumns
 from sysid_ros.bags.messages import TEXT
 from sysid_ros.errors import AlignmentError, nearest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.stamps import Stamped
-    from sysid_ros.alignment.still import Samples
+    from sysid_ros.alignment.standstill import Samples
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
 

@@ -38,11 +38,11 @@ from sysid_ros.alignment.segments import (
     marker_topics,
 )
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
-from sysid_ros.alignment.still import Samples
+from sysid_ros.alignment.standstill import Samples
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.errors import AlignmentError
-from sysid_ros.identification.sequence import Sequence
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ class Alignment:
     """
 
     bag: str
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[Trajectory, ...]
     pairs: tuple[Pair, ...]
     unmapped: tuple[Unmapped, ...]
     topics: tuple[TopicRate, ...]
@@ -281,7 +281,7 @@ def _start(model: mujoco.MjModel, groups: list[_Group], span: Segment) -> Initia
 
 def _sequence(
     bag: str, name: str, groups: list[_Group], span: Segment, state: InitialState
-) -> Sequence:
+) -> Trajectory:
     commands, measurements = [], []
     for group in groups:
         times_ns = group.times_ns
@@ -295,7 +295,7 @@ def _sequence(
         elif stop > start:
             rows = slice(start, stop)
             measurements.append(_series(group, rows, span.first, SignalType.MjSensor))
-    return Sequence(
+    return Trajectory(
         name, span.first, state.qpos, state.qvel, tuple(commands), tuple(measurements), bag=bag
     )
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from sysid_ros.bags.output.files import StorageFile
 

@@ -24,12 +24,7 @@ def run(args: argparse.Namespace) -> int:
         overrides['output'] = str(args.output)
     config = load_calibration(args.config, overrides)
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import (  # noqa: PLC0415
-        Progress,
-        make_console,
-        print_paths,
-        print_result,
-    )
+    from sysid_ros.cli.console import Progress, make_console, print_paths, print_result  # noqa: PLC0415
     from sysid_ros.pipeline import calibrate  # noqa: PLC0415
 
     progress = Progress()

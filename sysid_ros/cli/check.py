@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Fit again and compare with the baseline: 0 when all agrees, 1 when something moved."""
     config = load_calibration(args.config, parse_overrides(args.overrides))
-    from sysid_ros.cli.console import (  # noqa: PLC0415 (a wrong configuration is told at once)
-        Progress,
-        make_console,
-        print_comparison,
-    )
+    from sysid_ros.cli.console import Progress, make_console, print_comparison  # noqa: PLC0415 (a wrong configuration is told at once)
     from sysid_ros.pipeline import check  # noqa: PLC0415
 
     progress = Progress()

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     configs = [load_calibration(path, overrides) for path in args.configs]
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.pipeline.loading import Nobody  # noqa: PLC0415
+    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
     from sysid_ros.pipeline.models import Candidate, compare_models  # noqa: PLC0415
 
     candidates: list[Candidate] = []

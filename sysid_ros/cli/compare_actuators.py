@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from sysid_ros.cli.fit_actuator import fixed_of
+from sysid_ros.cli.overrides import fixed_of
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sysid_ros.config import ServoFitConfig
-    from sysid_ros.pipeline.servo_comparison import ServoComparison
+    from sysid_ros.servos.session.comparison import ServoComparison
 
 _MILLI = 1e3
 
@@ -27,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
     config = _config(args)
     # Imported late: --help must not wait for them.
     from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
-    from sysid_ros.pipeline.servo import check_output  # noqa: PLC0415
-    from sysid_ros.pipeline.servo_choice import write_recommended  # noqa: PLC0415
-    from sysid_ros.pipeline.servo_models import compare_servos  # noqa: PLC0415
+    from sysid_ros.servos.session.calibration import check_output  # noqa: PLC0415
+    from sysid_ros.servos.session.choice import write_recommended  # noqa: PLC0415
+    from sysid_ros.servos.session.models import compare_servos  # noqa: PLC0415
 
     if args.output is not None:
         check_output(args.output)

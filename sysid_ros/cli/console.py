@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.identification.solver.problem import Iteration
+    from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.results.comparison import Comparison
     from sysid_ros.results.result import CalibrationResult
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.excitation.design import Design
     from sysid_ros.excitation.drives import Drive
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
 
 #: Parts of limits are shown from here on; the others are far away.
 _SHOWN_LIMITS = 12
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.excitation.picture import draw_motion  # noqa: PLC0415
     from sysid_ros.excitation.sensing import SensorNoise, sensor_noise  # noqa: PLC0415
     from sysid_ros.files import replace_file  # noqa: PLC0415
-    from sysid_ros.identification.models import compile_spec, load_spec  # noqa: PLC0415
+    from sysid_ros.model.loading import compile_spec, load_spec  # noqa: PLC0415
 
     spec = load_spec(args.model)
     model = compile_spec(spec, args.model)
@@ -148,7 +148,7 @@ def _parameters(
     args: argparse.Namespace, model: mujoco.MjModel, spec: mujoco.MjSpec
 ) -> tuple[Unknown, ...]:
     from sysid_ros.config import load_calibration  # noqa: PLC0415 (see above)
-    from sysid_ros.identification.unknown import check_distinct, make_unknowns  # noqa: PLC0415
+    from sysid_ros.model.unknown import check_distinct, make_unknowns  # noqa: PLC0415
     from sysid_ros.pipeline.loading import parameters_of  # noqa: PLC0415
 
     if args.config is not None:

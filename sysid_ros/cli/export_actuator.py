@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from sysid_ros.pipeline.servo_nearness import Nearness
+    from sysid_ros.servos.formats.nearness import Nearness
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,16 +20,12 @@ def run(args: argparse.Namespace) -> int:
         LogError: A log cannot be read, or is of another servo.
         ParameterError: The parameter file, or a number, cannot be used.
     """
-    from sysid_ros.actuators.logs import check_motor, read_logs  # noqa: PLC0415 (heavy)
-    from sysid_ros.actuators.mjcf import constants, plain_actuator  # noqa: PLC0415
-    from sysid_ros.actuators.parameter_file import read_parameters  # noqa: PLC0415
-    from sysid_ros.actuators.plain_friction import plain_friction  # noqa: PLC0415
-    from sysid_ros.pipeline.servo_mjcf import (  # noqa: PLC0415
-        Pendulum,
-        snippet,
-        write_plain_mjcf,
-    )
-    from sysid_ros.pipeline.servo_nearness import nearness  # noqa: PLC0415
+    from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415 (heavy)
+    from sysid_ros.servos.formats.mjcf import constants, plain_actuator  # noqa: PLC0415
+    from sysid_ros.servos.formats.nearness import nearness  # noqa: PLC0415
+    from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
+    from sysid_ros.servos.formats.plain_friction import plain_friction  # noqa: PLC0415
+    from sysid_ros.servos.formats.write_mjcf import Pendulum, snippet, write_plain_mjcf  # noqa: PLC0415
 
     servo, values = read_parameters(args.params, args.actuator)
     chosen = constants(servo, kp=args.kp, vin=args.vin)

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.errors import ConfigError
+from sysid_ros.cli.overrides import fixed_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
     from sysid_ros.config import ServoFitConfig
-    from sysid_ros.pipeline.servo import ServoCalibration
+    from sysid_ros.servos.session.calibration import ServoCalibration
 
 #: Stands for the six friction laws.
 _ALL = 'all'
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         return _choose(args)
     # Imported late: --help must not wait for them.
     from sysid_ros.cli.console import Progress  # noqa: PLC0415
-    from sysid_ros.pipeline.servo import calibrate_servo  # noqa: PLC0415
+    from sysid_ros.servos.session.calibration import calibrate_servo  # noqa: PLC0415
 
     progress = Progress()
     done = calibrate_servo(config_of(args), command=args.command_line, observer=progress)
@@ -65,28 +65,11 @@ def config_of(args: argparse.Namespace) -> ServoFitConfig:
     return validate(ServoFitConfig, wanted, 'the command line')
 
 
-def fixed_of(pairs: list[str]) -> dict[str, float]:
-    """Return the coefficients of flags such as ``kt=0.4``.
-
-    Raises:
-        ConfigError: One of them is not a name and a number.
-    """
-    found = {}
-    for pair in pairs:
-        name, _, text = pair.partition('=')
-        try:
-            found[name] = float(text)
-        except ValueError as err:
-            msg = f'Expected NAME=NUMBER for --fix, as kt=0.4, found {pair!r}.'
-            raise ConfigError(msg) from err
-    return found
-
-
 def _choose(args: argparse.Namespace) -> int:
     """Fit all friction laws and print which one to use; return 1 when that was rejected."""
     from sysid_ros.cli.compare_actuators import print_servos  # noqa: PLC0415
     from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
-    from sysid_ros.pipeline.servo_choice import choose_servo  # noqa: PLC0415
+    from sysid_ros.servos.session.choice import choose_servo  # noqa: PLC0415
 
     progress = Progress()
     done = choose_servo(config_of(args), command=args.command_line, observer=progress)
@@ -109,9 +92,9 @@ def _choose(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     """Print how well a file of coefficients predicts logs."""
-    from sysid_ros.actuators.logs import check_motor, read_logs  # noqa: PLC0415
-    from sysid_ros.actuators.parameter_file import read_parameters  # noqa: PLC0415
-    from sysid_ros.actuators.score import errors_by_log  # noqa: PLC0415
+    from sysid_ros.servos.bench.score import errors_by_log  # noqa: PLC0415
+    from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415
+    from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
 
     servo, values = read_parameters(args.output, args.actuator)
     logs = read_logs(args.logdir)

@@ -5,20 +5,20 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 from rich.table import Table
 
-from sysid_ros.alignment.inspection import inspect
-from sysid_ros.alignment.plain import to_json
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import make_console
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import ConfigError
-from sysid_ros.identification.models import load_model
+from sysid_ros.inspection.inspection import inspect
+from sysid_ros.json_text import to_json
+from sysid_ros.model.loading import load_model
 from sysid_ros.report.numbers import significant
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import mujoco
     from rich.console import Console
 
-    from sysid_ros.alignment.inspection import Inspection
-    from sysid_ros.alignment.lag import Lag
     from sysid_ros.config import MappingConfig
+    from sysid_ros.inspection.inspection import Inspection
+    from sysid_ros.inspection.lag import Lag
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _head(found: Inspection) -> list[str]:
     bag = found.bag
-    start = datetime.fromtimestamp(bag.start_ns / 1e9, tz=timezone.utc)
+    start = datetime.fromtimestamp(bag.start_ns / 1e9, tz=UTC)
     parts = [
         str(bag.path),
         f'{start:%Y-%m-%d %H:%M:%S} UTC' if bag.messages else 'no numbers',

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment.proposal import CONFIDENCE, propose
-from sysid_ros.alignment.proposal_file import to_json, to_yaml
+from sysid_ros.alignment.mapping.proposal.file import to_json, to_yaml
+from sysid_ros.alignment.mapping.proposal.propose import CONFIDENCE, propose
 from sysid_ros.bags import read_bag
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
-from sysid_ros.identification.models import load_model
+from sysid_ros.model.loading import load_model
 
 if TYPE_CHECKING:
     import argparse

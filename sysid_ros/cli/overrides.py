@@ -32,3 +32,20 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
             msg = f'The value in --set {pair!r} is not YAML.'
             raise ConfigError(msg) from err
     return found
+
+
+def fixed_of(pairs: list[str]) -> dict[str, float]:
+    """Return the coefficients of flags such as ``kt=0.4``.
+
+    Raises:
+        ConfigError: One of them is not a name and a number.
+    """
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition('=')
+        try:
+            found[name] = float(text)
+        except ValueError as err:
+            msg = f'Expected NAME=NUMBER for --fix, as kt=0.4, found {pair!r}.'
+            raise ConfigError(msg) from err
+    return found

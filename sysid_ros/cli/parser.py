@@ -8,9 +8,9 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from sysid_ros import __version__
 from sysid_ros.cli.servo_parsers import add_servo_commands
 from sysid_ros.errors import nearest
+from sysid_ros.version import __version__
 
 #: Exit code of bad input.
 BAD_INPUT = 2

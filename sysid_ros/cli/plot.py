@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from sysid_ros.alignment.figures import draw_joint
-from sysid_ros.alignment.inspection import bag_joints
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.inspect import load
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.files import replace_file
+from sysid_ros.inspection.figures import draw_joint
+from sysid_ros.inspection.inspection import bag_joints
 
 if TYPE_CHECKING:
     import argparse

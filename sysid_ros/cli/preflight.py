@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
     """Say what a fit would be able to say."""
     config = load_calibration(args.config, parse_overrides(args.overrides))
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.alignment.plain import to_json  # noqa: PLC0415
     from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.pipeline.loading import Nobody  # noqa: PLC0415
+    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
+    from sysid_ros.json_text import to_json  # noqa: PLC0415
     from sysid_ros.pipeline.preflight import preflight  # noqa: PLC0415
 
     progress = None if args.json else Progress()

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sysid_ros.bags.recovery import examine, recover
+from sysid_ros.bags.recovery.recover import examine, recover
 
 if TYPE_CHECKING:
     import argparse
 
-    from sysid_ros.bags.recovery import Recovered
-    from sysid_ros.bags.recovery_parts import Skipped
+    from sysid_ros.bags.recovery.parts import Skipped
+    from sysid_ros.bags.recovery.recover import Recovered
 
 #: Of more parts that were skipped, the rest is counted.
 _MOST_LINES = 20
@@ -43,7 +43,7 @@ def describe(found: Recovered) -> str:
     """Return what was saved and what not, as text of several lines."""
     firsts = [topic.first_ns for topic in found.topics if topic.saved]
     start = min(firsts, default=0)
-    began = datetime.fromtimestamp(start * 1e-9, timezone.utc).isoformat(' ', 'milliseconds')
+    began = datetime.fromtimestamp(start * 1e-9, UTC).isoformat(' ', 'milliseconds')
     rows: list[tuple[str, ...]] = [('topic', 'saved', 'lost', 'from/s', 'to/s')]
     for topic in found.topics:
         span = [(stamp - start) * 1e-9 for stamp in (topic.first_ns, topic.last_ns)]

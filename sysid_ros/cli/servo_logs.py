@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from sysid_ros.alignment import describe  # noqa: PLC0415 (heavy)
     from sysid_ros.config import load_servo_bag  # noqa: PLC0415
-    from sysid_ros.pipeline.servo_logs import convert_servo  # noqa: PLC0415
+    from sysid_ros.servos.formats.from_bag import convert_servo  # noqa: PLC0415
 
     config = load_servo_bag(args.config)
     alignment, logs, paths = convert_servo(args.bag, config, args.output)

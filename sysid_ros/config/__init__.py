@@ -28,13 +28,8 @@ from sysid_ros.config.files import (
     validate,
 )
 from sysid_ros.config.gate import GateConfig
-from sysid_ros.config.mapping import (
-    ChannelMapping,
-    MappingConfig,
-)
-from sysid_ros.config.memory import (
-    MemoryConfig,
-)
+from sysid_ros.config.mapping import ChannelMapping, MappingConfig
+from sysid_ros.config.memory import MemoryConfig
 from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
@@ -43,14 +38,8 @@ from sysid_ros.config.nodes import (
     SimulatedRobotConfig,
     Storage,
 )
-from sysid_ros.config.section import (
-    Section,
-)
-from sysid_ros.config.segments import (
-    MarkerConfig,
-    Ranges,
-    SegmentsConfig,
-)
+from sysid_ros.config.section import Section
+from sysid_ros.config.segments import MarkerConfig, Ranges, SegmentsConfig
 from sysid_ros.config.servo_bag import ServoBagConfig
 from sysid_ros.config.servo_fit import ServoFitConfig
 from sysid_ros.config.servos import ServoConfig

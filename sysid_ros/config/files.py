@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sysid_ros.complaints import explain
 from sysid_ros.config.calibration import CalibrationConfig
 from sysid_ros.config.mapping import MappingConfig
+from sysid_ros.config.schema_errors import explain
 from sysid_ros.config.section import Section
 from sysid_ros.config.segments import SegmentsConfig
 from sysid_ros.config.servo_bag import ServoBagConfig

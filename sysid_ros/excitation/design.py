@@ -11,11 +11,11 @@ import numpy as np
 import scipy.linalg
 
 from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import QUANTILE
 from sysid_ros.excitation.motion import Motion
 from sysid_ros.excitation.search import find, random
-from sysid_ros.identification.solver.differences import scales
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sysid_ros.excitation.experiment import Excursion, Experiment
     from sysid_ros.excitation.fourier import Plan
     from sysid_ros.excitation.limits import Usage
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
 
     #: Is told what happens, and which part of the work is done.
     Observer = Callable[[str, float], None]

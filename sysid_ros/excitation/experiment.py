@@ -10,26 +10,25 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives, holding_commands, home_position
 from sysid_ros.excitation.limits import Collisions
 from sysid_ros.excitation.motion import Motion
-from sysid_ros.identification.models import compile_spec
-from sysid_ros.identification.prediction import make_simulator
-from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.solver.differences import scales
+from sysid_ros.model.loading import compile_spec
+from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence as Many
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Self
 
     from numpy.typing import NDArray
-    from typing_extensions import Self
 
     from sysid_ros.excitation.limits import Limits
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
 
 #: Step of the differences, in units of the parameters' scales: derivatives are then right to some
 #: 1e-4, and clear of the noise of MuJoCo's solver.
@@ -100,7 +99,7 @@ class Experiment:
         self,
         spec: mujoco.MjSpec,
         path: Path,
-        unknowns: Many[Unknown],
+        unknowns: Sequence[Unknown],
         limits: Limits,
         noise: Mapping[str, float],
         *,
@@ -269,7 +268,7 @@ class Experiment:
         """Number of simulations so far."""
         return self._runs
 
-    def sequence(self, motion: Motion, since: float = 0.0) -> Sequence:
+    def sequence(self, motion: Motion, since: float = 0.0) -> Trajectory:
         """Return the recording of a motion, with numbers in place of measurements."""
         model = self.limits.model
         times = np.arange(np.ceil(since * self._rate), np.floor(motion.duration * self._rate) + 1)
@@ -286,7 +285,7 @@ class Experiment:
             name: (SignalType.MjCtrl, np.array([column]))
             for column, name in enumerate(motion.actuators)
         }
-        return Sequence(
+        return Trajectory(
             'motion',
             0,
             self._start,

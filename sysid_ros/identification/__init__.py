@@ -1,102 +1,25 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Identification of MuJoCo models, under the names of MuJoCo's sysid toolbox.
+"""Fits of models to trajectories, with intervals and verdicts.
 
-``from sysid_ros import identification as sysid`` runs code written for ``mujoco.sysid``; where that
-is wrong, the docstrings here say what is done instead.
+The names of MuJoCo's sysid toolbox, which live in ``sysid_ros.toolbox``, are offered here as well:
+``from sysid_ros import identification as sysid`` runs code written for ``mujoco.sysid``.
 """
 
-from sysid_ros.identification.toolbox import modifiers as model_modifier
-from sysid_ros.identification.toolbox import parameter, signal_modifier
-from sysid_ros.identification.toolbox.callbacks import (
-    BuildModelFn,
-    CustomRolloutFn,
-    ModifyResidualFn,
-)
-from sysid_ros.identification.toolbox.confidence import calculate_intervals
-from sysid_ros.identification.toolbox.evaluation import (
-    construct_ts_from_defaults,
-    model_residual,
-    residual,
-)
-from sysid_ros.identification.toolbox.inertia_parameter import (
-    apply_body_inertia,
-    body_inertia_param,
-)
-from sysid_ros.identification.toolbox.modifiers import (
-    apply_dgain,
-    apply_param_modifiers,
-    apply_param_modifiers_spec,
-    apply_pdgain,
-    apply_pgain,
-    remove_visuals,
-)
-from sysid_ros.identification.toolbox.optimization import StampWarning, optimize
-from sysid_ros.identification.toolbox.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.identification.toolbox.rendering import render_rollout
-from sysid_ros.identification.toolbox.report import default_report
-from sysid_ros.identification.toolbox.residual_fn import build_residual_fn
-from sysid_ros.identification.toolbox.save import save_results
-from sysid_ros.identification.toolbox.signal_modifier import (
-    apply_bias,
-    apply_delay,
-    apply_delayed_ts_window,
-    apply_gain,
-    apply_resample_and_delay,
-    get_sensor_indices,
-    normalize_residual,
-    weighted_diff,
-)
-from sysid_ros.identification.toolbox.signal_transform import SignalTransform
-from sysid_ros.identification.toolbox.trajectory import (
-    ModelSequences,
-    SystemTrajectory,
-    create_initial_state,
-    sysid_rollout,
-)
-from sysid_ros.signals import SignalType, TimeSeries
+from __future__ import annotations
 
-__all__ = [
-    'BuildModelFn',
-    'CustomRolloutFn',
-    'InertiaType',
-    'ModelSequences',
-    'ModifyResidualFn',
-    'Parameter',
-    'ParameterDict',
-    'SignalTransform',
-    'SignalType',
-    'StampWarning',
-    'SystemTrajectory',
-    'TimeSeries',
-    'apply_bias',
-    'apply_body_inertia',
-    'apply_delay',
-    'apply_delayed_ts_window',
-    'apply_dgain',
-    'apply_gain',
-    'apply_param_modifiers',
-    'apply_param_modifiers_spec',
-    'apply_pdgain',
-    'apply_pgain',
-    'apply_resample_and_delay',
-    'body_inertia_param',
-    'build_residual_fn',
-    'calculate_intervals',
-    'construct_ts_from_defaults',
-    'create_initial_state',
-    'default_report',
-    'get_sensor_indices',
-    'model_modifier',
-    'model_residual',
-    'normalize_residual',
-    'optimize',
-    'parameter',
-    'remove_visuals',
-    'render_rollout',
-    'residual',
-    'save_results',
-    'signal_modifier',
-    'sysid_rollout',
-    'weighted_diff',
-]
+import importlib
+
+
+def __getattr__(name: str) -> object:
+    """Find a name of the toolbox, which is loaded when it is first asked for."""
+    toolbox = importlib.import_module('sysid_ros.toolbox')
+    if name not in toolbox.__all__:
+        msg = f'module {__name__!r} has no attribute {name!r}'
+        raise AttributeError(msg)
+    return getattr(toolbox, name)
+
+
+def __dir__() -> list[str]:
+    toolbox = importlib.import_module('sysid_ros.toolbox')
+    return sorted({*globals(), *toolbox.__all__})

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.drift import Estimate, difference
-from sysid_ros.identification.priors import JointPrior
-from sysid_ros.identification.statistics.verdicts import IDENTIFIED, PRIOR_DOMINATED
+from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.inference.drift import Estimate, difference
+from sysid_ros.inference.verdicts import IDENTIFIED, PRIOR_DOMINATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.drift import Difference
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.statistics import Inference
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.inference import Inference
+    from sysid_ros.inference.drift import Difference
+    from sysid_ros.model.unknown import Unknown
 
     #: Fits the new data: parameters, from their nominal values; what is known of some of them
     #: together; and the fit to the same data that ended at these values, if there was one.

@@ -12,46 +12,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.alone import alone
-from sysid_ros.identification.arrivals import WithArrivals
-from sysid_ros.identification.fit_log import Log
-from sysid_ros.identification.noise import encoder_steps, estimate_noise
-from sysid_ros.identification.nuisances import arrival_offsets, initial_states
-from sysid_ros.identification.prediction import make_simulator
-from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.solver.least_squares import SolverSettings, solve
-from sysid_ros.identification.solver.starts import starts as spread
-from sysid_ros.identification.stamp_check import examine_stamps
-from sysid_ros.identification.start import (
+from sysid_ros.estimation.arrivals import WithArrivals
+from sysid_ros.estimation.fit_log import Log
+from sysid_ros.estimation.noise import encoder_steps, estimate_noise
+from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.starts import starts as spread
+from sysid_ros.estimation.stamp_check import examine_stamps
+from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
     SOLVED_STARTS,
     Begin,
     Beginning,
     check_choice,
 )
-from sysid_ros.identification.statistics import infer, sharpened
-from sysid_ros.identification.targets import Role
-from sysid_ros.identification.unknown import Unknown, check_distinct
-from sysid_ros.identification.weighting import solve_weighted, with_steady_slopes
+from sysid_ros.estimation.weighting import solve_weighted, with_steady_slopes
+from sysid_ros.inference import infer, sharpened
+from sysid_ros.inference.without_priors import alone
+from sysid_ros.model.targets import Role
+from sysid_ros.model.unknown import Unknown, check_distinct
+from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
-    from collections.abc import Sequence as Many
+    from collections.abc import Callable, Mapping, Sequence
 
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.alone import Alone
-    from sysid_ros.identification.drives import Drives
-    from sysid_ros.identification.priors import JointPrior
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.solver.least_squares import Solution
-    from sysid_ros.identification.solver.problem import Iteration
-    from sysid_ros.identification.solver.starts import Attempt
-    from sysid_ros.identification.stamps import ShiftReport
-    from sysid_ros.identification.start import Choice
-    from sysid_ros.identification.statistics import Inference, Interval, IntervalMethod
+    from sysid_ros.estimation.priors import JointPrior
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.estimation.solver.problem import Iteration
+    from sysid_ros.estimation.solver.starts import Attempt
+    from sysid_ros.estimation.stamps import ShiftReport
+    from sysid_ros.estimation.start import Choice
+    from sysid_ros.inference import Inference, Interval, IntervalMethod
+    from sysid_ros.inference.without_priors import Alone
+    from sysid_ros.rollout.drives import Drives
+    from sysid_ros.signals.trajectory import Trajectory
 
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
@@ -127,7 +126,9 @@ class Fit:
         """Interval and verdict of each parameter."""
         return self.inference.intervals[: len(self.parameters)]
 
-    def as_arrived(self, sequences: Many[Sequence], *, offsets: bool = False) -> list[Sequence]:
+    def as_arrived(
+        self, sequences: Sequence[Trajectory], *, offsets: bool = False
+    ) -> list[Trajectory]:
         """Return sequences whose commands are stamped as they are taken to have arrived.
 
         Args:
@@ -151,8 +152,8 @@ class Fit:
 
 def fit(  # noqa: PLR0913 (what is fitted, and how)
     model: mujoco.MjModel | mujoco.MjSpec,
-    parameters: Many[Unknown],
-    sequences: Many[Sequence],
+    parameters: Sequence[Unknown],
+    sequences: Sequence[Trajectory],
     *,
     settings: SolverSettings | None = None,
     start: Choice = 'auto',
@@ -311,7 +312,7 @@ def _with_starts(
     return dataclasses.replace(begin, residuals=residuals, solution=solution)
 
 
-def _spread(unknowns: Many[Unknown], count: int, seed: int) -> NDArray[np.float64]:
+def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> NDArray[np.float64]:
     """Return (count, p) starts, the first at the nominal values."""
     columns = [
         column

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from sysid_ros.config import RefitConfig
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.parameters import declare
-from sysid_ros.nodes.runtime import run
+from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.runtime import run
 
 if TYPE_CHECKING:
     from rclpy.node import Node
 
-    from sysid_ros.nodes.runtime import Stop
+    from sysid_ros.nodes.ros.runtime import Stop
 
 #: How long the latched topics may take after the answer, s.
 _TOPIC_SECONDS = 10.0

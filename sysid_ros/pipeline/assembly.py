@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.files import sha256
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.units import component_label, sensor_unit
+from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.findings import findings, stuck, warnings
-from sysid_ros.pipeline.summary import Curve, solver_of, summarise, told
 from sysid_ros.results.result import CalibrationResult, FileHash, TopicRate
+from sysid_ros.results.summary import Curve, solver_of, summarise, told
+from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.drives import Drives
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.findings import Recording
     from sysid_ros.results.result import Provenance
+    from sysid_ros.rollout.drives import Drives
 
 
 class Nominal(NamedTuple):

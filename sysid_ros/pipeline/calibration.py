@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig, load_mapping
-from sysid_ros.errors import (
-    ResultError,
-)
-from sysid_ros.identification.models import compile_spec, load_model, load_spec
+from sysid_ros.errors import ResultError
+from sysid_ros.identification.observer import Nobody
+from sysid_ros.model.loading import compile_spec, load_model, load_spec
+from sysid_ros.model.mjcf.source import absolute
+from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import Nominal, assemble
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import Nobody, load, parameters_of, read_aligned
+from sysid_ros.pipeline.loading import load, parameters_of, read_aligned
 from sysid_ros.pipeline.memory import fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.gate import judge
-from sysid_ros.results.mjcf import write_model
-from sysid_ros.results.mjcf_source import absolute
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
-    from sysid_ros.identification.unknown import Unknown
-    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.comparison import Comparison
 
 RESULT = 'result.json'

@@ -8,17 +8,18 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
+from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import Fit, fit
-from sysid_ros.identification.solver.least_squares import SolverSettings
-from sysid_ros.identification.statistics import IntervalMethod
+from sysid_ros.inference import IntervalMethod
 from sysid_ros.pipeline.findings import idle_actuators
 
 if TYPE_CHECKING:
     import threading
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.priors import JointPrior
-    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.estimation.priors import JointPrior
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.pipeline.loading import Problem
 
 
 def fit_training(

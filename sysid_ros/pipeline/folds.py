@@ -11,30 +11,29 @@ import numpy as np
 import scipy.stats
 
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
-from sysid_ros.identification.prediction import make_simulator
-from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.solver.least_squares import SolverSettings, solve
-from sysid_ros.identification.solver.losses import rho
-from sysid_ros.identification.targets import Role as Acting
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.losses import rho
+from sysid_ros.model.targets import Role as Acting
 from sysid_ros.pipeline.scores import residuals_of, rms
 from sysid_ros.results.result import Fold
+from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Mapping
-    from collections.abc import Sequence as Many
+    from collections.abc import Iterator, Mapping, Sequence
 
     import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.solver.least_squares import Solution
-    from sysid_ros.identification.solver.losses import Loss
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.scores import Wanted
+    from sysid_ros.signals.trajectory import Trajectory
 
-    Families = dict[str, tuple[Sequence, ...]]
+    Families = dict[str, tuple[Trajectory, ...]]
 
 #: From so many training bags on, each of them is left out in turn unless told otherwise.
 FEWEST_BAGS = 3
@@ -53,7 +52,7 @@ _FALSE_ALARM = 0.01
 _NAMED = 3
 
 
-def training_bags(problem: Problem) -> dict[str, tuple[Sequence, ...]]:
+def training_bags(problem: Problem) -> dict[str, tuple[Trajectory, ...]]:
     """Return each training bag's sequences, by a name that is the bag's own."""
     training = [recording for recording in problem.recordings if recording.role == 'train']
     names = [recording.path.name for recording in training]
@@ -64,7 +63,7 @@ def training_bags(problem: Problem) -> dict[str, tuple[Sequence, ...]]:
 
 
 def families_of(
-    leave_out: str | Mapping[str, Many[str]], bags: Mapping[str, tuple[Sequence, ...]]
+    leave_out: str | Mapping[str, Sequence[str]], bags: Mapping[str, tuple[Trajectory, ...]]
 ) -> Families:
     """Return what is left out in turn, by name; nothing where there is nothing to leave out.
 
@@ -96,7 +95,7 @@ def _title(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f'{names[0]} … {names[-1]}'
 
 
-def _named_families(chosen: Mapping[str, Many[str]], bags: Families) -> Families:
+def _named_families(chosen: Mapping[str, Sequence[str]], bags: Families) -> Families:
     owner: dict[str, str] = {}
     for family, patterns in chosen.items():
         for pattern in patterns:
@@ -125,7 +124,7 @@ def _named_families(chosen: Mapping[str, Many[str]], bags: Families) -> Families
 
 def leave_out(  # noqa: PLR0913 (a fit, its data, and how it is judged)
     spec: mujoco.MjSpec,
-    sequences: Many[Sequence],
+    sequences: Sequence[Trajectory],
     families: Families,
     fit: Fit,
     *,
@@ -195,7 +194,12 @@ class _Nearby:
     """Fits to parts of the data of a fit."""
 
     def __init__(
-        self, spec: mujoco.MjSpec, sequences: Many[Sequence], fit: Fit, loss: Loss, threads: int
+        self,
+        spec: mujoco.MjSpec,
+        sequences: Sequence[Trajectory],
+        fit: Fit,
+        loss: Loss,
+        threads: int,
     ) -> None:
         self._spec, self._fit, self._loss, self._threads = spec, fit, loss, threads
         self._jacobian = fit.solution.jacobian
@@ -204,7 +208,7 @@ class _Nearby:
         self._rows = {s.name: whole.rows(i) for i, s in enumerate(sequences)}
 
     def refit(
-        self, rest: list[Sequence], gone: set[str], cancel: threading.Event | None
+        self, rest: list[Trajectory], gone: set[str], cancel: threading.Event | None
     ) -> NDArray[np.float64]:
         """Return the (p,) values for some of the sequences; NaN where they say nothing."""
         fit = self._fit
@@ -277,7 +281,7 @@ class _Nearby:
         return step
 
 
-def disagreements(fit: Fit, folds: Many[Fold]) -> Iterator[str]:
+def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     """Say where bags contradict each other or the intervals, a sentence each.
 
     If all bags came from the model and the intervals were right, the jackknife variance (K - 1)/K
@@ -314,7 +318,7 @@ def disagreements(fit: Fit, folds: Many[Fold]) -> Iterator[str]:
         )
 
 
-def jackknife_ratios(fit: Fit, folds: Many[Fold]) -> NDArray[np.float64]:
+def jackknife_ratios(fit: Fit, folds: Sequence[Fold]) -> NDArray[np.float64]:
     """Return (p,) jackknife standard errors over those of the intervals.
 
     NaN where there is no interval, a value is at its bound, or a fold does not determine it.
@@ -330,6 +334,6 @@ def jackknife_ratios(fit: Fit, folds: Many[Fold]) -> NDArray[np.float64]:
         return np.asarray(np.where(error > 0, spread / error, np.nan))
 
 
-def _most_moved(fit: Fit, folds: Many[Fold], parameter: int) -> str:
+def _most_moved(fit: Fit, folds: Sequence[Fold], parameter: int) -> str:
     moved = [abs(fold.values[parameter] - fit.solution.x[parameter]) for fold in folds]
     return folds[int(np.argmax(moved))].name

@@ -11,21 +11,20 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.initial import Channel, initial_state
-from sysid_ros.identification.prediction import predict
 from sysid_ros.pipeline.scores import residuals_of, rms
 from sysid_ros.results.result import HorizonPoint
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence as Many
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.drives import Drives
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
     from sysid_ros.results.result import Role
+    from sysid_ros.rollout.drives import Drives
+    from sysid_ros.signals.trajectory import Trajectory
 
 #: So many starts for each horizon and role at most, …
 _MOST_STARTS = 40
@@ -44,7 +43,7 @@ class _Start(NamedTuple):
     """A prediction: of which sequence, from when, how far."""
 
     role: Role
-    sequence: Sequence
+    sequence: Trajectory
     begin: float
     seconds: float
 
@@ -53,7 +52,7 @@ class _Predictor(NamedTuple):
     """What predicts: a model, values of its parameters, and what drives it."""
 
     model: mujoco.MjModel | mujoco.MjSpec
-    parameters: Many[Unknown]
+    parameters: Sequence[Unknown]
     values: NDArray[np.float64] | None
     threads: int
     drives: Drives | None
@@ -62,12 +61,12 @@ class _Predictor(NamedTuple):
 def horizon_errors(  # noqa: PLR0913 (what predicts what, and where)
     spec: mujoco.MjSpec,
     model: mujoco.MjModel,
-    sequences: Mapping[Role, Many[Sequence]],
-    parameters: Many[Unknown],
+    sequences: Mapping[Role, Sequence[Trajectory]],
+    parameters: Sequence[Unknown],
     values: NDArray[np.float64],
     *,
     noise: Mapping[str, float],
-    seconds: Many[float],
+    seconds: Sequence[float],
     threads: int = 0,
     drives: Drives | None = None,
 ) -> tuple[HorizonPoint, ...]:
@@ -114,7 +113,7 @@ def horizon_errors(  # noqa: PLR0913 (what predicts what, and where)
     return tuple(points)
 
 
-def _knows_state(model: mujoco.MjModel, sequence: Sequence) -> bool:
+def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
     """Whether the position of every joint is measured."""
     if not np.isin(model.jnt_type, _SCALAR).all():
         return False
@@ -128,7 +127,7 @@ def _knows_state(model: mujoco.MjModel, sequence: Sequence) -> bool:
     return known == set(range(model.njnt))
 
 
-def _starts(role: Role, sequences: Many[Sequence], seconds: float) -> list[_Start]:
+def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list[_Start]:
     """Tile the sequences with predictions of one length; of many, take an even choice."""
     found = [
         _Start(role, sequence, number * seconds, seconds)
@@ -154,7 +153,7 @@ def _errors(
     ]
     lengths = {piece.name: start.seconds for piece, start in zip(pieces, starts, strict=True)}
 
-    def late(piece: Sequence, series: TimeSeries) -> NDArray[np.bool_]:
+    def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
 
     return residuals_of(
@@ -219,7 +218,7 @@ def _activations(
 
 def _piece(
     model: mujoco.MjModel, start: _Start, number: int, act: NDArray[np.float64] | None
-) -> Sequence:
+) -> Trajectory:
     """Cut what a prediction needs out of a sequence."""
     sequence, begin = start.sequence, start.begin
     qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
@@ -249,7 +248,7 @@ def _piece(
     )
 
 
-def _channels(model: mujoco.MjModel, sequence: Sequence, instant: float) -> list[Channel]:
+def _channels(model: mujoco.MjModel, sequence: Trajectory, instant: float) -> list[Channel]:
     found = []
     for series in sequence.measurements:
         for name, (kind, columns) in series.signal_mapping.items():

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.identification.layout import PRIOR
-from sysid_ros.identification.statistics.dependence import threshold
+from sysid_ros.estimation.layout import PRIOR
+from sysid_ros.inference.dependence import threshold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.layout import Samples
-    from sysid_ros.identification.statistics.linear import Linear
+    from sysid_ros.estimation.layout import Samples
+    from sysid_ros.inference.linear import Linear
 
 #: What widens no interval by more than this factor when it is left out adds nothing.
 NOTHING = 1.05

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
-from sysid_ros.identification.models import compile_spec, load_spec
-from sysid_ros.identification.targets import Role as Acting
-from sysid_ros.identification.unknown import check_distinct, make_unknowns
+from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.targets import Role as Acting
+from sysid_ros.model.unknown import check_distinct, make_unknowns
 from sysid_ros.pipeline.findings import Recording
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
@@ -28,37 +28,17 @@ if TYPE_CHECKING:
 
     import mujoco
 
-    from sysid_ros.actuators.joints import ServoJoints
     from sysid_ros.alignment import Alignment
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
-    from sysid_ros.identification.sequence import Sequence as Run
-    from sysid_ros.identification.solver.problem import Iteration
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.unknown import Unknown
     from sysid_ros.results.result import Role
+    from sysid_ros.servos.laws.joints import ServoJoints
+    from sysid_ros.signals.trajectory import Trajectory
 
 #: Targets whose elements are known only when the bags were read.
 _OF_SEQUENCES = 'sequence/'
-
-
-class Observer(Protocol):
-    """Someone who watches a calibration."""
-
-    def stage(self, text: str) -> None:
-        """A new stage begins."""
-
-    def iteration(self, iteration: Iteration) -> None:
-        """The solver made an iteration."""
-
-
-class Nobody:
-    """Nobody watches."""
-
-    def stage(self, text: str) -> None:
-        """Ignore it."""
-
-    def iteration(self, iteration: Iteration) -> None:
-        """Ignore it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +59,7 @@ class Problem:
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
 
-    def sequences(self, role: Role) -> tuple[Run, ...]:
+    def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
         return tuple(
             sequence
@@ -193,7 +173,7 @@ def parameters_of(
     config: CalibrationConfig,
     model: mujoco.MjModel,
     spec: mujoco.MjSpec,
-    training: Sequence[Run] | None = None,
+    training: Sequence[Trajectory] | None = None,
 ) -> tuple[Unknown, ...]:
     """Turn the entries of a configuration into unknowns.
 

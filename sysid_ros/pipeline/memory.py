@@ -16,7 +16,7 @@ import numpy as np
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import Known, continue_from
-from sysid_ros.identification.drift import Estimate
+from sysid_ros.inference.drift import Estimate
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter, FileHash
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     import threading
 
     from sysid_ros.config import CalibrationConfig, MemoryConfig
-    from sysid_ros.identification.drift import Difference
+    from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.priors import JointPrior
-    from sysid_ros.identification.unknown import Unknown
-    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.inference.drift import Difference
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import ParameterResult, Provenance
 
 #: So many changes are told in a sentence.

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sysid_ros.errors import ConfigError, FitError, nearest
+from sysid_ros.inference.paired import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.folds import families_of, leave_out, training_bags
 from sysid_ros.pipeline.loading import load
@@ -20,19 +20,18 @@ from sysid_ros.pipeline.scores import residuals_of, rms
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence as Many
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.scores import Wanted
     from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
 
-#: A standard error needs so many differences.
-_FEWEST_PARTS = 2
 #: Mean squares below this are rounding: their logarithm would decide everything.
 _TINY = 1e-24
 
@@ -110,7 +109,7 @@ class _Fitted(NamedTuple):
 
 
 def compare_models(
-    candidates: Many[Candidate],
+    candidates: Sequence[Candidate],
     observer: Observer,
     cancel: threading.Event | None = None,
 ) -> ModelComparison:
@@ -132,15 +131,15 @@ def compare_models(
             or nothing matches a pattern.
         SysidError: A fit is not possible.
     """
-    if len(candidates) < _FEWEST_PARTS:
+    if len(candidates) < FEWEST_PARTS:
         msg = 'Expected two models or more to compare, as A.yaml B.yaml or --drop PATTERN, got one.'
         raise ConfigError(msg)
     return compare_problems(candidates, _problems(candidates, observer), observer, cancel)
 
 
 def compare_problems(
-    candidates: Many[Candidate],
-    problems: Many[Problem],
+    candidates: Sequence[Candidate],
+    problems: Sequence[Problem],
     observer: Observer,
     cancel: threading.Event | None = None,
 ) -> ModelComparison:
@@ -166,7 +165,7 @@ def compare_problems(
     return _judged(fitted, observer, cancel)
 
 
-def _problems(candidates: Many[Candidate], observer: Observer) -> list[Problem]:
+def _problems(candidates: Sequence[Candidate], observer: Observer) -> list[Problem]:
     """Load each configuration once, and leave out what is to be dropped.
 
     Raises:
@@ -215,7 +214,7 @@ def _sensor_names(problem: Problem) -> set[str]:
     return {name for s in every for series in s.measurements for name in series.names}
 
 
-def without(problem: Problem, drop: Many[str]) -> Problem:
+def without(problem: Problem, drop: Sequence[str]) -> Problem:
     """Leave parameters out: they stay what they are in the model.
 
     Args:
@@ -274,7 +273,7 @@ def _judged(
     held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
     best = int(np.argmin(held_out)) if errors.shape[1] else int(np.argmin(bic))
     difference, standard_error = paired(errors, best)
-    judged = errors.shape[1] >= _FEWEST_PARTS
+    judged = errors.shape[1] >= FEWEST_PARTS
     adequate = difference <= standard_error if judged else bic <= bic.min()
     scores = tuple(
         ModelScore(
@@ -309,7 +308,7 @@ def _common(fitted: list[_Fitted]) -> Wanted:
                 known = begins.get(sequence.name, sequence.origin_ns)
                 begins[sequence.name] = max(known, sequence.origin_ns)
 
-    def wanted(sequence: Sequence, series: TimeSeries) -> NDArray[np.bool_]:
+    def wanted(sequence: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         late = 1e-9 * (begins[sequence.name] - sequence.origin_ns)
         return np.asarray(series.times >= late)
 
@@ -367,7 +366,7 @@ def _held_out(
     bags = training_bags(problem)
     asked = config.validation.leave_out
     if asked == 'auto':
-        asked = 'bag' if sum(map(bool, bags.values())) >= _FEWEST_PARTS else 'none'
+        asked = 'bag' if sum(map(bool, bags.values())) >= FEWEST_PARTS else 'none'
     folds = leave_out(
         problem.spec,
         problem.sequences('train'),
@@ -382,21 +381,8 @@ def _held_out(
     return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))
 
 
-def paired(
-    errors: NDArray[np.float64], best: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean of the differences to the best on each part, and its standard error."""
-    models, count = errors.shape
-    if not count:
-        return np.full(models, np.nan), np.full(models, np.nan)
-    differences = errors - errors[best]
-    if count < _FEWEST_PARTS:
-        return differences.mean(axis=1), np.full(models, np.nan)
-    return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)
-
-
-def _reason(models: Many[ModelScore], chosen: ModelScore, best: ModelScore, count: int) -> str:
-    if count < _FEWEST_PARTS:
+def _reason(models: Sequence[ModelScore], chosen: ModelScore, best: ModelScore, count: int) -> str:
+    if count < FEWEST_PARTS:
         held_out = 'nothing is held out' if not count else 'one bag only is held out'
         return (
             f'it has the least BIC ({held_out}, so that held-out errors have no standard error; '

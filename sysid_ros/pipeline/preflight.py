@@ -13,39 +13,40 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.special
 
-from sysid_ros.alignment.inspection import inspect
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import FitError
-from sysid_ros.identification.noise import estimate_noise
-from sysid_ros.identification.nuisances import arrival_offsets, initial_states
-from sysid_ros.identification.prediction import make_simulator, predict
-from sysid_ros.identification.residuals import Residuals
-from sysid_ros.identification.solver.differences import Differences
-from sysid_ros.identification.solver.least_squares import Solution
-from sysid_ros.identification.statistics.linear import linearised
-from sysid_ros.identification.statistics.spread import LEVEL, Spread, prior_jacobian
-from sysid_ros.identification.statistics.verdicts import IDENTIFIED, verdicts
+from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.inference.linear import linearised
+from sysid_ros.inference.spread import LEVEL, Spread, prior_jacobian
+from sysid_ros.inference.verdicts import IDENTIFIED, verdicts
+from sysid_ros.inspection.inspection import inspect
 from sysid_ros.pipeline.information import Source, condensed, sources
 from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.saturation import Saturation, saturations
+from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence as Many
+    from collections.abc import Sequence
 
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.coverage import Excitation
     from sysid_ros.alignment.health import HealthFinding
-    from sysid_ros.alignment.lag import Lag
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.statistics import Combination
-    from sysid_ros.identification.statistics.linear import Linear
-    from sysid_ros.identification.unknown import Unknown
-    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.inference import Combination
+    from sysid_ros.inference.linear import Linear
+    from sysid_ros.inspection.coverage import Excitation
+    from sysid_ros.inspection.lag import Lag
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import Role
+    from sysid_ros.signals.trajectory import Trajectory
 
 #: A nominal value at a bound is moved inside by this part of the bounds' distance: that a value
 #: starts at a bound does not say that it ends there.
@@ -171,7 +172,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     )
 
 
-def predicted(problem: Problem, training: Many[Sequence], threads: int = 0) -> Preflight:
+def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0) -> Preflight:
     """Predict intervals, verdicts and sources from one linearisation at the nominal values.
 
     What is unknown beside the parameters is the same as in the fit.
@@ -265,7 +266,7 @@ def from_noise(linear: Linear, samples: int) -> Spread:
     return Spread(half, covariance, METHOD, float(samples))
 
 
-def _inside(parameters: Many[Unknown]) -> tuple[Unknown, ...]:
+def _inside(parameters: Sequence[Unknown]) -> tuple[Unknown, ...]:
     """Return parameters whose nominal values are not at a bound."""
     moved = []
     for unknown in parameters:
@@ -279,8 +280,8 @@ def _inside(parameters: Many[Unknown]) -> tuple[Unknown, ...]:
 
 
 def _stable(
-    problem: Problem, training: Many[Sequence], parameters: Many[Unknown], threads: int
-) -> tuple[tuple[Sequence, ...], tuple[Divergence, ...]]:
+    problem: Problem, training: Sequence[Trajectory], parameters: Sequence[Unknown], threads: int
+) -> tuple[tuple[Trajectory, ...], tuple[Divergence, ...]]:
     """Tell the sequences on which the nominal model is stable from those where it is not.
 
     Raises:

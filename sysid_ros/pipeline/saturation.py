@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.sequence import Sequence
     from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
 
 #: Within this part of a range of its end, a value is at the end.
 _NEAR = 1e-3
@@ -37,7 +37,7 @@ class Saturation(NamedTuple):
     share: float
 
 
-def saturations(model: mujoco.MjModel, sequence: Sequence) -> tuple[Saturation, ...]:
+def saturations(model: mujoco.MjModel, sequence: Trajectory) -> tuple[Saturation, ...]:
     """Return the signals of a sequence that are at or beyond a limit for some of the time.
 
     Args:

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.identification.prediction import predict
+from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Sequence as Many
+    from collections.abc import Callable, Mapping, Sequence
 
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.identification.drives import Drives
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.rollout.drives import Drives
     from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
 
     #: Which samples of a series of a sequence count.
-    Wanted = Callable[[Sequence, TimeSeries], NDArray[np.bool_]]
+    Wanted = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
 
 #: A simulation that became unstable counts as this many times the noise, as it does in the fit.
 _DIVERGED = 1e4
@@ -31,8 +30,8 @@ _DIVERGED = 1e4
 
 def residuals_of(
     model: mujoco.MjModel | mujoco.MjSpec,
-    sequences: Many[Sequence],
-    parameters: Many[Unknown] = (),
+    sequences: Sequence[Trajectory],
+    parameters: Sequence[Unknown] = (),
     values: NDArray[np.float64] | None = None,
     *,
     noise: Mapping[str, float],
@@ -79,7 +78,7 @@ def residuals_of(
     return found
 
 
-def rms(residuals: Many[Mapping[str, NDArray[np.float64]]]) -> float:
+def rms(residuals: Sequence[Mapping[str, NDArray[np.float64]]]) -> float:
     """Return the root mean square of all residuals; NaN where there are none."""
     parts = [values for one in residuals for values in one.values()]
     values = np.concatenate(parts) if parts else np.zeros(0)

@@ -7,14 +7,14 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sysid_ros.actuators.joints import ServoJoints
-from sysid_ros.actuators.parameter_file import read_parameters, write_parameters
-from sysid_ros.actuators.servo import Servo
-from sysid_ros.actuators.servo_drive import ServoDrive, starting_values
-from sysid_ros.actuators.servo_unknowns import servo_unknowns, start_of
 from sysid_ros.errors import ConfigError, nearest
-from sysid_ros.identification.drives import no_law
-from sysid_ros.identification.targets import Role
+from sysid_ros.model.targets import Role
+from sysid_ros.rollout.drives import no_law
+from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
+from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo_drive import ServoDrive, starting_values
+from sysid_ros.servos.laws.servo_unknowns import servo_unknowns, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     import mujoco
 
-    from sysid_ros.actuators.coefficients import Coefficient
     from sysid_ros.config import ServoConfig
-    from sysid_ros.identification.targets import Target
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.targets import Target
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.servos.laws.coefficients import Coefficient
 
 #: Of a pendulum, not of a joint of a robot.
 _OFFSET = 'q_offset'

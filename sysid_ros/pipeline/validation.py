@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.errors import CancelledError, ConfigError, FitError
 from sysid_ros.pipeline.folds import disagreements, families_of, leave_out, training_bags
 from sysid_ros.pipeline.horizon import horizon_errors
-from sysid_ros.pipeline.lengths import drifts, fit_windows
+from sysid_ros.pipeline.window_lengths import drifts, fit_windows
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence as Many
+    from collections.abc import Sequence
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
+    from sysid_ros.identification.observer import Observer
     from sysid_ros.pipeline.folds import Families
-    from sysid_ros.pipeline.loading import Observer, Problem
+    from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import Fold, HorizonPoint, Role, WindowFit
 
 
@@ -127,6 +128,6 @@ def check_families(config: CalibrationConfig, problem: Problem) -> None:
     families_of(config.validation.leave_out, training_bags(problem))
 
 
-def _warnings(fit: Fit, folds: Many[Fold], windows: Many[WindowFit]) -> list[str]:
+def _warnings(fit: Fit, folds: Sequence[Fold], windows: Sequence[WindowFit]) -> list[str]:
     found = list(disagreements(fit, folds)) if folds else []
     return [*found, *(drifts(fit, windows) if windows else ())]

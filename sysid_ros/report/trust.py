@@ -12,12 +12,7 @@ from sysid_ros.report.numbers import significant
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sysid_ros.results.result import (
-        CalibrationResult,
-        HorizonPoint,
-        ParameterResult,
-        Role,
-    )
+    from sysid_ros.results.result import CalibrationResult, HorizonPoint, ParameterResult, Role
 
 #: Parameters up to this number get a picture of their correlations.
 _LARGEST_PICTURE = 40

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.results.evidence import Evidence
+from sysid_ros.results.diagnostics import Evidence
 from sysid_ros.results.parts import GateCheck
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from sysid_ros.signals.mapping import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
     import mujoco
     from numpy.typing import ArrayLike, NDArray
-    from typing_extensions import Self
 
     from sysid_ros.signals.mapping import SignalDict, SignalMapping
 

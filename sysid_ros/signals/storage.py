@@ -23,24 +23,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.signals.mapping import SignalMapping
-    from sysid_ros.signals.timeseries import TimeSeries
 
 _SUFFIX = '.npz'
 
 
-def series_arrays(series: TimeSeries, prefix: str = '') -> dict[str, NDArray[Any]]:
+def series_arrays(
+    times: NDArray[np.float64],
+    data: NDArray[np.float64],
+    signal_mapping: SignalMapping,
+    prefix: str = '',
+) -> dict[str, NDArray[Any]]:
     """Name the arrays of a series as files hold them.
 
     Args:
-        series: The series.
+        times: (n,) stamps, s.
+        data: (n, k) values.
+        signal_mapping: Which columns are which signal; left out where it is empty.
         prefix: Of each name, such as ``control_``.
     """
-    arrays: dict[str, NDArray[Any]] = {
-        f'{prefix}times': series.times,
-        f'{prefix}data': series.data,
-    }
-    if series.signal_mapping:
-        arrays[f'{prefix}signal_mapping'] = np.asarray(encode_signal_mapping(series.signal_mapping))
+    arrays: dict[str, NDArray[Any]] = {f'{prefix}times': times, f'{prefix}data': data}
+    if signal_mapping:
+        arrays[f'{prefix}signal_mapping'] = np.asarray(encode_signal_mapping(signal_mapping))
     return arrays
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -254,13 +254,17 @@ class TimeSeries(Construction):
             'max': float(np.max(intervals)),
         }
 
+    def arrays(self, prefix: str = '') -> dict[str, NDArray[Any]]:
+        """Return the arrays as files hold them, each name with a prefix such as ``control_``."""
+        return storage.series_arrays(self.times, self.data, self.signal_mapping, prefix)
+
     def save_to_disk(self, path: str | PathLike[str]) -> None:
         """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
 
         Raises:
             ResultError: The folder cannot be written.
         """
-        storage.write_arrays(path, storage.series_arrays(self))
+        storage.write_arrays(path, self.arrays())
 
     def save_to_csv(self, path: str | PathLike[str]) -> None:
         """Write time and data as comma-separated numbers without a header.

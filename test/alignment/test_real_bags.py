@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import align, describe, map_columns
-from sysid_ros.alignment.inspection import inspect
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
+from sysid_ros.inspection.inspection import inspect
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StorageP
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagWriter, read_bag
-from sysid_ros.bags.recovery import examine, recover
+from sysid_ros.bags.recovery.recover import examine, recover
 from sysid_ros.bags.writer import Splitting, define
 from sysid_ros.errors import BagError
 

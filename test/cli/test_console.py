@@ -14,14 +14,9 @@ import pytest
 from rich.console import Console
 
 from sysid_ros.cli.console import Progress, print_comparison, print_result
-from sysid_ros.identification.solver.problem import Iteration
+from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.results.comparison import Comparison
-from sysid_ros.results.result import (
-    CalibrationResult,
-    CombinationResult,
-    Fold,
-    InferenceSummary,
-)
+from sysid_ros.results.result import CalibrationResult, CombinationResult, Fold, InferenceSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from sysid_ros.actuators.logs import write_log
-from sysid_ros.actuators.servo import Servo
+from builders.recordings import M1, record
 from sysid_ros.cli.main import main
-
-sys.path.insert(0, str(Path(__file__).parents[1] / 'actuators'))
-from recordings import M1, record
+from sysid_ros.servos.formats.logs import write_log
+from sysid_ros.servos.laws.servo import Servo
 
 SERVO = Servo.named('xl330', 'm1')
 

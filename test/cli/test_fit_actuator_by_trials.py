@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sysid_ros.actuators.logs import write_log
-from sysid_ros.actuators.servo import Servo
-
-sys.path.insert(0, str(Path(__file__).parents[1] / 'actuators'))
-from recordings import M1, record
+from builders.recordings import M1, record
+from sysid_ros.servos.formats.logs import write_log
+from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sysid_ros.actuators.bench import bench
-from sysid_ros.actuators.log import Log
-from sysid_ros.actuators.logs import write_log
-from sysid_ros.actuators.parameter_file import write_parameters
-from sysid_ros.actuators.servo import Servo
-from sysid_ros.actuators.simulator import simulate
+from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.formats.logs import write_log
+from sysid_ros.servos.formats.parameter_file import write_parameters
+from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

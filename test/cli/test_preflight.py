@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from sysid_ros.alignment.health import HealthFinding
-from sysid_ros.alignment.lag import Lag
 from sysid_ros.cli.preflight import print_preflight
-from sysid_ros.identification.statistics import Combination
+from sysid_ros.inference import Combination
+from sysid_ros.inspection.lag import Lag
 from sysid_ros.pipeline.information import Source
 from sysid_ros.pipeline.preflight import Divergence, JointMotion, PredictedParameter, Preflight
 from sysid_ros.pipeline.saturation import Saturation

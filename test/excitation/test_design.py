@@ -23,7 +23,7 @@ from sysid_ros.excitation.guard import Guard
 from sysid_ros.excitation.limits import Collisions, find_limits
 from sysid_ros.excitation.sensing import SensorNoise, sensor_noise
 from sysid_ros.excitation.surrogate import Surrogate
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.model.unknown import make_unknowns
 
 if TYPE_CHECKING:
     from sysid_ros.excitation.fourier import Plan

@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
+from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.models import differing_fields
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.solver.least_squares import SolverSettings
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.model.loading import differing_fields
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.sequence import Sequence
-    from sysid_ros.identification.solver.problem import Iteration
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Sequence]
+    Measure = Callable[..., Trajectory]
     Sweep = Callable[..., TimeSeries]
 
 ARM = """

@@ -19,7 +19,7 @@ import scipy.optimize
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError
-from sysid_ros.identification.targets import KINDS, Role
+from sysid_ros.model.targets import KINDS, Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ import pytest
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagWriter
-from sysid_ros.simulation import Noise, Plant
+from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.actuators.bench import bench
-from sysid_ros.actuators.logs import read_logs
-from sysid_ros.actuators.parameter_file import read_parameters
-from sysid_ros.actuators.simulator import simulate
-from sysid_ros.actuators.trajectories import trajectory
+from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.bench.trajectories import trajectory
+from sysid_ros.servos.formats.logs import read_logs
+from sysid_ros.servos.formats.parameter_file import read_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable

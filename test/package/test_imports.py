@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,56 +18,43 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / 'sysid_ros').rglob('*.py'))
 
-BASE = frozenset({'errors', 'files', 'complaints', 'config', '__init__'})
-ENGINE = BASE | {'signals', 'identification'}
-EVERYTHING_BELOW_NODES = ENGINE | {
+
+def _module(path: Path) -> str:
+    """Return the dotted name of a source file."""
+    return '.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__')
+
+
+MODULES = frozenset(_module(path) for path in SOURCES)
+
+#: The rooms of the package, low to high: each imports those before it.
+ROOMS = (
+    'errors',
+    'files',
+    'json_text',
+    'version',
+    'config',
+    'signals',
     'bags',
+    'model',
+    'rollout',
+    'estimation',
+    'inference',
+    'identification',
     'alignment',
-    'actuators',
+    'inspection',
     'excitation',
-    'simulation',
     'results',
     'report',
+    'servos',
+    'actuators',
+    'virtual_robot',
+    'toolbox',
     'pipeline',
-}
-
-#: What the modules of an area may import from the package, beside their own area.
-ALLOWED = {
-    '__init__': frozenset(),
-    'errors': frozenset(),
-    'files': frozenset({'errors'}),
-    'complaints': frozenset({'errors'}),
-    'config': frozenset({'errors', 'files', 'complaints'}),
-    'signals': BASE,
-    'bags': BASE | {'signals'},
-    'identification': BASE | {'signals'},
-    'actuators': ENGINE,
-    'excitation': ENGINE,
-    'simulation': ENGINE | {'excitation', 'actuators'},
-    'alignment': BASE | {'signals', 'bags'},
-    'results': BASE | {'signals'},
-    'report': BASE | {'results'},
-    'pipeline': EVERYTHING_BELOW_NODES,
-    'nodes': EVERYTHING_BELOW_NODES,
-    'cli': EVERYTHING_BELOW_NODES,
-    # A program that shows the others at work, started as processes.
-    'demo': EVERYTHING_BELOW_NODES | {'cli'},
-}
-
-#: Single modules of other areas that an area may import beside those.
-ALLOWED_MODULES = {
-    # Only identification.toolbox.report, inside its functions: the toolbox has its report beside
-    # the fit, and this one is made of a result like any other.
-    'identification': frozenset({'report', 'results.result'}),
-    # For annotations.
-    'report': frozenset({'identification.toolbox.comparison'}),
-    'alignment': frozenset({'identification.sequence', 'identification.units'}),
-    'results': frozenset(
-        {'identification.targets', 'identification.models', 'identification.inertia'}
-    ),
-    # Starts a node's main by name; the import of ROS happens there, when it is asked for.
-    'cli': frozenset({'nodes'}),
-}
+    '__init__',
+    'nodes',
+    'cli',
+    'demo',
+)
 
 #: Distributions that come with ROS; everything else that is imported must be in setup.py.
 ROS_MODULES = frozenset(
@@ -122,9 +106,9 @@ def _imports_in(
         elif isinstance(node, ast.ImportFrom):
             module = _absolute(node, package)
             # `from sysid_ros import bags` imports the module sysid_ros.bags.
-            names = [alias.name for alias in node.names] if module == 'sysid_ros' else ['']
-            for name in names:
-                yield node.lineno, f'{module}.{name}'.rstrip('.'), typing_only
+            names = {f'{module}.{alias.name}' for alias in node.names}
+            for name in sorted(names & MODULES or {module}):
+                yield node.lineno, name, typing_only
         else:
             yield from _imports_in(node, package, typing_only=typing_only)
 
@@ -138,86 +122,48 @@ def _imports_of(path: Path) -> list[Import]:
     ]
 
 
-def _area(path: Path) -> str:
-    parts = path.relative_to(ROOT / 'sysid_ros').with_suffix('').parts
-    return parts[0]
+def _room(path: Path) -> str:
+    return path.relative_to(ROOT / 'sysid_ros').with_suffix('').parts[0]
 
 
-def _inside(module: str) -> str | None:
-    """Return the part of a module's name after the package's, or None for other packages."""
+def _room_of(module: str) -> str | None:
+    """Return the room of a module; None for those of other packages."""
     package, _, rest = module.partition('.')
-    if package != 'sysid_ros':
-        return None
-    return '__init__' if rest in {'', '__version__'} else rest
+    return (rest.split('.')[0] or '__init__') if package == 'sysid_ros' else None
 
 
 IMPORTS = {path: _imports_of(path) for path in SOURCES}
 
 
-def test_every_area_has_a_place_in_the_order_of_imports():
-    areas = {_area(path) for path in SOURCES}
-
-    assert areas <= set(ALLOWED)
+def test_every_room_has_a_place_in_the_order_of_imports():
+    assert {_room(path) for path in SOURCES} == set(ROOMS)
 
 
-@pytest.mark.parametrize('area', sorted(ALLOWED))
-def test_an_area_imports_only_what_is_below_it(area: str):
-    allowed = ALLOWED[area] | {area}
-    modules = ALLOWED_MODULES.get(area, frozenset())
-
+def test_imports_point_to_rooms_below():
     wrong = [
         found.where
         for path in SOURCES
-        if _area(path) == area
         for found in IMPORTS[path]
-        if (inside := _inside(found.module)) is not None
-        and inside.split('.')[0] not in allowed
-        and not any(inside == module or inside.startswith(f'{module}.') for module in modules)
+        if (room := _room_of(found.module)) not in {None, _room(path)}
+        and ROOMS.index(room) >= ROOMS.index(_room(path))
     ]
 
     assert wrong == []
 
 
-def test_the_order_of_imports_has_no_circle():
-    sorter = TopologicalSorter({area: below - {area} for area, below in ALLOWED.items()})
-
-    assert set(sorter.static_order()) == set(ALLOWED)
-
-
-def test_identification_does_not_know_bags_alignment_or_ros():
-    forbidden = {'sysid_ros.bags', 'sysid_ros.alignment', 'rclpy', 'rosbags'}
-
-    wrong = [
-        found.where
-        for path in SOURCES
-        if _area(path) == 'identification'
-        for found in IMPORTS[path]
-        if any(found.module == name or found.module.startswith(f'{name}.') for name in forbidden)
-    ]
-
-    assert wrong == []
-
-
-def test_identification_reports_from_one_file_and_only_when_it_is_asked_to():
-    files = {
-        found.source
-        for path in SOURCES
-        if _area(path) == 'identification'
-        for found in IMPORTS[path]
-        if (_inside(found.module) or '').split('.')[0] == 'report'
+def test_no_file_imports_itself_through_others():
+    imported = {
+        _module(path): {found.module for found in IMPORTS[path]} & MODULES for path in SOURCES
     }
-    code = 'import sys, sysid_ros.identification; print("sysid_ros.report" in sys.modules)'
-    shown = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
 
-    assert files <= {str(Path('sysid_ros', 'identification', 'toolbox', 'report.py'))}
-    assert shown.stdout == 'False\n'
+    assert set(TopologicalSorter(imported).static_order()) == MODULES
 
 
 def test_only_the_nodes_import_ros():
     wrong = [
         found.where
         for path in SOURCES
-        if _area(path) != 'nodes'
+        if _room(path) != 'nodes'
         for found in IMPORTS[path]
         if found.module.split('.')[0] in ROS_MODULES
     ]

@@ -14,12 +14,12 @@ import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
-from sysid_ros.identification.prediction import predict
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline.findings import Recording
 from sysid_ros.pipeline.loading import Problem
+from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class Workshop:
         noise: float = 1.0,
         seconds: float = 3.0,
         start: float = 0.3,
-    ) -> Sequence:
+    ) -> Trajectory:
         """Record a pendulum that a smooth random torque drives."""
         rng = np.random.default_rng(seed)
         told, times = np.arange(0, seconds, 0.01), np.arange(0, seconds, 0.02)
@@ -76,7 +76,7 @@ class Workshop:
         for frequency in (0.5, 0.9, 1.7):
             size, phase = rng.uniform(0.3, 0.9), rng.uniform(0, 2 * np.pi)
             torque += size * np.sin(2 * np.pi * frequency * told + phase)
-        sequence = Sequence(
+        sequence = Trajectory(
             name,
             0,
             np.array([start]),
@@ -89,7 +89,11 @@ class Workshop:
         return dataclasses.replace(sequence, measurements=(self._measured(times, measured),))
 
     def problem(
-        self, spec: mujoco.MjSpec, targets: tuple[str, ...], *sequences: Sequence, held_out: int = 0
+        self,
+        spec: mujoco.MjSpec,
+        targets: tuple[str, ...],
+        *sequences: Trajectory,
+        held_out: int = 0,
     ) -> Problem:
         """Return a problem with a bag per sequence, the last ones for validation."""
         model = spec.compile()

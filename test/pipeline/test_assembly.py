@@ -14,11 +14,11 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.identification.fit import fit
-from sysid_ros.identification.sequence import Sequence
-from sysid_ros.identification.unknown import make_unknowns
+from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline.assembly import Nominal, assemble
 from sysid_ros.pipeline.findings import Recording
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ TRUTH = {'joint/ball/damping': 0.08}
 PARAMETERS = ('joint/ball/damping',)
 
 
-def _sequence(name: str, seed: int, late: float = 0.0) -> Sequence:
+def _sequence(name: str, seed: int, late: float = 0.0) -> Trajectory:
     """Step a model with the true values; all sensors in one series at 100 Hz, stamped late."""
     model = mujoco.MjModel.from_xml_string(MODEL)
     model.dof_damping[:] = TRUTH['joint/ball/damping']
@@ -77,7 +77,7 @@ def _sequence(name: str, seed: int, late: float = 0.0) -> Sequence:
         sensor: (SignalType.MjSensor, np.arange(first, last))
         for sensor, first, last in zip(SENSORS, ends[:-1], ends[1:], strict=True)
     }
-    return Sequence(
+    return Trajectory(
         name,
         0,
         *start,
@@ -92,7 +92,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
     path = tmp_path / 'bob.xml'
     path.write_text(MODEL)
 
-    def run(*sequences: Sequence) -> CalibrationResult:
+    def run(*sequences: Trajectory) -> CalibrationResult:
         spec = mujoco.MjSpec.from_file(str(path))
         nominal = Nominal(spec, spec.compile())
         recordings = [

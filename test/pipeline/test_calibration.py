@@ -41,7 +41,7 @@ from sysid_ros.results.result import CalibrationResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sysid_ros.identification.solver.problem import Iteration
+    from sysid_ros.estimation.solver.problem import Iteration
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
 COMMANDS = '/forward_position_controller/commands'

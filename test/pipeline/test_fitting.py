@@ -12,8 +12,8 @@ import pytest
 from sysid_ros.config import StatisticsConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import fit
+from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import _told_noise, fit_training
-from sysid_ros.pipeline.loading import Nobody
 
 
 def problem(*sensors: str) -> Any:

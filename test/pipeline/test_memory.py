@@ -18,8 +18,9 @@ from sysid_ros.config import (
     load_calibration,
 )
 from sysid_ros.errors import ConfigError, ResultError
+from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.loading import Nobody, bags_of, load
+from sysid_ros.pipeline.loading import bags_of, load
 from sysid_ros.pipeline.memory import known_of, recall, without_known_bags
 
 if TYPE_CHECKING:

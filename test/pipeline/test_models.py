@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.pipeline.loading import Nobody
+from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.models import Candidate, compare_models, compare_problems, without
 
 if TYPE_CHECKING:

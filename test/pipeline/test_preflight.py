@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
-from sysid_ros.identification.layout import Samples
-from sysid_ros.identification.sequence import Sequence
+from sysid_ros.estimation.layout import Samples
+from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.information import condensed
-from sysid_ros.pipeline.loading import Nobody
 from sysid_ros.pipeline.preflight import predicted
 from sysid_ros.pipeline.saturation import saturations
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 
@@ -47,7 +47,7 @@ def _series(kind: SignalType, times: Any, **columns: Any) -> TimeSeries:
     return TimeSeries(np.array(times), np.array(list(columns.values()), dtype=float).T, mapping)
 
 
-def _wild(sequence: Sequence) -> Sequence:
+def _wild(sequence: Trajectory) -> Trajectory:
     """Return a sequence whose commands throw every model about."""
     (commands,) = sequence.commands
     far = dataclasses.replace(commands, data=1e13 * commands.data)
@@ -151,7 +151,7 @@ def test_time_at_limits_is_counted_by_limit():
         f=[0, 0, 3, 0],
         t=[0, 0, 0, 0],
     )
-    sequence = Sequence('s', 0, np.zeros(1), np.zeros(1), (commands,), (measured,))
+    sequence = Trajectory('s', 0, np.zeros(1), np.zeros(1), (commands,), (measured,))
     found = {(s.signal, s.limit): s.share for s in saturations(model, sequence)}
     assert found == pytest.approx(
         {('m', 'ctrlrange'): 3 / 4, ('q', 'joint range'): 1 / 4, ('f', 'forcerange'): 2 / 4}
@@ -161,6 +161,6 @@ def test_time_at_limits_is_counted_by_limit():
 def test_what_a_joint_may_take_of_all_its_actuators_is_a_limit():
     model = mujoco.MjModel.from_xml_string(LIMITED)
     measured = _series(SignalType.MjSensor, [0.0, 1.0], t=[4.1, 0])
-    sequence = Sequence('s', 0, np.zeros(1), np.zeros(1), (), (measured,))
+    sequence = Trajectory('s', 0, np.zeros(1), np.zeros(1), (), (measured,))
     (found,) = saturations(model, sequence)
     assert (found.signal, found.limit, found.share) == ('t', 'actuatorfrcrange', 1.0)

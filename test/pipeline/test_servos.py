@@ -14,23 +14,23 @@ import pytest
 import yaml
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.actuators.parameter_file import read_parameters, write_parameters
-from sysid_ros.actuators.servo import Servo
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import ServoConfig, load_calibration, load_servos
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
-from sysid_ros.identification.models import load_spec
+from sysid_ros.model.loading import load_spec
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.loading import parameters_of
 from sysid_ros.pipeline.servos import joints_of
-from sysid_ros.simulation import Noise, Plant
+from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
+from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.unknown import Unknown
+    from sysid_ros.model.unknown import Unknown
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000

@@ -13,10 +13,10 @@ import pytest
 from sysid_ros.config import ValidationConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import fit
+from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.folds import disagreements, families_of
 from sysid_ros.pipeline.horizon import horizon_errors
-from sysid_ros.pipeline.loading import Nobody
 from sysid_ros.pipeline.validation import Validation, validate
 
 if TYPE_CHECKING:

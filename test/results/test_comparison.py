@@ -11,12 +11,7 @@ import pytest
 
 from sysid_ros.errors import ResultError
 from sysid_ros.results.comparison import compare
-from sysid_ros.results.result import (
-    CalibrationResult,
-    ParameterResult,
-    Provenance,
-    SolverSummary,
-)
+from sysid_ros.results.result import CalibrationResult, ParameterResult, Provenance, SolverSummary
 
 if TYPE_CHECKING:
     from sysid_ros.results.comparison import Comparison

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 
 from rosbags.typesys.msg import normalize_msgtype
 
-from sysid_ros.bags.input.files import (
-    BATCH_BYTES,
-    BATCH_MESSAGES,
-    DamagedFileError,
-    Stream,
-    plain,
-)
+from sysid_ros.bags.input.files import BATCH_BYTES, BATCH_MESSAGES, DamagedFileError, Stream, plain
 from sysid_ros.bags.messages.batch import batch
 from sysid_ros.bags.output.files import FACTS
 

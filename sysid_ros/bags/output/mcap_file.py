@@ -32,9 +32,9 @@ from mcap.records import (
 )
 from mcap.writer import MCAP0_MAGIC
 
-from sysid_ros import __version__
 from sysid_ros.bags.output.files import FACTS, Extent, sync_file
 from sysid_ros.bags.output.metadata import qos_text
+from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

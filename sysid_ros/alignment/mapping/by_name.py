@@ -1,0 +1,350 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pairing by the joint names that bag and model share.
+
+Names that differ only in case, separators and affixes are the same where no other name is as near,
+and the result says so. Sensors: a JointState's position, velocity and effort of a joint are the
+model's jointpos, jointvel and jointactuatorfrc sensors on that joint. Actuators: commands by joint
+name go to the actuators whose transmission is that joint. An array of numbers carries no names:
+it is taken in the order that the recorder heard from its controller, else in model order, and the
+latter only where nothing else is possible; the result says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
+from sysid_ros.alignment.pairs import (
+    Mapping,
+    Pair,
+    Role,
+    Unmapped,
+    actuator_names,
+    field_columns,
+    scalar_joints,
+    sensor_names,
+)
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sysid_ros.bags import BagColumns, TopicColumns
+
+STATE = 'sensor_msgs/msg/JointState'
+TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+ARRAY = 'std_msgs/msg/Float64MultiArray'
+
+#: A topic whose name holds one of these carries commands, not measurements.
+COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal')
+
+SENSOR_FIELDS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
+    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
+}
+_SHOWN = 6
+
+
+class _Claims(NamedTuple):
+    """Topics that were chosen for a purpose, best first, and those that were not and why."""
+
+    chosen: tuple[TopicColumns, ...]
+    refused: tuple[Unmapped, ...]
+
+
+def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
+    """Pair a bag with a model by joint names.
+
+    Raises:
+        AlignmentError: There are no joint states, no name is shared, or the model has no sensor.
+    """
+    joints = scalar_joints(model)
+    states = _state_topics(bag, joints)
+    sensors = _sensor_pairs(states.chosen, model, joints)
+    if not sensors:
+        shared = _joined(joint for topic in states.chosen for joint in _shared(topic, joints))
+        msg = (
+            'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
+            f'measures at joints {shared}.'
+        )
+        raise AlignmentError(msg)
+    actuators, refused, health = _actuator_pairs(bag, model, joints)
+    pairs = (*sensors, *actuators)
+    renamed = _renamed(bag, pairs, joints)
+    return Mapping(pairs, (*states.refused, *refused), (*renamed, *health))
+
+
+def _renamed(
+    bag: BagColumns, pairs: tuple[Pair, ...], joints: dict[str, int]
+) -> tuple[HealthFinding, ...]:
+    """Say which labels were taken for joints that are written otherwise."""
+    found = {}
+    for topic in bag.topics:
+        used = {pair.label for pair in pairs if pair.topic == topic.topic}
+        for joint, label in _shared(topic, joints).items():
+            if label in used and label != joint:
+                detail = f'taken for the joint {joint!r}, whose name differs in writing only'
+                subject = f'{topic.topic} {label}'
+                found[subject] = HealthFinding(bag.path.name, subject, 'assumed name', 1, detail)
+    return tuple(found.values())
+
+
+def is_command(topic: str) -> bool:
+    """Tell by its name whether a topic carries commands."""
+    return any(word in topic.lower() for word in COMMAND_WORDS)
+
+
+def _labels(topic: TopicColumns) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
+
+
+def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
+    """Return joint of the model to its label in a topic, in the order of the labels."""
+    labels = _labels(topic)
+    found = {label: label for label in labels if label in joints}
+    if len(found) in {len(labels), len(joints)}:
+        return found
+    left = [label for label in labels if label not in found]
+    free = [joint for joint in joints if joint not in found]
+    alike = similarities([*left, *found], [*free, *found])[: len(left), : len(free)]
+    for row, label in enumerate(left):
+        near = np.flatnonzero(alike[row] >= SAME_CORE)
+        if len(near) and np.count_nonzero(alike[row] == alike[row].max()) == 1:
+            column = int(np.argmax(alike[row]))
+            if np.count_nonzero(alike[:, column] == alike[row, column]) == 1:
+                found.setdefault(free[column], label)
+    order = {label: row for row, label in enumerate(labels)}
+    return dict(sorted(found.items(), key=lambda item: order[item[1]]))
+
+
+def _joined(names: Iterable[str]) -> str:
+    known = list(dict.fromkeys(names))
+    return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
+
+
+def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _Claims:
+    """Choose the topics that carry the measured state."""
+    all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
+    states = [topic for topic in all_states if not is_command(topic.topic)]
+    if not states:
+        found = (
+            _joined([item.topic for item in bag.topics] + [item.topic for item in bag.unread])
+            or 'none'
+        )
+        what = 'only command topics carry joint states' if all_states else 'there is none'
+        msg = f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
+        raise AlignmentError(msg)
+    matching = [topic for topic in states if _shared(topic, joints)]
+    if not matching:
+        labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))
+        raise AlignmentError(_nothing_in_common(labels, list(joints)))
+
+    def rank(topic: TopicColumns) -> tuple[int, bool, int]:
+        shared = len(_shared(topic, joints))
+        return shared, topic.topic.endswith('joint_states'), len(topic.receive_ns)
+
+    claims = _claim(sorted(matching, key=rank, reverse=True), joints, 'the measured state')
+    others = [
+        Unmapped('topic', topic.topic, 'no joint name in common with the model')
+        for topic in states
+        if topic not in matching
+    ]
+    return _Claims(claims.chosen, (*claims.refused, *others))
+
+
+def _claim(topics: list[TopicColumns], joints: dict[str, int], purpose: str) -> _Claims:
+    """Take topics in order as long as each brings joints that none before it has."""
+    owner: dict[str, str] = {}
+    chosen: list[TopicColumns] = []
+    refused: list[Unmapped] = []
+    for topic in topics:
+        shared = list(_shared(topic, joints))
+        taken = next((owner[label] for label in shared if label in owner), None)
+        if taken is not None:
+            reason = f'{taken} is taken for {purpose} of the same joints'
+            refused.append(Unmapped('topic', topic.topic, reason))
+            continue
+        chosen.append(topic)
+        owner.update(dict.fromkeys(shared, topic.topic))
+    return _Claims(tuple(chosen), tuple(refused))
+
+
+def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
+    lowered = {joint.lower(): joint for joint in joints}
+    similar = [
+        f'{label} and {lowered[close[0]]}'
+        for label in labels
+        if (close := difflib.get_close_matches(label.lower(), lowered, n=1, cutoff=0.5))
+    ]
+    hint = f'nearest: {_joined(similar)}' if similar else 'none are similar, a mapping must say'
+    unnamed = ' (its messages carry no names)' if all(label.isdigit() for label in labels) else ''
+    return (
+        f'No joint name in common: the bag has {_joined(labels) or "none"}{unnamed}, '
+        f'the model has {_joined(joints) or "none"}; {hint}; '
+        '`sysid map BAG MODEL` proposes a mapping.'
+    )
+
+
+def _sensor_pairs(
+    states: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
+) -> list[Pair]:
+    pairs = []
+    by_id = {joint: name for name, joint in joints.items()}
+    shared = {topic.topic: _shared(topic, joints) for topic in states}
+    taken: set[tuple[str, str]] = set()
+    for sensor, name in enumerate(sensor_names(model)):
+        field = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
+        joint = by_id.get(int(model.sensor_objid[sensor]))
+        if not name or field is None or joint is None or (field, joint) in taken:
+            continue
+        for topic in states:
+            columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
+            if columns is not None and label in columns.labels:
+                pairs.append(Pair(Role.SENSOR, name, topic.topic, field, label))
+                taken.add((field, joint))
+                break
+    return pairs
+
+
+def command_field(model: mujoco.MjModel, actuator: int) -> str:
+    """Return which field of a command an actuator follows: position, velocity or effort."""
+    if model.actuator_biastype[actuator] != mujoco.mjtBias.mjBIAS_AFFINE:
+        return 'effort'
+    _, position, velocity = model.actuator_biasprm[actuator, :3]
+    if position:
+        return 'position'
+    return 'velocity' if velocity else 'effort'
+
+
+def _actuator_pairs(
+    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int]
+) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
+    if not model.nactuator:
+        return [], [], ()
+    named = [
+        topic
+        for topic in bag.topics
+        if topic.msgtype == TRAJECTORY or (topic.msgtype == STATE and is_command(topic.topic))
+    ]
+    named = [topic for topic in named if _shared(topic, joints)]
+    named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
+    claims = _claim(named, joints, 'the commands')
+    pairs = _named_commands(claims.chosen, model, joints)
+    arrays = [topic for topic in bag.topics if topic.msgtype == ARRAY]
+    if pairs:
+        by = _joined(pair.topic for pair in pairs)
+        reason = f'carries no names; commands are taken by joint name from {by}'
+        refused = [Unmapped('topic', topic.topic, reason) for topic in arrays]
+        return pairs, [*claims.refused, *refused], ()
+    told = _told_commands(bag, arrays, model, joints)
+    if told:
+        used = {pair.topic for pair in told}
+        reason = f'the order of {_joined(used)} is known from its controller'
+        others = [topic.topic for topic in arrays if topic.topic not in used]
+        return told, [*claims.refused, *(Unmapped('topic', name, reason) for name in others)], ()
+    return _ordered_commands(bag.path.name, arrays, model, list(claims.refused))
+
+
+def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
+    """Return controller to its joints, from what the recorder noted about the session."""
+    try:
+        known = json.loads(bag.facts.get('controllers') or '{}')
+    except ValueError:
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {
+        str(name).strip('/'): [str(joint) for joint in told['joints']]
+        for name, told in known.items()
+        if isinstance(told, dict) and isinstance(told.get('joints'), list)
+    }
+
+
+def controller_of(topic: str) -> str:
+    """Return the controller that a topic such as ``/arm_controller/commands`` belongs to."""
+    return topic.strip('/').rpartition('/')[0]
+
+
+def _told_commands(
+    bag: BagColumns, arrays: list[TopicColumns], model: mujoco.MjModel, joints: dict[str, int]
+) -> list[Pair]:
+    """Pair arrays whose controller says which joint each element is."""
+    orders = controller_joints(bag)
+    pairs = []
+    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    for actuator, name in enumerate(actuator_names(model)):
+        if not name or mujoco.mjtTrn(model.actuator_trntype[actuator]) not in on_joint:
+            continue
+        for topic in arrays:
+            order = orders.get(controller_of(topic.topic), [])
+            ids = [joints.get(joint) for joint in order]
+            joint = int(model.actuator_trnid[actuator, 0])
+            if len(order) == _width(topic) and joint in ids:
+                label = str(ids.index(joint))
+                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, 'data', label))
+                break
+    return pairs
+
+
+def _named_commands(
+    topics: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
+) -> list[Pair]:
+    pairs = []
+    by_id = {joint: name for name, joint in joints.items()}
+    shared = {topic.topic: _shared(topic, joints) for topic in topics}
+    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    for actuator, name in enumerate(actuator_names(model)):
+        joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
+        transmission = mujoco.mjtTrn(model.actuator_trntype[actuator])
+        if not name or joint is None or transmission not in on_joint:
+            continue
+        field = command_field(model, actuator)
+        for topic in topics:
+            columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
+            if columns is not None and label in columns.labels:
+                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, field, label))
+                break
+    return pairs
+
+
+def _ordered_commands(
+    bag: str, arrays: list[TopicColumns], model: mujoco.MjModel, refused: list[Unmapped]
+) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
+    """Pair an array with the actuators in model order, if there is exactly one candidate."""
+    candidates = [topic for topic in arrays if is_command(topic.topic)] or arrays
+    fitting = [topic for topic in candidates if _width(topic) == model.nactuator]
+    names = actuator_names(model)
+    if len(fitting) != 1 or not all(names):
+        reason = f'{len(fitting)} arrays have as many elements as the model has actuators'
+        for topic in candidates:
+            if topic not in fitting:
+                count = model.nactuator
+                why = f'{_width(topic)} elements without names, the model has {count} actuators'
+            else:
+                why = reason if len(fitting) > 1 else 'an actuator of the model has no name'
+            refused.append(Unmapped('topic', topic.topic, why))
+        return [], refused, ()
+    (topic,) = fitting
+    pairs = [
+        Pair(Role.ACTUATOR, name, topic.topic, 'data', str(index))
+        for index, name in enumerate(names)
+    ]
+    detail = f'carries no names; taken in the order of the model: {_joined(names)}'
+    finding = HealthFinding(bag, topic.topic, 'assumed order', len(names), detail)
+    return pairs, refused, (finding,)
+
+
+def _width(topic: TopicColumns) -> int:
+    """Return the number of elements of an array that is always whole, else 0."""
+    field = field_columns(topic, 'data')
+    if field is None or np.isnan(field.values).all(axis=1).any():
+        return 0
+    return len(field.labels)

@@ -1,0 +1,272 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Axes that move together: what is measured at a joint and the command that it follows."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from sysid_ros.alignment.mapping.proposal.axes import UNKNOWN, Axis
+from sysid_ros.alignment.mapping.proposal.motion import Response, respond
+from sysid_ros.alignment.mapping.proposal.units import Unit, geared, nearest_unit, units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.mapping.proposal.motion import Motion, Signal
+
+#: Commands and responses that agree less than this are not called a pair.
+LEAST_CORRELATION = 0.5
+#: Derivatives and velocities that agree less than this do not tell a unit.
+_CLEAR = 0.8
+#: Natural logarithm of the factor by which a servo may miss what it is told.
+_WAY = 0.9
+#: Instants at which hypotheses are judged.
+_SAMPLES = 250
+#: Relative tolerance (natural logarithm) of a unit that is told by a servo's response, of a unit by
+#: a derivative, and of there being no unit by a derivative.
+_LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.05
+#: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
+_NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
+
+
+class Drive(NamedTuple):
+    """One joint of the robot as the bag shows it.
+
+    Attributes:
+        axis: What is measured.
+        command: What it follows, or None.
+        kind: What the command tells: position, velocity or effort.
+        told: (n,) the command in units of the bag, or None.
+        position: (n,) signals of the position, or None.
+        effort: (n,) or None.
+        following: How the measurement follows the command.
+        speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
+        whole: Whether positions are whole numbers.
+    """
+
+    axis: Axis
+    command: Axis | None
+    kind: str
+    told: NDArray[np.float64] | None
+    position: Signal | None
+    effort: NDArray[np.float64] | None
+    following: Response
+    speeding: Response
+    whole: bool
+
+    def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
+        """Return what a position may be in: each unit, and behind a gear if something tells one."""
+        plain = units('position', hinge=hinge, whole=self.whole)
+        found = list(plain)
+        if abs(self.speeding.correlation) >= _CLEAR:
+            told = units('velocity', hinge=hinge, whole=False)
+            found += _gears(plain, told, abs(self.speeding.slope), _EXACT)
+        if self.kind == 'position' and abs(self.following.correlation) >= _CLEAR:
+            told = units('position', hinge=hinge, whole=True)
+            found += _gears(plain, told, 1 / abs(self.following.slope), _WAY)
+        return tuple(dict.fromkeys(found))
+
+    def command_unit(self, position: Unit, *, hinge: bool, like: bool) -> Unit:
+        """Return what the command is in, given what the position is in.
+
+        A servo seldom goes all the way: a slope that is not far from one is no other unit.
+
+        Args:
+            position: Unit of the position.
+            hinge: Of a hinge, not of a slide.
+            like: Take the same unit, however far the servo goes.
+        """
+        if self.kind == 'effort':
+            return units('effort', hinge=hinge, whole=False)[0]
+        slope = abs(self.following.slope)
+        told = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
+        if like or not told or abs(math.log(slope)) < _WAY:
+            return _same(position, self.kind, hinge=hinge)
+        factor = slope * position.factor
+        plain = units(self.kind, hinge=hinge, whole=False)
+        counted = units(self.kind, hinge=hinge, whole=True)
+        return (
+            nearest_unit(factor, plain, _WAY)
+            or nearest_unit(factor, counted, _LOOSE)
+            or _odd(plain[0], factor)
+        )
+
+    def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
+        """Return what the velocity is in, given what the position is in."""
+        slope = abs(self.speeding.slope)
+        if abs(self.speeding.correlation) < _CLEAR or not slope:
+            return _same(position, 'velocity', hinge=hinge)
+        plain = units('velocity', hinge=hinge, whole=True)
+        factor = position.factor / slope
+        return nearest_unit(factor, plain, _TIGHT) or _odd(plain[0], factor)
+
+
+def _same(position: Unit, kind: str, *, hinge: bool) -> Unit:
+    """Return the unit of a command or velocity that goes with that of the position."""
+    plain = units(kind, hinge=hinge, whole=True)
+    return next((unit for unit in plain if unit.factor == position.factor), plain[0])
+
+
+def _odd(unit: Unit, factor: float) -> Unit:
+    """Return a unit for a factor that no unit has."""
+    return geared(unit, factor) or Unit(f'{factor:.3g} {unit.name}', factor, 6.0)
+
+
+def _gears(
+    plain: tuple[Unit, ...], told: tuple[Unit, ...], ratio: float, tolerance: float
+) -> list[Unit]:
+    """Return units behind a gear where no plain unit explains a ratio to something in a unit.
+
+    Args:
+        plain: What the position may be in.
+        told: What the other quantity may be in.
+        ratio: Change of the other per change of the position, in units of the bag.
+        tolerance: Of the ratio's natural logarithm.
+    """
+    if any(nearest_unit(ratio * unit.factor, plain, tolerance) for unit in told):
+        return []
+    # The other is taken to be in one of the usual units.
+    gears = [geared(plain[0], ratio * unit.factor / plain[0].factor) for unit in told[:2]]
+    return [gear for gear in gears if gear is not None]
+
+
+def make_drives(
+    axes: Sequence[Axis], motion: Motion | None, kinds: frozenset[str]
+) -> tuple[Drive, ...]:
+    """Bind each measured axis to the command that it follows.
+
+    Args:
+        axes: Of the bag.
+        motion: What they did, or None where nothing is known.
+        kinds: What the model's actuators are told.
+    """
+    measured = [row for row, axis in enumerate(axes) if not axis.commanded]
+    commanded = [row for row, axis in enumerate(axes) if axis.commanded]
+    table = [[_follow(axes, motion, row, told, kinds) for told in commanded] for row in measured]
+    bound = _bind(axes, measured, commanded, table)
+    rows = _samples(motion)
+    made = []
+    for index, row in enumerate(measured):
+        axis, column = axes[row], bound.get(index)
+        kind, following = (
+            ('position', Response(0, 0, 0)) if column is None else table[index][column]
+        )
+        told = None
+        if column is not None and motion is not None:
+            signal = _command(motion, commanded[column], kind)
+            told = None if signal is None else signal.values[rows]
+        position = None if motion is None else motion.signals.get((row, 'position'))
+        effort = None if motion is None else motion.signals.get((row, 'effort'))
+        if effort is not None and not float(np.ptp(effort.values)) > 0:
+            effort = None
+        made.append(
+            Drive(
+                axis,
+                None if column is None else axes[commanded[column]],
+                kind,
+                told,
+                None if position is None else type(position)(*(item[rows] for item in position)),
+                None if effort is None else effort.values[rows],
+                following,
+                _speeding(motion, row),
+                _whole(axis),
+            )
+        )
+    return tuple(made)
+
+
+def _samples(motion: Motion | None) -> NDArray[np.int64]:
+    if motion is None:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.flatnonzero(motion.whole)
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLES)).astype(np.int64)]
+
+
+def _whole(axis: Axis) -> bool:
+    column = axis.columns.get('position')
+    if column is None:
+        return False
+    values = column.values[np.isfinite(column.values)]
+    return bool((values == np.round(values)).all() and np.ptp(values) > 1)
+
+
+def _command(motion: Motion, row: int, kind: str) -> Signal | None:
+    return motion.signals.get((row, kind)) or motion.signals.get((row, UNKNOWN))
+
+
+def _speeding(motion: Motion | None, row: int) -> Response:
+    if motion is None or not {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
+        return Response(0.0, 0.0, 0.0)
+    rate = motion.signals[row, 'position'].rate
+    return respond(rate, motion.signals[row, 'velocity'].values, motion, longest=0.0)
+
+
+def _follow(
+    axes: Sequence[Axis], motion: Motion | None, row: int, told: int, kinds: frozenset[str]
+) -> tuple[str, Response]:
+    """Return as what an axis follows a command best, and how."""
+    own = [kind for kind in axes[told].columns if kind != UNKNOWN]
+    tried = [kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[told].columns] or own
+    nothing = Response(0.0, 0.0, 0.0)
+    if motion is None:
+        return tried[0], nothing
+    best = tried[0], nothing
+    for kind in tried:
+        command = _command(motion, told, kind)
+        answer = motion.signals.get((row, kind))
+        if command is None:
+            continue
+        if answer is None and kind == 'velocity':
+            position = motion.signals.get((row, 'position'))
+            answer = None if position is None else position._replace(values=position.rate)
+        if answer is None:
+            continue
+        if kind == 'position':
+            # Slow drifts of two axes are alike; their speeds are not.
+            found = respond(command.rate, answer.rate, motion)
+        else:
+            found = respond(command.values, answer.values, motion)
+        if abs(found.correlation) > abs(best[1].correlation):
+            best = kind, found
+    return best
+
+
+def _bind(
+    axes: Sequence[Axis],
+    measured: list[int],
+    commanded: list[int],
+    table: list[list[tuple[str, Response]]],
+) -> dict[int, int]:
+    """Choose the command of each measured axis: the strongest correlations, names beside them."""
+    if not measured or not commanded:
+        return {}
+    merit = np.zeros((len(measured), len(commanded)))
+    certain = np.zeros(merit.shape, dtype=bool)
+    for index, row in enumerate(measured):
+        for column, told in enumerate(commanded):
+            kind, response = table[index][column]
+            strength = abs(response.correlation)
+            same = axes[row].named and axes[row].name == axes[told].name
+            level = _level(axes[row], axes[told], kind) if strength > LEAST_CORRELATION else 0.0
+            merit[index, column] = strength + _NAME_BONUS * same + _LEVEL_BONUS * level
+            certain[index, column] = same or strength >= LEAST_CORRELATION
+    found = zip(*linear_sum_assignment(-merit), strict=True)
+    return {int(index): int(column) for index, column in found if certain[index, column]}
+
+
+def _level(measured: Axis, told: Axis, kind: str) -> float:
+    """Return from 0 to 1 how near positions are to a command: all joints may move in step."""
+    position = measured.columns.get('position')
+    command = told.columns.get(kind) or told.columns.get(UNKNOWN)
+    if kind != 'position' or position is None or command is None:
+        return 0.0
+    spread = float(np.nanstd(command.values)) or 1.0
+    away = abs(float(np.nanmean(command.values)) - float(np.nanmean(position.values)))
+    return math.exp(-away / spread)

@@ -1,0 +1,340 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How likely it is that the drives of a bag are certain joints, in certain units and signs.
+
+A hypothesis says so for all drives at once. It is judged by a sum of logarithms of odds:
+
+- names that are alike, and SI units, positive signs and no offsets (what drivers mostly do);
+- positions inside the joint's range;
+- the servo's law: a measured effort against that of the model's gains, command and position;
+- the laws of motion: the effort (measured, or the servo's) against the torque that rigid bodies
+  take for this motion, with whatever armature, viscous and dry friction explain best.
+
+The last two count ``-weight log(unexplained part of the variance)``; the weight grows with the
+length of the recording and stays small: models are wrong in ways that more data do not mend.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.alignment.mapping.names import similarities
+from sysid_ros.alignment.mapping.proposal.drives import LEAST_CORRELATION
+from sysid_ros.alignment.mapping.proposal.torques import (
+    LEAST_SHIFT,
+    law_part,
+    motion_part,
+    servo_torque,
+)
+from sysid_ros.alignment.mapping.proposal.units import Unit, units
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.mapping.proposal.drives import Drive
+    from sysid_ros.alignment.mapping.proposal.model import Mechanism
+
+#: Weight of a second of motion, and of the longest recording.
+_WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
+#: Parts of the variance below and above which a difference says nothing.
+_LEAST_PART, _MOST_PART = 0.01, 100.0
+#: Cost of a state's sign, a command's, what both together save, an effort's against its position.
+_STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
+#: Cost of a servo that goes a small or large part of its way.
+_LIKE = 2.0
+#: Cost of an offset of the position, of the command, of both.
+SHIFTS = {'none': 0.0, 'position': 3.0, 'command': 5.5}
+_TURN = 4.0
+#: Cost of a drive without a joint while there is a joint without a drive.
+_LEFT = 6.0
+#: Zeros of joints that drivers choose differently, rad.
+TURNS = (-math.pi, -math.pi / 2, math.pi / 2, math.pi)
+#: Positions this far outside of the range, as a part of it, are still inside.
+_MARGIN = 0.05
+#: Cost of positions that all lie outside; a third outside is as bad.
+_OUTSIDE = 10.0
+#: A motion over less than this part of the range is seldom what is recorded, and its cost.
+_SMALL, _SMALL_COST = 0.02, 4.0
+#: Improvements below this are none.
+GAIN = 1e-6
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one drive is.
+
+    Attributes:
+        joint: Index of the joint, or −1.
+        sign: Of the position, +1 or −1. Command and velocity follow by the data.
+        unit: Of the position.
+        shift: Which side has an offset: none, position or command.
+        turn: Offset that position and command share, rad.
+        effort_sign: Of the effort against that of the position.
+        effort_unit: Of the effort.
+        command_sign: Of the command against that of the position.
+        command_like: Whether the command has the position's unit whatever the response says.
+    """
+
+    joint: int
+    sign: int
+    unit: Unit
+    shift: str = 'none'
+    turn: float = 0.0
+    effort_sign: int = 1
+    effort_unit: Unit = units('effort', hinge=True, whole=False)[0]
+    command_sign: int = 1
+    command_like: bool = False
+
+
+class Verdict(NamedTuple):
+    """How a hypothesis fares.
+
+    Attributes:
+        total: Logarithm of its odds, up to a constant.
+        offsets: Drive to the offsets of position and command, in joint units.
+        parts: Drive to the unexplained parts of the variance: of the servo's law, of the motion;
+            NaN where they are not known.
+    """
+
+    total: float
+    offsets: tuple[tuple[float, float], ...]
+    parts: tuple[tuple[float, float], ...]
+
+
+class Judge:
+    """Judges hypotheses on one bag and one model.
+
+    Attributes:
+        drives: Of the bag.
+        joints: Of the model.
+        alike: (drives, joints) how alike their names are.
+        trust: From 0 to 1, how much torques count against what is usual.
+    """
+
+    def __init__(self, drives: tuple[Drive, ...], mechanism: Mechanism, seconds: float) -> None:
+        """Prepare.
+
+        Args:
+            drives: Of the bag.
+            mechanism: Of the model.
+            seconds: How long they moved.
+        """
+        self.drives = drives
+        self.trust = 1.0
+        self.joints = mechanism.joints
+        self._mechanism = mechanism
+        self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
+        names = [joint.name for joint in self.joints]
+        measured = similarities([drive.axis.name for drive in drives], names)
+        told = similarities(
+            [drive.command.name if drive.command else '' for drive in drives], names
+        )
+        self.alike = np.maximum(measured, told)
+        self._names = _log_odds(measured) + _log_odds(told)
+        self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
+        self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
+        self._count = max(
+            (len(drive.position.values) for drive in drives if drive.position), default=0
+        )
+
+    def judge(self, guesses: tuple[Guess, ...]) -> Verdict:
+        """Return how a hypothesis fares."""
+        total = sum(
+            self._prior(row, drive, guess)
+            for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True))
+        )
+        placed = sum(guess.joint >= 0 for guess in guesses)
+        total -= _LEFT * (min(len(guesses), len(self.joints)) - placed)
+        offsets = [self._offsets(*pair, None) for pair in zip(self.drives, guesses, strict=True)]
+        torques = self._all_torques(guesses, offsets)
+        if torques is not None:
+            again = False
+            for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True)):
+                if guess.shift != 'none' and guess.joint >= 0 and drive.effort is None:
+                    # Without a measured effort, what gravity takes is not an offset.
+                    offsets[row] = self._offsets(drive, guess, torques[:, guess.joint])
+                    again |= guess.shift == 'position'
+            if again:
+                torques = self._all_torques(guesses, offsets)
+        weight = self._weight * self.trust
+        parts = []
+        for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
+            if guess.joint < 0:
+                parts.append((math.nan, math.nan))
+                continue
+            if guess.shift != 'none' and max(map(abs, offset)) - abs(guess.turn) < LEAST_SHIFT:
+                total -= _OUTSIDE
+            total -= self._outside(drive, guess, offset)
+            torque = None if torques is None else torques[:, guess.joint]
+            servo, motion, cost = self._parts(drive, guess, offset, torque)
+            parts.append((servo, motion))
+            total -= cost
+            for part in (servo, motion):
+                if not math.isnan(part):
+                    held = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
+                    total -= weight * math.log(held)
+        return Verdict(float(total), tuple(offsets), tuple(parts))
+
+    def _prior(self, row: int, drive: Drive, guess: Guess) -> float:
+        if guess.joint < 0:
+            return 0.0
+        hinge = self.joints[guess.joint].hinge
+        told = drive.command is not None
+        negative, against = guess.sign < 0, told and guess.sign * guess.command_sign < 0
+        cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
+        cost -= _BOTH_SIGNS * (negative and against)
+        cost += _EFFORT_SIGN * (guess.effort_sign < 0)
+        cost += guess.unit.cost + guess.effort_unit.cost
+        if told:
+            cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like).cost
+        if drive.speeding.correlation:
+            cost += 0.5 * drive.velocity_unit(guess.unit, hinge=hinge).cost
+        cost += _LIKE * guess.command_like
+        cost += SHIFTS[guess.shift] + _TURN * (guess.turn != 0.0)
+        return float(self._names[row, guess.joint]) - cost
+
+    def told(self, drive: Drive, guess: Guess, offset: float) -> NDArray[np.float64] | None:
+        """Return the (n,) commands in joint units."""
+        if drive.told is None:
+            return None
+        hinge = self.joints[guess.joint].hinge
+        unit = drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like)
+        return guess.sign * guess.command_sign * unit.factor * drive.told + offset
+
+    @staticmethod
+    def effort(drive: Drive, guess: Guess) -> NDArray[np.float64] | None:
+        """Return the (n,) measured efforts, N·m or N."""
+        if drive.effort is None:
+            return None
+        return guess.sign * guess.effort_sign * guess.effort_unit.factor * drive.effort
+
+    def _offsets(
+        self, drive: Drive, guess: Guess, torque: NDArray[np.float64] | None
+    ) -> tuple[float, float]:
+        """Return the offsets of position and command that make the servo's law hold on average."""
+        both = guess.turn
+        if guess.shift == 'none' or guess.joint < 0 or drive.position is None:
+            return both, both
+        law = self.joints[guess.joint].law
+        command = self.told(drive, guess, both)
+        if law is None or not law.known or law.kind != 'position' or command is None:
+            return both, both
+        factor = guess.sign * guess.unit.factor
+        gap = float(np.mean(command - factor * drive.position.values)) - both
+        held = self.effort(drive, guess)
+        held = torque if held is None else held
+        if held is not None:
+            rate = law.damping * factor * drive.position.rate
+            gap -= float(np.mean(held + rate)) / law.stiffness
+        return (both + gap, both) if guess.shift == 'position' else (both, both - gap)
+
+    def _outside(self, drive: Drive, guess: Guess, offset: tuple[float, float]) -> float:
+        joint = self.joints[guess.joint]
+        if drive.position is None:
+            return 0.0
+        low, high = joint.low, joint.high
+        if not math.isfinite(high - low):
+            # Joints without a limit seldom turn more than a few times.
+            low, high = (-4 * math.pi, 4 * math.pi) if joint.hinge else (-10.0, 10.0)
+        margin = _MARGIN * (high - low)
+        values = guess.sign * guess.unit.factor * drive.position.values + offset[0]
+        part = float(np.mean((values < low - margin) | (values > high + margin)))
+        still = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * still
+
+    def _all_torques(
+        self, guesses: tuple[Guess, ...], offsets: list[tuple[float, float]]
+    ) -> NDArray[np.float64] | None:
+        if not self._count or not self._mechanism.fixed:
+            return None
+        key = tuple(
+            (guess.joint, guess.sign, guess.unit.factor, round(offset[0], 6))
+            for guess, offset in zip(guesses, offsets, strict=True)
+            if guess.joint >= 0
+        )
+        if key not in self._torques:
+            if len(self._torques) > _CACHED:
+                self._torques.clear()
+            position = np.tile(self._mechanism.pose(), (self._count, 1))
+            velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
+            for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
+                if guess.joint >= 0 and drive.position is not None:
+                    factor = guess.sign * guess.unit.factor
+                    position[:, guess.joint] = factor * drive.position.values + offset[0]
+                    velocity[:, guess.joint] = factor * drive.position.rate
+                    acceleration[:, guess.joint] = factor * drive.position.acceleration
+            self._torques[key] = self._mechanism.torques(position, velocity, acceleration)
+        return self._torques[key]
+
+    def _parts(
+        self,
+        drive: Drive,
+        guess: Guess,
+        offset: tuple[float, float],
+        torque: NDArray[np.float64] | None,
+    ) -> tuple[float, float, float]:
+        """Return the unexplained parts of servo and motion, and the cost of an unlikely gain."""
+        joint = self.joints[guess.joint]
+        if drive.position is None:
+            return math.nan, math.nan, 0.0
+        factor = guess.sign * guess.unit.factor
+        position = factor * drive.position.values + offset[0]
+        rate = factor * drive.position.rate
+        effort = self.effort(drive, guess)
+        servo = servo_torque(joint, drive.kind, self.told(drive, guess, offset[1]), position, rate)
+        explained, cost = math.nan, 0.0
+        if effort is not None and servo is not None:
+            explained, cost = law_part(joint, effort, servo)
+        driving = servo if effort is None else effort
+        if driving is None or torque is None:
+            return explained, math.nan, cost
+        acceleration = factor * drive.position.acceleration
+        return explained, motion_part(joint, driving, torque, rate, acceleration), cost
+
+    def local(self, row: int, joint: int) -> tuple[float, Guess]:
+        """Return how well a drive fits a joint by itself, and the best guess then."""
+        if (row, joint) not in self._local:
+            self._local[row, joint] = self._fit_alone(row, joint)
+        return self._local[row, joint]
+
+    def _fit_alone(self, row: int, joint: int) -> tuple[float, Guess]:
+        drive = self.drives[row]
+        one = dataclasses.replace(blank(drive), joint=joint)
+        best: tuple[float, Guess] | None = None
+        hinge = self.joints[joint].hinge
+        for unit in drive.position_units(hinge=hinge):
+            for shift, sign in itertools.product(('none', 'position'), (1, -1)):
+                guess = dataclasses.replace(one, unit=unit, shift=shift, sign=sign)
+                offset = self._offsets(drive, guess, None)
+                fit = self._prior(row, drive, guess) - self._outside(drive, guess, offset)
+                part, _, cost = self._parts(drive, guess, offset, None)
+                if not math.isnan(part):
+                    fit -= cost + self._weight * math.log(min(part + _LEAST_PART, _MOST_PART))
+                if best is None or fit > best[0] + GAIN:
+                    best = fit, guess
+        if best is None:
+            return 0.0, one
+        return best
+
+
+#: So many motions' torques are kept.
+_CACHED = 3000
+
+
+def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    held = np.clip(score, 0.5, 0.99)
+    found: NDArray[np.float64] = np.log(held / (1 - held))
+    return found
+
+
+def blank(drive: Drive) -> Guess:
+    """Return what is thought of a drive before it is looked at."""
+    sign = -1 if drive.following.correlation < -LEAST_CORRELATION else 1
+    unit = drive.position_units(hinge=True)[0]
+    return Guess(-1, 1, unit, command_sign=sign)

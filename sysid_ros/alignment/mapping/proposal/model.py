@@ -1,0 +1,230 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a model says about its joints: ranges, servo laws, torques of a motion."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.mapping.by_name import command_field
+from sysid_ros.alignment.pairs import actuator_names, scalar_joints
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ON_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
+#: What a model may have and a motion does not tell; each is fitted to the motion where needed.
+_UNKNOWN = (
+    'dof_armature',
+    'dof_frictionloss',
+    'tendon_armature',
+    'actuator_armature',
+)
+
+
+class Law(NamedTuple):
+    """How an actuator follows its command, in the joint's coordinates.
+
+    The torque is ``stiffness (x − q) − damping q̇`` for a position command x, ``damping (x − q̇)``
+    for a velocity and x itself for an effort; the control is ``slope x + intercept``.
+
+    Attributes:
+        actuator: Its id.
+        kind: What it is told: position, velocity or effort.
+        stiffness: N·m/rad or N/m.
+        damping: N·m·s/rad or N·s/m.
+        slope: Control per unit of x.
+        intercept: Control at x = 0.
+        known: Whether torques can be computed: a fixed gain and an affine bias.
+    """
+
+    actuator: int
+    kind: str
+    stiffness: float
+    damping: float
+    slope: float
+    intercept: float
+    known: bool
+
+
+class Joint(NamedTuple):
+    """A hinge or slide joint.
+
+    Attributes:
+        name: Its name.
+        id: Its id.
+        hinge: Whether it turns.
+        low: Least position, −inf where it has no limit.
+        high: Largest position.
+        armature: Of the joint and its actuators, kg·m² or kg.
+        law: Of the first actuator on it, or None.
+    """
+
+    name: str
+    id: int
+    hinge: bool
+    low: float
+    high: float
+    armature: float
+    law: Law | None
+
+
+class Follower(NamedTuple):
+    """A joint whose position is ``offset + ratio × leader`` by an equality constraint."""
+
+    joint: int
+    leader: int
+    offset: float
+    ratio: float
+
+
+class Mechanism:
+    """A model's joints, and the torques that a motion takes.
+
+    Attributes:
+        model: As the user has it.
+        joints: Hinges and slides with a name that follow no other.
+        followers: Those that do.
+        fixed: Whether nothing that is measured stands on a free or ball joint.
+    """
+
+    def __init__(self, model: mujoco.MjModel) -> None:
+        self.model = model
+        named = scalar_joints(model)
+        self.followers = _followers(model, set(named.values()))
+        following = {follower.joint for follower in self.followers}
+        self.joints = tuple(
+            _joint(model, name, joint) for name, joint in named.items() if joint not in following
+        )
+        self.fixed = all(_stands_fast(model, joint.id) for joint in self.joints)
+        self._bare = copy.copy(model)
+        for name in _UNKNOWN:
+            getattr(self._bare, name)[:] = 0.0
+        # Left are rigid bodies, gravity and springs.
+        self._bare.opt.disableflags |= int(
+            mujoco.mjtDisableBit.mjDSBL_DAMPER
+            | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+            | mujoco.mjtDisableBit.mjDSBL_SENSOR
+        )
+        self._data = mujoco.MjData(self._bare)
+        self._home = np.array(model.key_qpos[0] if model.nkey else model.qpos0)
+        rows = [joint.id for joint in self.joints]
+        self._qpos = model.jnt_qposadr[rows]
+        self._dofs = model.jnt_dofadr[rows]
+
+    def pose(self) -> NDArray[np.float64]:
+        """Return where the (k,) joints are taken to be that nothing is known of."""
+        pose: NDArray[np.float64] = self._home[self._qpos]
+        return pose
+
+    def torques(
+        self,
+        position: NDArray[np.float64],
+        velocity: NDArray[np.float64],
+        acceleration: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the (n, k) torques that a motion takes without friction and armature.
+
+        Args:
+            position: (n, k) of the joints.
+            velocity: (n, k)
+            acceleration: (n, k)
+        """
+        model, data = self._bare, self._data
+        found = np.empty_like(position)
+        data.qpos[:], data.qvel[:], data.qacc[:] = self._home, 0.0, 0.0
+        column = {joint.id: index for index, joint in enumerate(self.joints)}
+        follow = [
+            (
+                model.jnt_qposadr[item.joint],
+                model.jnt_dofadr[item.joint],
+                column[item.leader],
+                item.offset,
+                item.ratio,
+            )
+            for item in self.followers
+            if item.leader in column
+        ]
+        qpos, qvel, qacc, force = data.qpos, data.qvel, data.qacc, data.qfrc_inverse
+        for row in range(len(position)):
+            qpos[self._qpos] = position[row]
+            qvel[self._dofs] = velocity[row]
+            qacc[self._dofs] = acceleration[row]
+            for address, dof, leader, offset, ratio in follow:
+                qpos[address] = offset + ratio * position[row, leader]
+                qvel[dof] = ratio * velocity[row, leader]
+                qacc[dof] = ratio * acceleration[row, leader]
+            mujoco.mj_inverse(model, data)
+            found[row] = force[self._dofs]
+            for _, dof, leader, _, ratio in follow:
+                found[row, leader] += ratio * force[dof]
+        return found
+
+
+def _joint(model: mujoco.MjModel, name: str, joint: int) -> Joint:
+    low, high = -np.inf, np.inf
+    if model.jnt_limited[joint]:
+        low, high = (float(value) for value in model.jnt_range[joint])
+    dof = int(model.jnt_dofadr[joint])
+    armature = float(model.dof_armature[dof])
+    law = None
+    for actuator, actuator_name in enumerate(actuator_names(model)):
+        on = int(model.actuator_trntype[actuator]) in _ON_JOINT
+        if on and int(model.actuator_trnid[actuator, 0]) == joint:
+            gear = float(model.actuator_gear[actuator, 0])
+            armature += gear**2 * float(model.actuator_armature[actuator])
+            if law is None and actuator_name:
+                law = _law(model, actuator, gear)
+    hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
+    return Joint(name, joint, hinge, low, high, armature, law)
+
+
+def _law(model: mujoco.MjModel, actuator: int, gear: float) -> Law:
+    kind = command_field(model, actuator)
+    gain = float(model.actuator_gainprm[actuator, 0])
+    bias = [float(value) for value in model.actuator_biasprm[actuator, :3]]
+    affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+    plain = affine or model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
+    fixed = model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+    known = bool(plain and fixed and gain and gear)
+    stiffness, damping = -(gear**2) * bias[1], -(gear**2) * bias[2]
+    slope, intercept = 1.0, 0.0
+    if known and kind == 'position':
+        slope, intercept = -bias[1] * gear / gain, -bias[0] / gain
+    elif known and kind == 'velocity':
+        slope = -bias[2] * gear / gain
+    elif known:
+        slope = 1.0 / (gear * gain)
+    return Law(actuator, kind, stiffness, damping, slope, intercept, known)
+
+
+def _followers(model: mujoco.MjModel, scalar: set[int]) -> tuple[Follower, ...]:
+    found: dict[int, Follower] = {}
+    for row in range(model.neq):
+        kinds = mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtObj.mjOBJ_JOINT
+        if model.eq_type[row] != kinds[0] or not model.eq_active0[row]:
+            continue
+        joint, leader = int(model.eq_obj1id[row]), int(model.eq_obj2id[row])
+        coefficients = model.eq_data[row, :5]
+        if joint in scalar and leader in scalar and not coefficients[2:].any():
+            # The polynomial is in distances from qpos0.
+            ratio = float(coefficients[1])
+            rest = [float(model.qpos0[model.jnt_qposadr[item]]) for item in (joint, leader)]
+            offset = rest[0] + float(coefficients[0]) - ratio * rest[1]
+            found[joint] = Follower(joint, leader, offset, ratio)
+    return tuple(item for item in found.values() if item.leader not in found)
+
+
+def _stands_fast(model: mujoco.MjModel, joint: int) -> bool:
+    floating = (int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL))
+    body = int(model.jnt_bodyid[joint])
+    while body:
+        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+        if any(int(model.jnt_type[first + index]) in floating for index in range(count)):
+            return False
+        body = int(model.body_parentid[body])
+    return True

@@ -1,0 +1,221 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""All columns of a bag at common instants, smoothed alike, with their derivatives.
+
+Only for judging which column is what: nothing that is computed here reaches a calibration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.ndimage import uniform_filter1d
+from scipy.signal import savgol_filter
+
+from sysid_ros.alignment.health import SECOND_NS
+from sysid_ros.alignment.stamps import longest_increasing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.mapping.proposal.axes import Axis, Column
+
+#: Distance of the instants, s; larger where the measurements are further apart.
+_STEP_S = 0.01
+#: Window of the Savitzky–Golay filter: at least so long, s, and so many instants; and its order.
+_WINDOW_S, _WINDOW, _ORDER = 0.15, 7, 3
+#: Longest stretch that is looked at, s: the liveliest of the bag.
+_LONGEST_S = 120.0
+#: An instant with no measurement within this and within so many periods is left out.
+_HOLE_S, _HOLE_PERIODS = 0.1, 4.0
+#: Longest lag of a response behind its command, s.
+LONGEST_LAG_S = 0.5
+#: Variation of a column below this part of its size is none.
+_STILL = 1e-9
+#: A later lag must agree better by this much.
+_BETTER = 1e-3
+
+
+class Signal(NamedTuple):
+    """A column at the common instants: (n,) values and first and second derivatives, 1/s, 1/s²."""
+
+    values: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    acceleration: NDArray[np.float64]
+
+
+class Motion(NamedTuple):
+    """What all axes did.
+
+    Attributes:
+        step: Distance of the instants, s.
+        whole: (n,) where all that was measured is known.
+        signals: Index of the axis and kind to its signal.
+    """
+
+    step: float
+    whole: NDArray[np.bool_]
+    signals: dict[tuple[int, str], Signal]
+
+    @property
+    def seconds(self) -> float:
+        """How much was looked at."""
+        return float(np.count_nonzero(self.whole)) * self.step
+
+
+def make_motion(axes: Sequence[Axis]) -> Motion | None:
+    """Bring all axes to common instants; None where there is no stretch that all share."""
+    times = {id(column): _times(column) for axis in axes for column in axis.columns.values()}
+    measured = [column for axis in axes if not axis.commanded for column in axis.columns.values()]
+    measured = [column for column in measured if len(times[id(column)]) > _WINDOW]
+    longest = max((float(np.ptp(times[id(column)])) for column in measured), default=0.0)
+    # A topic that was there for a moment only must not hide what the others did.
+    measured = [column for column in measured if np.ptp(times[id(column)]) >= longest / 2]
+    spans = [times[id(column)] for column in measured]
+    kept = {id(column) for column in measured}
+    if not spans:
+        return None
+    begin = max(span[0] for span in spans)
+    end = min(span[-1] for span in spans)
+    step = max(_STEP_S, *(float(np.median(np.diff(span))) for span in spans))
+    if end - begin < 2 * _WINDOW * step:
+        return None
+    instants = np.arange(begin, end, step)
+    instants = _liveliest(instants, measured, times)
+    window = max(_WINDOW, int(_WINDOW_S / step) // 2 * 2 + 1)
+    signals = {}
+    whole = np.ones(len(instants), dtype=bool)
+    for row, axis in enumerate(axes):
+        for kind, column in axis.columns.items():
+            known = np.isfinite(column.values) & longest_increasing(column.receive_ns)
+            own = times[id(column)]
+            absent = not axis.commanded and id(column) not in kept
+            if absent or np.count_nonzero(known) <= _WINDOW:
+                continue
+            values = _at(own[known], column.values[known], instants, held=axis.commanded)
+            if not axis.commanded:
+                whole &= _near(own[known], instants)
+            signals[row, kind] = Signal(
+                *(
+                    savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
+                    for deriv in range(3)
+                )
+            )
+    edge = window // 2
+    whole[:edge] = whole[-edge:] = False
+    whole &= _inner(whole, edge)
+    return Motion(step, whole, signals) if whole.any() else None
+
+
+def _times(column: Column) -> NDArray[np.float64]:
+    """Return the time of each row on the recorder's clock, s, with the steadiness of the header."""
+    received = column.receive_ns
+    header = column.header_ns
+    times = received
+    if header is not None and len(header) and header.all() and (np.diff(header) > 0).all():
+        shift = int(np.median(received - header))
+        if np.abs(received - header - shift).max() < SECOND_NS:
+            times = header + shift
+    # Doubles hold today's seconds to 0.3 µs.
+    return times.astype(np.float64) / SECOND_NS
+
+
+def _liveliest(
+    instants: NDArray[np.float64],
+    measured: Sequence[Column],
+    times: dict[int, NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    step = instants[1] - instants[0]
+    count = int(_LONGEST_S / step)
+    if len(instants) <= count:
+        return instants
+    life = np.zeros(len(instants))
+    for column in measured:
+        known = np.isfinite(column.values)
+        if known.any():
+            path = np.interp(instants, times[id(column)][known], column.values[known])
+            change = np.abs(np.diff(path, prepend=path[0]))
+            life += change / max(float(change.sum()), 1e-300)
+    sums = np.cumsum(np.concatenate([[0.0], life]))
+    start = int(np.argmax(sums[count:] - sums[:-count]))
+    return instants[start : start + count]
+
+
+def _at(
+    times: NDArray[np.float64],
+    values: NDArray[np.float64],
+    instants: NDArray[np.float64],
+    *,
+    held: bool,
+) -> NDArray[np.float64]:
+    if held:
+        rows = np.searchsorted(times, instants, side='right') - 1
+        return values[np.clip(rows, 0, len(values) - 1)]
+    step = instants[1] - instants[0]
+    several = round(step / max(float(np.median(np.diff(times))), 1e-9))
+    if several > 1:
+        values = uniform_filter1d(values, several)
+    found: NDArray[np.float64] = np.interp(instants, times, values)
+    return found
+
+
+def _near(times: NDArray[np.float64], instants: NDArray[np.float64]) -> NDArray[np.bool_]:
+    limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(times))))
+    after = np.clip(np.searchsorted(times, instants), 1, len(times) - 1)
+    near: NDArray[np.bool_] = times[after] - times[after - 1] <= limit
+    return near
+
+
+def _inner(whole: NDArray[np.bool_], edge: int) -> NDArray[np.bool_]:
+    """Return where nothing is missing within a filter's half window."""
+    missing = np.convolve(~whole, np.ones(2 * edge + 1), 'same')
+    inner: NDArray[np.bool_] = missing < 0.5  # noqa: PLR2004 - a count of whole numbers
+    return inner
+
+
+class Response(NamedTuple):
+    """How a column follows another: correlation and slope at the lag, s, of most agreement."""
+
+    correlation: float
+    slope: float
+    lag: float
+
+
+def respond(
+    command: NDArray[np.float64],
+    response: NDArray[np.float64],
+    motion: Motion,
+    *,
+    longest: float = LONGEST_LAG_S,
+) -> Response:
+    """Find how a response follows its command.
+
+    Earlier lags are ones preferred: a response far behind its command turns its sign.
+
+    Args:
+        command: (n,) at the instants of the motion.
+        response: (n,)
+        motion: Says which instants count.
+        longest: The longest lag that is tried, s.
+    """
+    best = Response(0.0, 0.0, 0.0)
+    for lag in range(int(longest / motion.step) + 1):
+        count = len(command) - lag
+        use = motion.whole[lag:] & motion.whole[:count]
+        if np.count_nonzero(use) < 2 * _WINDOW:
+            break
+        a, b = command[:count][use], response[lag:][use]
+        found = plain_correlation(a, b)
+        if abs(found) > abs(best.correlation) + _BETTER:
+            best = Response(found, found * float(b.std() / a.std()), lag * motion.step)
+    return best
+
+
+def plain_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return the correlation of two columns, 0 where one of them stands still."""
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > _STILL else 0.0

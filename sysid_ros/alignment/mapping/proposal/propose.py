@@ -1,0 +1,358 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A proposal for a mapping: which column is which sensor or actuator, in which unit, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.mapping.names import SAME_CORE, in_words, similarities
+from sysid_ros.alignment.mapping.proposal.axes import UNKNOWN, find_axes
+from sysid_ros.alignment.mapping.proposal.drives import LEAST_CORRELATION, make_drives
+from sysid_ros.alignment.mapping.proposal.judge import Judge
+from sysid_ros.alignment.mapping.proposal.model import Mechanism
+from sysid_ros.alignment.mapping.proposal.motion import make_motion
+from sysid_ros.alignment.mapping.proposal.search import search
+from sysid_ros.alignment.mapping.proposal.sensors import match_sensors
+from sysid_ros.alignment.pairs import Role, Unmapped, actuator_names, column_name, sensor_names
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from sysid_ros.alignment.mapping.proposal.axes import Axis, Column
+    from sysid_ros.alignment.mapping.proposal.model import Joint
+    from sysid_ros.alignment.mapping.proposal.search import Found
+    from sysid_ros.bags import BagColumns
+
+#: Pairs with a lower score are written as comments.
+CONFIDENCE = 0.9
+#: No score is higher: nothing is certain.
+_HIGHEST = 0.99
+#: Parts of a variance that are explained below this are named as evidence.
+_EXPLAINED = 0.5
+
+#: Sensor of a joint to the kind of column, and how the joint's gear acts on it.
+_OF_JOINTS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
+    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
+}
+_OF_ACTUATORS = {
+    mujoco.mjtSensor.mjSENS_ACTUATORPOS: ('position', 1),
+    mujoco.mjtSensor.mjSENS_ACTUATORVEL: ('velocity', 1),
+    mujoco.mjtSensor.mjSENS_ACTUATORFRC: ('effort', -1),
+}
+
+
+class ProposedPair(NamedTuple):
+    """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
+
+    Attributes:
+        role: Sensor or actuator.
+        name: Its name in the model.
+        topic: Topic in the bag.
+        field: Field of the message.
+        labels: Columns of the field, in the order of the sensor's values.
+        scale: Model units per bag unit.
+        offset: In model units.
+        score: 0 to 1, see ``propose``.
+        reason: Why, in words.
+    """
+
+    role: Role
+    name: str
+    topic: str
+    field: str
+    labels: tuple[str, ...]
+    scale: float
+    offset: float
+    score: float
+    reason: str
+
+    @property
+    def confident(self) -> bool:
+        """Whether it may be used without a look."""
+        return self.score >= CONFIDENCE
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What ``sysid map`` found.
+
+    Attributes:
+        bag: Name of the bag.
+        seconds: How much motion was looked at.
+        pairs: Sensors, then actuators, both in model order.
+        unmapped: Sensors, actuators and columns without a counterpart.
+    """
+
+    bag: str
+    seconds: float
+    pairs: tuple[ProposedPair, ...]
+    unmapped: tuple[Unmapped, ...]
+
+
+class _Reading(NamedTuple):
+    """How a column of a drive becomes a quantity of its joint."""
+
+    column: Column
+    scale: float
+    offset: float
+    score: float
+    reason: str
+
+
+def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
+    """Propose a mapping of a bag to a model.
+
+    The score of a pair is the probability of its joint, sign, unit and offset against the best
+    rival in any of these, ``1 / (1 + exp(-margin))``, where the margin is the difference of the
+    hypotheses' logarithms of odds (see ``proposal_judge``), at most 0.99. For sensors that measure
+    no joint it says how unique the field is: 0.97 with a name in common, 0.92 without, at most 0.5
+    where there are several. Below ``CONFIDENCE`` a pair must be confirmed by somebody who knows the
+    robot.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+
+    Raises:
+        AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
+    """
+    mechanism = Mechanism(model)
+    axes = find_axes(bag)
+    motion = make_motion(axes)
+    kinds = frozenset(joint.law.kind for joint in mechanism.joints if joint.law is not None)
+    drives = make_drives(axes, motion, kinds or frozenset({'position'}))
+    judge = Judge(drives, mechanism, motion.seconds if motion else 0.0)
+    found = search(judge)
+    readings = {
+        (judge.joints[guess.joint].id, kind): reading
+        for row, guess in enumerate(found.guesses)
+        if guess.joint >= 0
+        for kind, reading in _readings(judge, found, row).items()
+    }
+    _follow(readings, mechanism, axes)
+    pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
+    order = sensor_names(model)
+    pairs.sort(key=lambda pair: order.index(pair.name))
+    pairs += _actuators(model, mechanism, readings)
+    if not any(pair.role is Role.SENSOR for pair in pairs):
+        topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
+        msg = (
+            f'Nothing in {bag.path.name!r} can be a sensor of the model: expected positions, '
+            f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}.'
+        )
+        raise AlignmentError(msg)
+    unmapped = _unmapped(bag, model, pairs)
+    return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
+
+
+def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
+    """Return how each column of a drive is read: position, velocity, effort and command."""
+    drive, guess = judge.drives[row], found.guesses[row]
+    joint = judge.joints[guess.joint]
+    offsets = found.verdict.offsets[row]
+    name = _identity(judge, found, row)
+    readings = {}
+    columns = drive.axis.columns
+    if 'position' in columns:
+        scale = guess.sign * guess.unit.factor
+        scores = _score(found, row, 'joint', 'sign', 'unit', 'offset')
+        notes = [name, *_notes(scale, guess.unit.name, offsets[0], joint)]
+        if offsets[0] and guess.shift == 'position':
+            notes.append('by the command it is held at')
+        readings['position'] = _Reading(
+            columns['position'], scale, offsets[0], scores, _join(notes)
+        )
+    if 'velocity' in columns:
+        unit = drive.velocity_unit(guess.unit, hinge=joint.hinge)
+        follows = drive.speeding.correlation
+        known = abs(follows) >= LEAST_CORRELATION
+        scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
+        score = _score(found, row, 'joint', 'sign', 'unit')
+        notes = [name, *_notes(scale, unit.name, 0.0, joint)]
+        if known:
+            notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
+        readings['velocity'] = _Reading(columns['velocity'], scale, 0.0, score, _join(notes))
+    if 'effort' in columns:
+        scale = guess.sign * guess.effort_sign * guess.effort_unit.factor
+        score = _score(found, row, 'joint', 'sign', 'effort')
+        notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint)]
+        servo = found.verdict.parts[row][0]
+        if servo < _EXPLAINED:
+            notes.append(f'{1 - servo:.0%} explained by the servo')
+        readings['effort'] = _Reading(columns['effort'], scale, 0.0, score, _join(notes))
+    if drive.command is not None:
+        column = drive.command.columns.get(drive.kind) or drive.command.columns.get(UNKNOWN)
+        law = joint.law
+        if column is not None and law is not None and law.kind == drive.kind:
+            unit = drive.command_unit(guess.unit, hinge=joint.hinge, like=guess.command_like)
+            scale = guess.sign * guess.command_sign * unit.factor
+            score = _score(found, row, 'joint', 'sign', 'unit', 'offset', 'command')
+            follows = abs(drive.following.correlation)
+            notes = [
+                f'{drive.axis.name} follows it (correlation {follows:.2f})'
+                if follows >= LEAST_CORRELATION
+                else 'same name as what is measured',
+                name,
+                *_notes(scale, unit.name, offsets[1], joint),
+            ]
+            readings['command'] = _Reading(column, scale, offsets[1], score, _join(notes))
+    return readings
+
+
+def _identity(judge: Judge, found: Found, row: int) -> str:
+    """Say why a drive is its joint."""
+    drive, guess = judge.drives[row], found.guesses[row]
+    joint = judge.joints[guess.joint]
+    alike = float(judge.alike[row, guess.joint])
+    motion = found.verdict.parts[row][1]
+    proof = f', {1 - motion:.0%} of its torque explained' if motion < _EXPLAINED else ''
+    if alike >= SAME_CORE:
+        return in_words(alike) + proof
+    namesake = int(np.argmax(judge.alike[row]))
+    if judge.alike[row, namesake] >= SAME_CORE:
+        other = judge.joints[namesake].name
+        return f'named {drive.axis.name} in the bag, but moves as {joint.name}, not {other}{proof}'
+    return f'{in_words(alike)}{proof}'
+
+
+def _notes(scale: float, unit: str, offset: float, joint: Joint) -> list[str]:
+    """Say what is unusual about a scale and an offset."""
+    notes = []
+    if abs(scale) != 1.0:
+        notes.append(f'in {unit}')
+    if scale < 0:
+        notes.append('sign reversed')
+    if offset:
+        notes.append(f'offset {offset:+.4g} {"rad" if joint.hinge else "m"}')
+    return notes
+
+
+def _join(notes: list[str]) -> str:
+    return '; '.join(dict.fromkeys(notes))
+
+
+def _score(found: Found, row: int, *choices: str) -> float:
+    margins = [found.margins[row, choice] for choice in choices if (row, choice) in found.margins]
+    return min(1.0 / (1.0 + math.exp(-min(margins, default=0.0))), _HIGHEST)
+
+
+def _follow(
+    readings: dict[tuple[int, str], _Reading], mechanism: Mechanism, axes: tuple[Axis, ...]
+) -> None:
+    """Add joints that others drive by an equality constraint, in place."""
+    model = mechanism.model
+    measured = [axis for axis in axes if not axis.commanded]
+    names = [axis.name for axis in measured]
+    for follower in mechanism.followers:
+        own = similarities(names, [model.joint(follower.joint).name])
+        row = int(np.argmax(own)) if names else -1
+        if row >= 0 and own[row, 0] >= SAME_CORE:
+            score, reason = float(own[row, 0]), in_words(float(own[row, 0]))
+            for kind, column in measured[row].columns.items():
+                readings[follower.joint, kind] = _Reading(column, 1.0, 0.0, score, reason)
+            continue
+        leader = model.joint(follower.leader).name
+        for kind in ('position', 'velocity'):
+            source = readings.get((follower.leader, kind))
+            if source is not None:
+                shift = follower.offset if kind == 'position' else 0.0
+                readings[follower.joint, kind] = source._replace(
+                    scale=follower.ratio * source.scale,
+                    offset=follower.ratio * source.offset + shift,
+                    reason=f'follows {leader} by an equality constraint; {source.reason}',
+                )
+
+
+def _joint_sensors(
+    model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, str], _Reading]
+) -> list[ProposedPair]:
+    pairs = []
+    by_actuator = {joint.law.actuator: joint for joint in mechanism.joints if joint.law is not None}
+    for sensor, name in enumerate(sensor_names(model)):
+        kind = mujoco.mjtSensor(model.sensor_type[sensor])
+        element = int(model.sensor_objid[sensor])
+        gear = 1.0
+        reading = None
+        if kind in _OF_JOINTS:
+            reading = readings.get((element, _OF_JOINTS[kind]))
+        elif kind in _OF_ACTUATORS and element in by_actuator:
+            quantity, power = _OF_ACTUATORS[kind]
+            gear = float(model.actuator_gear[element, 0]) ** power
+            reading = readings.get((by_actuator[element].id, quantity))
+        if name and reading is not None:
+            pairs.append(_pair(Role.SENSOR, name, reading, gear, 0.0))
+    return pairs
+
+
+def _actuators(
+    model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, str], _Reading]
+) -> list[ProposedPair]:
+    pairs = []
+    joints = {joint.law.actuator: joint for joint in mechanism.joints if joint.law is not None}
+    for actuator, name in enumerate(actuator_names(model)):
+        joint = joints.get(actuator)
+        reading = readings.get((joint.id, 'command')) if joint is not None else None
+        if joint is not None and joint.law is not None and reading is not None:
+            pairs.append(_pair(Role.ACTUATOR, name, reading, joint.law.slope, joint.law.intercept))
+    return pairs
+
+
+def _pair(role: Role, name: str, reading: _Reading, slope: float, intercept: float) -> ProposedPair:
+    column = reading.column
+    return ProposedPair(
+        role,
+        name,
+        column.topic,
+        column.field,
+        (column.label,),
+        slope * reading.scale,
+        slope * reading.offset + intercept,
+        reading.score,
+        reading.reason,
+    )
+
+
+def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
+    return [
+        ProposedPair(
+            Role.SENSOR, item.sensor, item.topic, item.field, item.labels, 1.0, 0.0, *item[4:]
+        )
+        for item in match_sensors(bag, model)
+    ]
+
+
+def _unmapped(
+    bag: BagColumns, model: mujoco.MjModel, pairs: list[ProposedPair]
+) -> tuple[Unmapped, ...]:
+    used = {(pair.role, pair.name) for pair in pairs}
+    found = [
+        Unmapped(role.value, name or '(unnamed)', 'nothing in the bag is like it')
+        for role, names in (
+            (Role.SENSOR, sensor_names(model)),
+            (Role.ACTUATOR, actuator_names(model)),
+        )
+        for name in names
+        if (role, name) not in used
+    ]
+    columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
+    reason = 'no sensor or actuator of the model is like it'
+    for topic in bag.topics:
+        for field in topic.fields:
+            names = [
+                label for label in field.labels if (topic.topic, field.name, label) not in columns
+            ]
+            if len(names) == len(field.labels):
+                found.append(Unmapped('column', f'{topic.topic} {field.name}', reason))
+            else:
+                found += [
+                    Unmapped('column', column_name(topic.topic, field.name, label), reason)
+                    for label in names
+                ]
+    return (*found, *(Unmapped('topic', item.topic, item.reason) for item in bag.unread))

@@ -1,0 +1,292 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""From an unfinished or damaged bag to a new good one of the same storage.
+
+The original is only read. What the new bag holds was in the original: messages are neither mended
+nor guessed. Publish times of MCAP, which recorders mostly set to the receive times, and attachments
+are not kept.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import zstandard
+from rosbags.interfaces import QosDurability, QosReliability
+from rosbags.rosbag2 import Reader
+from rosbags.rosbag2.metadata import parse_qos
+
+from sysid_ros.bags.output.files import sync_folder
+from sysid_ros.bags.output.topics import ENCODINGS, Definition, TopicQos, known_types
+from sysid_ros.bags.recovery.parts import FoundTopic, Skipped
+from sysid_ros.bags.recovery.source import Salvage, salvage
+from sysid_ros.bags.writer import BagWriter
+from sysid_ros.errors import BagError
+from sysid_ros.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The fact that says that a bag was recovered, and how.
+RECOVERED = 'recovered'
+#: What a message begins with that rosbag2 compressed by itself; no CDR begins with it.
+_ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
+#: Messages are not decompressed to more than this, bytes.
+_LARGEST_MESSAGE = 1 << 28
+#: Times from here are none, ns since the epoch.
+_END_OF_TIME = 2**63 - 1
+
+
+class RecoveredTopic(NamedTuple):
+    """What became of one topic.
+
+    Attributes:
+        topic: Its name.
+        msgtype: Its type.
+        saved: Messages in the new bag.
+        lost: Messages that are known to have been in the old bag and are not in the new one.
+        first_ns: Receive time of the first saved message, ns since the epoch; 0 without any.
+        last_ns: Receive time of the last one.
+    """
+
+    topic: str
+    msgtype: str
+    saved: int
+    lost: int
+    first_ns: int
+    last_ns: int
+
+
+class Recovered(NamedTuple):
+    """What was saved from a bag, and what was not.
+
+    Attributes:
+        source: The old bag.
+        target: The new bag; None where the old one was only examined.
+        topics: What became of each topic.
+        lost: Messages of all topics that are known to be lost, also where their topics are not.
+        skipped: Parts of the old bag that are not in the new one.
+        unchecked: Saved messages that no checksum vouches for: a byte that was changed inside of
+            them would not be noticed.
+        whole: Whether the old bag is good as it is.
+    """
+
+    source: Path
+    target: Path | None
+    topics: tuple[RecoveredTopic, ...]
+    lost: int
+    skipped: tuple[Skipped, ...]
+    unchecked: int
+    whole: bool
+
+    @property
+    def saved(self) -> int:
+        """Messages saved."""
+        return sum(topic.saved for topic in self.topics)
+
+
+def recover(source: Path, target: Path) -> Recovered:
+    """Save what can be saved of a bag into a new one.
+
+    Args:
+        source: A bag's folder, or one of its storage files; unfinished, damaged or good.
+        target: Folder of the new bag.
+
+    Raises:
+        BagError: There is no bag or nothing in it can be saved, or the target exists or cannot be
+            written.
+    """
+    if target.exists() or target.is_symlink():
+        msg = f'The bag {str(target)!r} exists already; choose another name or remove it.'
+        raise BagError(msg)
+    with _scratch(target) as scratch, salvage(source, scratch) as old:
+        writer = BagWriter(scratch / target.name, old.storage, compression=old.compression)
+        with writer:
+            tally = _copy(old, writer)
+            found = tally.report(target)
+            if not found.saved:
+                reason = found.skipped[0].reason if found.skipped else 'it holds no messages'
+                msg = f'Nothing can be saved from the bag {str(source)!r}: {reason}.'
+                raise BagError(msg)
+            writer.set_facts({**old.facts(), RECOVERED: _history(found)})
+        writer.path.rename(target)
+        sync_folder(target.parent)
+    return found
+
+
+def examine(source: Path) -> Recovered:
+    """Find out what of a bag is good, and whether all of it is.
+
+    Raises:
+        BagError: There is no bag.
+    """
+    with tempfile.TemporaryDirectory() as scratch, salvage(source, Path(scratch)) as old:
+        found = _copy(old, None).report(None)
+        return found._replace(whole=found.whole and _is_read(source, found.saved))
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """Make a folder beside the new bag, where that is on the same disk."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f'.{target.name}.') as folder:
+            yield Path(folder)
+    except OSError as err:
+        msg = f'Cannot write the bag {str(target)!r}: {err.strerror}.'
+        raise BagError(msg) from err
+
+
+def _is_read(source: Path, messages: int) -> bool:
+    """Tell whether rosbags reads all messages of a bag."""
+    try:
+        with Reader(source) as reader:
+            return sum(1 for _ in reader.messages()) == messages
+    except Exception:  # noqa: BLE001 (damaged bytes cause any)
+        return False
+
+
+def _history(found: Recovered) -> str:
+    """Say how a bag came about."""
+    return (
+        f'by sysid_ros {__version__} from {found.source.name!r}: {found.saved} messages, '
+        f'{found.unchecked} of them without checksum; {found.lost} known to be lost, '
+        f'{len(found.skipped)} parts skipped'
+    )
+
+
+class _Tally:
+    """What became of the messages so far."""
+
+    def __init__(self, old: Salvage) -> None:
+        self._old = old
+        self._types: dict[str, str] = {}
+        self._saved: Counter[str] = Counter()
+        self._span_ns: dict[str, tuple[int, int]] = {}
+        self._refused: Counter[tuple[str, str, str]] = Counter()
+
+    def add_topic(self, topic: FoundTopic) -> str:
+        """Take a topic; return why it cannot be saved, or nothing."""
+        if topic.format != 'cdr':
+            return f'its messages are not serialised as cdr but as {topic.format!r}'
+        if self._types.setdefault(topic.name, topic.msgtype) != topic.msgtype:
+            return f'its messages are {topic.msgtype} where others are {self._types[topic.name]}'
+        return ''
+
+    def add(self, topic: str, receive_ns: int) -> None:
+        """Count a saved message."""
+        self._saved[topic] += 1
+        first, last = self._span_ns.get(topic, (receive_ns, receive_ns))
+        self._span_ns[topic] = min(first, receive_ns), max(last, receive_ns)
+
+    def refuse(self, file: str, topic: str, reason: str) -> None:
+        """Count a message that is not saved."""
+        self._refused[file, topic, reason] += 1
+
+    def report(self, target: Path | None) -> Recovered:
+        """Return what became of the messages."""
+        refused = tuple(
+            Skipped(file, 0, 0, f'{count} messages of {topic}: {reason}')
+            for (file, topic, reason), count in self._refused.items()
+        )
+        lost = self._lost()
+        announced = self._old.announced()
+        topics = tuple(
+            RecoveredTopic(
+                topic,
+                msgtype,
+                self._saved[topic],
+                max(lost[topic], announced[topic] - self._saved[topic]),
+                *self._span_ns.get(topic, (0, 0)),
+            )
+            for topic, msgtype in sorted(self._types.items())
+        )
+        return Recovered(
+            source=self._old.source,
+            target=target,
+            topics=topics,
+            lost=max(sum(lost.values()), sum(topic.lost for topic in topics)),
+            skipped=(*self._old.skipped, *refused),
+            unchecked=sum(file.unchecked for file in self._old.files),
+            whole=self._old.is_whole() and not refused,
+        )
+
+    def _lost(self) -> Counter[str]:
+        """Count what the files show to be lost by topic, '' where the topic is not known."""
+        lost: Counter[str] = Counter()
+        for (_, topic, _), count in self._refused.items():
+            lost[topic] += count
+        for file in self._old.files:
+            topics = file.topics
+            for part in file.skipped:
+                for number, count in part.lost.items():
+                    lost[topics[number].name if number in topics else ''] += count
+        return lost
+
+
+def _copy(old: Salvage, writer: BagWriter | None) -> _Tally:
+    """Write all messages of a bag that are right into a new one, or only count them."""
+    tally = _Tally(old)
+    added: set[str] = set()
+    for file in old.files:
+        topics = old.topics(file)
+        reasons = {number: tally.add_topic(topic) for number, topic in topics.items()}
+        for number, topic in topics.items():
+            if writer is not None and not reasons[number] and topic.name not in added:
+                writer.add_topic(
+                    topic.name, topic.msgtype, _qos(topic.qos), definition=_definition(topic)
+                )
+                added.add(topic.name)
+        for number, receive_ns, stored in file.messages():
+            found = topics.get(number)
+            name = found.name if found else f'topic {number}'
+            data = _plain(stored)
+            reason = reasons.get(number, 'its name is damaged')
+            if data is None or not 0 <= receive_ns < _END_OF_TIME:
+                reason = reason or 'they are damaged'
+            if reason or data is None:
+                tally.refuse(file.path.name, name, reason)
+                continue
+            tally.add(name, receive_ns)
+            if writer is not None:
+                writer.write(name, receive_ns, data)
+    return tally
+
+
+def _definition(topic: FoundTopic) -> Definition | None:
+    """Return the definition of a topic's type; None where it is one of the common interfaces."""
+    if topic.text and topic.encoding in ENCODINGS:
+        return Definition(topic.msgtype, topic.text, topic.encoding, topic.digest)
+    if topic.msgtype in known_types().fielddefs:
+        return None
+    return Definition(topic.msgtype, '', ENCODINGS[0], topic.digest)
+
+
+def _qos(text: str) -> TopicQos:
+    """Return the quality of service of a topic's first publisher, or the default."""
+    try:
+        profile = parse_qos(text)[0]
+        depth = int(profile.depth)
+    # Damaged text causes many kinds of errors.
+    except Exception:  # noqa: BLE001
+        return TopicQos()
+    return TopicQos(
+        reliable=profile.reliability == QosReliability.RELIABLE,
+        transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
+        depth=depth,
+    )
+
+
+def _plain(data: bytes) -> bytes | None:
+    """Return a message as it was before rosbag2 compressed it, or None where it is damaged."""
+    if not data.startswith(_ZSTD_MAGIC):
+        return data
+    reader = zstandard.ZstdDecompressor().stream_reader(data)
+    try:
+        return reader.read(_LARGEST_MESSAGE)
+    except zstandard.ZstdError:
+        return None

@@ -1,0 +1,113 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of a sequence that change a command, and by how much each came late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.rollout.runs import Run
+
+#: No message is taken to be farther off than this, s, nor to come before the one before it.
+_FARTHEST = 0.025
+_SHORTEST = 1e-9
+
+
+@dataclass
+class Messages:
+    """Messages in the order of their effect.
+
+    Attributes:
+        series: (k,) which series of commands each is in, …
+        place: (k,) … and which of its samples it is.
+        effect: (k,) when it acts if it has no error, s.
+        error: (k,) by how much it is taken to act later, s.
+        deviation: (k,) standard deviation of that, s.
+    """
+
+    series: NDArray[np.int64]
+    place: NDArray[np.int64]
+    effect: NDArray[np.float64]
+    error: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+    @property
+    def known(self) -> NDArray[np.float64]:
+        """(k,) errors in units of their deviations."""
+        return self.error / self.deviation
+
+    @property
+    def acting(self) -> NDArray[np.float64]:
+        """(k,) when they act, s."""
+        return self.effect + self.error
+
+    def move(self, run: Run, error: NDArray[np.float64]) -> float:
+        """Take other (k,) errors, as far as the order allows; return the largest change, s."""
+        before = self.error
+        self.error = np.clip(error, -_FARTHEST, _FARTHEST)
+        moved = self.times(run)
+        for series, recorded in enumerate(run.sequence.commands):
+            chosen = self.series == series
+            place = self.place[chosen]
+            self.error[chosen] = moved[series][place] - recorded.times[place]
+        return float(np.max(np.abs(self.error - before), initial=0.0))
+
+    def times(self, run: Run, more: NDArray[np.float64] | float = 0.0) -> list[NDArray[np.float64]]:
+        """Return the stamps of each series of the sequence, moved by the errors and (k,) more."""
+        found = []
+        moves = self.error + more
+        for series, recorded in enumerate(run.sequence.commands):
+            chosen = self.series == series
+            times = recorded.times.copy()
+            times[self.place[chosen]] += moves[chosen]
+            least = _SHORTEST * np.arange(len(times))
+            found.append(np.maximum.accumulate(times - least) + least)
+        return found
+
+    def apart(self, length: float) -> list[NDArray[np.int64]]:
+        """Group them so that those of a group act farther apart than a length, s."""
+        groups: list[list[int]] = []
+        acting = self.acting
+        for index in np.argsort(acting, kind='stable').tolist():
+            time = acting[index]
+            free = next((g for g in groups if acting[g[-1]] + length <= time), None)
+            if free is None:
+                groups.append([index])
+            else:
+                free.append(index)
+        return [np.array(group, dtype=np.int64) for group in groups]
+
+
+def messages_of(run: Run, delays: NDArray[np.float64], deviation: float) -> Messages:
+    """Return the messages of a sequence that change a command while it is simulated.
+
+    Args:
+        run: The sequence.
+        delays: How much later than its stamps each of its commands acts, s.
+        deviation: Standard deviation of the errors, s.
+    """
+    parts = []
+    for series, recorded in enumerate(run.sequence.commands):
+        own = [c for c, command in enumerate(run.commands) if command.series == series]
+        if not own:
+            continue
+        times = recorded.times
+        changes = np.any([run.commands[c].held.changes for c in own], axis=0)
+        effect = times + min(delays[c] for c in own)
+        place = np.flatnonzero(changes & (effect > 0) & (effect < run.sequence.duration))
+        parts.append(np.stack([np.full(len(place), series), place, effect[place]]))
+    series_of, place, effect = np.concatenate([np.zeros((3, 0)), *parts], axis=1)
+    order = np.argsort(effect, kind='stable')
+    return Messages(
+        series_of[order].astype(np.int64),
+        place[order].astype(np.int64),
+        effect[order],
+        np.zeros(len(order)),
+        np.full(len(order), deviation),
+    )

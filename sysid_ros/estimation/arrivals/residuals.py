@@ -1,0 +1,332 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Residuals of a recording whose commands reached robot and recorder at different moments.
+
+How much later than its stamp a command acted, δ, is unknown for each message: known is that it is
+near zero, N(0, s²). Near some δ₀ the residuals are r + G (δ - δ₀), and their least squares over δ
+as well as the parameters is that of the parameters alone, weighted with the covariance I + G S Gᵀ
+of noise and arrivals together (Björck, Numerical Methods for Least Squares Problems, 1996, section
+4.3). Left out, each error is a push on the robot that is like no sensor's noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.estimation.arrivals.estimate import estimate
+from sysid_ros.estimation.arrivals.measured_slopes import Standing
+from sysid_ros.estimation.arrivals.messages import messages_of
+from sysid_ros.estimation.arrivals.responses import Responses, retime
+from sysid_ros.estimation.layout import ARRIVAL
+from sysid_ros.estimation.solver.differences import Differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.arrivals.system import System
+    from sysid_ros.estimation.residuals import Residuals
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.estimation.solver.problem import Around
+    from sysid_ros.rollout.runs import Run
+
+#: Commands are moved to where they are found so often at most, or until none moves by this part of
+#: the errors' scale.
+_MOVES = 5
+_MOVED = 0.3
+#: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
+#: times as large are not what explains the residuals.
+_IMPLAUSIBLE = 10.0
+#: Errors take at most this part of a sensor's squares: the estimate of it is noisy.
+_MOST_TAKEN = 0.9
+
+
+class WithArrivals:
+    """Residuals from which what errors of arrival do is taken out.
+
+    After the residuals come the errors themselves, in units of their deviations: the sum of all
+    squares is what weighted least squares makes least.
+
+    A delay that is common to a sequence's commands moves none of them here: they stay where they
+    are taken to have arrived, and what changes is how far that is from their stamps. Commands that
+    cross the border of a time step would bend the residuals, and the errors as well.
+
+    Attributes:
+        bare: The residuals as they are.
+        unknowns: What a candidate's values are.
+        samples: What each residual is.
+        exact: (p,) unknowns whose derivative needs no difference.
+        scale: Of the errors: half of them are below .74 times that, s.
+    """
+
+    def __init__(self, bare: Residuals, solution: Solution, deviation: float) -> None:
+        """Begin with commands that act at their stamps.
+
+        Args:
+            bare: The residuals as they are, which have an arrival offset for each sequence among
+                their unknowns; the commands of their simulations will be moved.
+            solution: A rough solution of them.
+            deviation: Standard deviation of the errors as far as it is known, s.
+        """
+        self.bare = bare
+        self.unknowns = bare.unknowns
+        self.scale = deviation
+        self._standing = Standing(bare)
+        self._standing.reference = solution.x.copy()
+        self.exact = bare.exact | self._standing.still
+        self._messages = [
+            messages_of(run, bare.delays(index, solution.x), deviation)
+            for index, run in enumerate(bare.runs)
+        ]
+        responses = Responses(bare, self._messages, solution.x, deviation)
+        self._length = responses.length()
+        self._systems = responses.measure(self._length) if self._length else []
+        self.samples = bare.samples
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """Sensor name to the standard deviation that its residuals are divided by."""
+        return self.bare.noise
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The sequences, with their commands moved."""
+        return self.bare.runs
+
+    @property
+    def unstable(self) -> NDArray[np.bool_]:
+        """(m,) whether each candidate of the last call became unstable."""
+        return self.bare.unstable
+
+    @property
+    def diverged(self) -> int:
+        """Number of simulations that became unstable so far."""
+        return self.bare.diverged
+
+    @property
+    def evaluations(self) -> int:
+        """Number of simulations so far."""
+        return self.bare.evaluations
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
+        return self._without(self._standing(candidates), self._known(candidates))
+
+    def around(
+        self,
+        x: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        columns: NDArray[np.bool_] | None = None,
+        base: NDArray[np.float64] | None = None,
+    ) -> Around:
+        """Evaluate a candidate and its neighbours in one batch, as the bare residuals do."""
+        wanted = np.ones(len(x), dtype=bool) if columns is None else columns
+        known = self._known(x[None])
+        bare = None if base is None else self._with(base[:, None], known)[:, 0]
+        around = self._standing.around(x, steps, wanted, bare)
+        changes = self._without(around.changes, self._changes(np.where(wanted, steps, 0.0)))
+        if base is None:
+            base = self._without(around.residual[:, None], known)[:, 0]
+        return around._replace(residual=base, changes=changes)
+
+    def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
+        """Return how far each sensor's residuals scatter around zero, dimensionless.
+
+        What the errors have taken out of them is put back.
+        """
+        found = self.bare.spread(residual[: len(self.bare.samples.time)], robust=robust)
+        taken = self.samples.taken
+        if taken is None:
+            return found
+        left = dict(zip(self.samples.sensors, np.sqrt(1.0 - taken), strict=True))
+        return {sensor: float(value / left[sensor]) for sensor, value in found.items()}
+
+    def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
+        """Change the scales, and return a solution in the new ones."""
+        unit = np.ones(len(solution.x))
+        known, changes = self._known(solution.x[None]), self._changes(unit)
+        bare = dataclasses.replace(
+            solution,
+            residual=self._with(solution.residual[:, None], known)[:, 0],
+            jacobian=self._with(solution.jacobian, changes),
+        )
+        factor = self.bare.factors(noise)
+        self._systems = [
+            system.scaled(factor[self.bare.rows(run)]) for run, system in enumerate(self._systems)
+        ]
+        bare = self.bare.rescaled(bare, noise)
+        return dataclasses.replace(
+            bare,
+            residual=self._without(bare.residual[:, None], known)[:, 0],
+            jacobian=self._without(bare.jacobian, changes),
+        )
+
+    def shifted(
+        self, x: NDArray[np.float64], limit: float
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """Return residuals as a function of how far the measurements are moved in time."""
+        bare, known = self.bare.shifted(x, limit), self._known(x[None])
+
+        def residual(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+            values = bare(shifts)
+            found = self._without(np.nan_to_num(values)[:, None], known)[:, 0]
+            found[: len(values)][np.isnan(values)] = np.nan
+            return found
+
+        return residual
+
+    def errors(self) -> dict[str, tuple[NDArray[np.float64], ...]]:
+        """Return sequence name to the (n,) errors of each series of commands, s."""
+        found = {}
+        for run, own in zip(self.runs, self._messages, strict=True):
+            found[run.sequence.name] = tuple(
+                times - recorded.times
+                for times, recorded in zip(own.times(run), run.sequence.commands, strict=True)
+            )
+        return found
+
+    def tell(self, solution: Solution) -> Solution | None:
+        """Find the errors for the first time; return the solution with them.
+
+        Returns:
+            None, and the commands back at their stamps, where errors are not what explains the
+            residuals: what the model lacks would pass for them.
+        """
+        largest = _IMPLAUSIBLE * self.scale
+        if self._length and self._find(solution.x, largest):
+            return self._linearised(solution)
+        self.bare.retime([[s.times for s in run.sequence.commands] for run in self.runs])
+        return None
+
+    def locate(self, solution: Solution) -> Solution:
+        """Find the errors anew at another solution; return it with them."""
+        self._find(solution.x)
+        return self._linearised(solution)
+
+    def _find(self, x: NDArray[np.float64], largest: float = np.inf) -> bool:
+        """Find the errors, and how large they are, at a candidate.
+
+        What errors do is measured anew where commands are found: it is linear only as far as a
+        command stays in its time step.
+
+        Returns:
+            Whether the scale of the errors is at most the largest, s; else there is more to do.
+        """
+        later = self._standing.later(x[None])[:, 0]
+        for own, run, delay in zip(self._messages, self.runs, later, strict=True):
+            own.effect = own.effect + delay
+            own.move(run, own.error - delay)
+        self._standing.reference = x.copy()
+        retime(self.bare, self._messages)
+        residual = self.bare(x[None])[:, 0]
+        for _ in range(_MOVES):
+            parts = [residual[self.bare.rows(run)][:, None] for run in range(len(self._messages))]
+            self._systems, self.scale, errors = estimate(
+                self._messages, self._systems, parts, self.scale
+            )
+            if self.scale > largest:
+                return False
+            moved = max(
+                own.move(run, error)
+                for own, run, error in zip(self._messages, self.runs, errors, strict=True)
+            )
+            retime(self.bare, self._messages)
+            residual = self.bare(x[None])[:, 0]
+            if moved < _MOVED * self.scale:
+                break
+            responses = Responses(self.bare, self._messages, x, self.scale)
+            self._systems = responses.measure(self._length)
+        return True
+
+    def _linearised(self, solution: Solution) -> Solution:
+        """Return a solution with the residuals and the Jacobian that it has now."""
+        self._describe()
+        residual = self(solution.x[None])[:, 0]
+        differences = Differences(self)
+        if solution.differences is not None:
+            differences.take_steps(solution.differences)
+        jacobian = differences.at(solution.x, residual).jacobian
+        return dataclasses.replace(solution, residual=residual, jacobian=jacobian)
+
+    def _parts(self) -> Iterator[tuple[slice, slice, System]]:
+        """Yield the rows of each sequence, those of its errors, and its system."""
+        place = len(self.bare.samples.time)
+        for run, system in enumerate(self._systems):
+            own = slice(place, place + system.responses.shape[1])
+            yield self.bare.rows(run), own, system
+            place = own.stop
+
+    def _known(self, candidates: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Return the (k, m) errors, in units of their deviations, that the simulations are with."""
+        return [
+            (own.error[:, None] - later) / own.deviation[:, None]
+            for own, later in zip(self._messages, self._standing.later(candidates), strict=True)
+        ]
+
+    def _changes(self, steps: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Return how (p,) steps of one unknown each change those errors."""
+        later = self._standing.common * steps
+        return [
+            -own / messages.deviation[:, None]
+            for messages, own in zip(self._messages, later, strict=True)
+        ]
+
+    def _without(
+        self, values: NDArray[np.float64], known: list[NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return (n + k, m) residuals, or changes of them, from (n, m) bare ones."""
+        more = sum(len(errors) for errors in known)
+        found = np.concatenate([values, np.zeros((more, values.shape[1]))])
+        for (rows, own, system), errors in zip(self._parts(), known, strict=True):
+            moved = system.best(values[rows], errors)
+            found[rows] += system.responses @ moved
+            found[own] = errors + moved
+        return found
+
+    def _with(
+        self, values: NDArray[np.float64], known: list[NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return the (n, m) bare residuals, or changes of them, from (n + k, m) own ones."""
+        found: NDArray[np.float64] = values[: len(self.bare.samples.time)].copy()
+        for (rows, own, system), errors in zip(self._parts(), known, strict=True):
+            found[rows] -= system.responses @ (values[own] - errors)
+        return found
+
+    def _describe(self) -> None:
+        """Say what each residual is, and how much of each sensor's the errors take."""
+        rng = np.random.default_rng(0)
+        bare = self.bare.samples
+        taken = np.zeros(len(bare.sensors))
+        for rows, _, system in self._parts():
+            squares = np.mean((system.responses @ system.draws(rng)) ** 2, axis=1)
+            taken += np.bincount(bare.sensor[rows], squares, minlength=len(taken))
+        number = np.bincount(bare.sensor[bare.sensor >= 0], minlength=len(taken))
+        sizes = [len(own.effect) for own in self._messages]
+        variance = np.ones(len(bare.time)) if bare.variance is None else bare.variance
+        self.samples = dataclasses.replace(
+            bare,
+            sequence=np.concatenate([bare.sequence, np.repeat(np.arange(len(sizes)), sizes)]),
+            time=np.concatenate([bare.time, *(own.effect for own in self._messages)]),
+            sensor=np.concatenate([bare.sensor, np.full(sum(sizes), ARRIVAL)]),
+            variance=np.concatenate([variance, np.ones(sum(sizes))]),
+            taken=np.minimum(taken / np.maximum(number, 1), _MOST_TAKEN),
+        )
+
+
+def with_arrivals(
+    bare: Residuals, solution: Solution, jitter: float
+) -> tuple[Residuals | WithArrivals, Solution]:
+    """Take what errors of arrival do out of residuals and a solution, if they can be told.
+
+    Args:
+        bare: The residuals, with an arrival offset for each sequence among the unknowns.
+        solution: A solution of them.
+        jitter: How much the stamps of the commands jitter, as a standard deviation in s.
+    """
+    found = WithArrivals(bare, solution, jitter)
+    told = found.tell(solution)
+    return (bare, solution) if told is None else (found, told)

@@ -1,0 +1,163 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What residuals answer to a message that comes later, measured for many in one simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from sysid_ros.estimation.arrivals.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.arrivals.messages import Messages
+    from sysid_ros.estimation.residuals import Residuals
+
+#: Answers are watched for so long, s, and followed until they hold this part of their squares. If
+#: that takes longer than this, s, one message cannot be told from others: the push lasts.
+_WATCHED = 1.0
+_FADED = 0.99
+_LONGEST = 0.25
+#: They are followed for so many messages at a time at most, and until all of them have so many
+#: numbers. Shorter ones than so many steps are of no use.
+_MOST_AT_A_TIME = 64
+_MOST_NUMBERS = 3e7
+_FEWEST_STEPS = 3
+
+
+class _Answer(NamedTuple):
+    """What moving some messages of a sequence has changed.
+
+    Attributes:
+        run: Index of the sequence.
+        message: (n,) for each residual, the message that may have changed it.
+        since: (n,) seconds since that acts; negative before the first.
+        change: (n,) by how much, if the message were moved by its deviation.
+    """
+
+    run: int
+    message: NDArray[np.int64]
+    since: NDArray[np.float64]
+    change: NDArray[np.float64]
+
+
+class Responses:
+    """Measures answers at one candidate, with all messages where they are taken to be."""
+
+    def __init__(
+        self,
+        bare: Residuals,
+        messages: Sequence[Messages],
+        x: NDArray[np.float64],
+        step: float,
+    ) -> None:
+        """Keep what answers are measured with.
+
+        Args:
+            bare: The residuals, whose commands are moved and put back.
+            messages: Of each sequence.
+            x: (p,) candidate.
+            step: How much earlier and later messages are let come, s.
+        """
+        self._bare, self._messages = bare, messages
+        self._x, self._step = x, step
+
+    def length(self) -> float:
+        """Return how long residuals show that a message came later, s; 0 if that is of no use."""
+        lags, squares = [], []
+        chosen = [(own.apart(_WATCHED) or [_NONE])[0] for own in self._messages]
+        for answer in self._move(chosen):
+            seen = (answer.since >= 0) & (answer.since < _WATCHED)
+            lags.append(answer.since[seen])
+            squares.append(answer.change[seen] ** 2)
+        lag, square = np.concatenate([[0.0], *lags]), np.concatenate([[0.0], *squares])
+        order = np.argsort(lag)
+        total = np.cumsum(square[order])
+        if not total[-1]:
+            return 0.0
+        answered = float(lag[order][np.searchsorted(total, _FADED * total[-1])])
+        if answered > _LONGEST:
+            return 0.0
+        runs = self._bare.runs
+        timestep = max(run.timestep for run in runs)
+        gaps = [np.median(np.diff(own.effect)) for own in self._messages if len(own.effect) > 1]
+        spacing = float(min(gaps, default=np.inf))
+        density = 0.0
+        for index, (run, own) in enumerate(zip(runs, self._messages, strict=True)):
+            rows = self._bare.rows(index)
+            density += len(own.effect) * (rows.stop - rows.start) / max(run.sequence.duration, 1e-9)
+        length = min(answered + timestep, _MOST_AT_A_TIME * spacing, _MOST_NUMBERS / density)
+        return length if length >= _FEWEST_STEPS * timestep else 0.0
+
+    def measure(self, length: float) -> list[System]:
+        """Return how the residuals of each sequence answer, each for so many seconds.
+
+        Columns that share no row are differenced together (Curtis, Powell and Reid, Journal of the
+        Institute of Mathematics and its Applications 13, 1974).
+        """
+        groups = [own.apart(length) for own in self._messages]
+        found: list[list[NDArray[np.float64]]] = [[] for _ in groups]
+        for number in range(max(map(len, groups))):
+            chosen = [own[number] if number < len(own) else _NONE for own in groups]
+            for answer in self._move(chosen):
+                inside = (answer.since >= 0) & (answer.since < length) & (answer.change != 0)
+                row = np.flatnonzero(inside)
+                found[answer.run].append(np.stack([row, answer.message[row], answer.change[row]]))
+        systems = []
+        for run, own in enumerate(self._messages):
+            rows = self._bare.rows(run)
+            row, column, change = np.concatenate([np.zeros((3, 0)), *found[run]], axis=1)
+            places = (row.astype(np.int64), column.astype(np.int64))
+            shape = (rows.stop - rows.start, len(own.effect))
+            systems.append(System(scipy.sparse.csr_array((change, places), shape=shape)))
+        return systems
+
+    def _move(self, chosen: Sequence[NDArray[np.int64]]) -> Iterator[_Answer]:
+        """Let some messages of each sequence come earlier and later, and say what that changes.
+
+        Both, because a message that crosses the border of a time step changes another sample.
+        """
+        ends = []
+        for step in (-self._step, self._step):
+            moves = [np.zeros(len(own.effect)) for own in self._messages]
+            for move, some in zip(moves, chosen, strict=True):
+                move[some] = step
+            retime(self._bare, self._messages, moves)
+            ends.append(self._bare(self._x[None])[:, 0])
+        retime(self._bare, self._messages)
+        change = ends[1] - ends[0]
+        for run, (own, some) in enumerate(zip(self._messages, chosen, strict=True)):
+            if not len(some):
+                continue
+            rows = self._bare.rows(run)
+            # A command acts in the whole of its time step, and on what is measured at its begin.
+            begin = own.acting[some] - self._step - self._bare.runs[run].timestep
+            time = self._bare.samples.time[rows]
+            which = np.searchsorted(begin, time, side='right') - 1
+            message = some[np.maximum(which, 0)]
+            since = np.where(which >= 0, time - begin[np.maximum(which, 0)], -1.0)
+            ratio = own.deviation[message] / (2 * self._step)
+            yield _Answer(run, message, since, change[rows] * ratio)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def retime(
+    bare: Residuals,
+    messages: Sequence[Messages],
+    moves: Sequence[NDArray[np.float64]] | None = None,
+) -> None:
+    """Let commands be simulated as they are taken to have arrived, or (k,) seconds later."""
+    bare.retime(
+        [
+            own.times(run, 0.0 if moves is None else moves[index])
+            for index, (own, run) in enumerate(zip(messages, bare.runs, strict=True))
+        ]
+    )

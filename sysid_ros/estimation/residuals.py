@@ -1,0 +1,504 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measured minus predicted, in units of each sensor's noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sysid_ros.estimation.layout import dead_sensors, lay_out, samples_of
+from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
+from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.solver.problem import Around
+from sysid_ros.rollout.measurement import Law, joined, laws_of
+from sysid_ros.rollout.simulation import Block, Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.layout import Part, Series
+    from sysid_ros.estimation.priors import JointPrior
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.rollout.measurement import Signal
+    from sysid_ros.signals.trajectory import Trajectory
+
+    #: What is predicted for a sequence: (n, k) for each of its series.
+    Readings = tuple[NDArray[np.float64], ...]
+
+#: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
+#: candidate gives, and finite, so that the solver steps back. At least so much, …
+DIVERGED = 1e4
+#: … and at least so many times the range of the channel, or so many SI units where it moved less.
+#: No residual is larger, or diverging would look better than being wrong.
+_DIVERGED_RANGES = 10.0
+#: Simulations of the last candidate are kept up to this size, bytes.
+_LARGEST_MEMO = 16e6
+
+
+class Residuals:
+    """The residual vector of a set of sequences as a function of the candidates.
+
+    Samples that were not measured (NaN) are left out, and so are sensors that never move in any
+    sequence: their noise cannot be told, and a dead channel would outweigh all others. The
+    vector's length does not depend on the candidate.
+
+    Unknowns act where they can: what belongs to one sequence is moved together with what belongs
+    to the others, and what acts on a sensor's reading only needs no simulation for its derivative.
+
+    Attributes:
+        simulators: What predicts, one per model.
+        unknowns: What a candidate's values are.
+        noise: Sensor name to the standard deviation that its residuals are divided by.
+        samples: What each residual is.
+        dead: Sensors that are left out because they never move.
+        exact: (p,) unknowns whose derivative needs no difference.
+        memory: What is known of some unknowns together, if anything.
+        priors: The residuals of priors, which need no simulation …
+        prior_rows: … and where they are.
+        unstable: (m,) whether each candidate of the last call became unstable on some sequence.
+    """
+
+    def __init__(
+        self,
+        simulators: Simulator | Sequence[Simulator],
+        noise: Mapping[str, float],
+        *,
+        unknowns: Sequence[Unknown] | None = None,
+        laws: Mapping[Signal, Law] | None = None,
+        weights: Sequence[Mapping[str, float]] = (),
+        enabled: Sequence[Callable[[str], bool]] = (),
+        memory: JointPrior | None = None,
+    ) -> None:
+        """Lay out the residual vector.
+
+        Args:
+            simulators: What predicts, one per model, all for the same candidates.
+            noise: Sensor name to the standard deviation that its residuals are divided by.
+            unknowns: What a candidate's values are; the default is all of the first simulator's,
+                else its first ones, and the others stay at their nominal values.
+            laws: Sensor, or axis of one, to the columns that act on its reading, beside those
+                whose targets do.
+            weights: Per simulator, sensor name to a factor on its residuals; 1 unless given.
+            enabled: Per simulator, whether a sensor counts; all do unless given.
+            memory: What is known of some unknowns together, beside each one's own prior.
+
+        Raises:
+            FitError: No sequence holds a measured sample that counts.
+        """
+        self.simulators = (simulators,) if isinstance(simulators, Simulator) else tuple(simulators)
+        self._all = self.simulators[0].parameters
+        self.unknowns = tuple(self._all if unknowns is None else unknowns)
+        count = len(self.unknowns)
+        self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
+        self._diverged = 0
+        self._parts_of_data: list[Residuals] = []
+        self.unstable = np.zeros(0, dtype=bool)
+        self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
+        self.memory = memory
+        self._made: dict[str, Any] = {
+            'laws': laws,
+            'weights': weights,
+            'enabled': enabled,
+            'memory': memory,
+        }
+        self._laws = laws_of(self._all)
+        for signal, law in (laws or {}).items():
+            self._laws[signal] = joined(self._laws.get(signal, Law()), law)
+        acts = np.concatenate([simulator.acts() for simulator in self.simulators], axis=1)
+        self._acts = acts[:count]
+        lawful = set().union(*(law.columns for law in self._laws.values()))
+        self.exact = np.array(
+            [j in lawful and not self._acts[j].any() for j in range(len(self.unknowns))], dtype=bool
+        )
+        counts = [enabled[i] if enabled else (lambda _: True) for i in range(len(self.simulators))]
+        self._weights = [weights[i] if weights else {} for i in range(len(self.simulators))]
+        self.dead = dead_sensors(self.runs)
+        self._parts = lay_out(self.simulators, self._laws, self._all, counts)
+        self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
+        self.priors = prior_rows(self.unknowns, memory)
+        owners = self._acts[self.priors.unknown].argmax(axis=1)
+        bags = tuple(run.sequence.bag or run.sequence.name for run in self.runs)
+        self.samples = samples_of(self._parts, owners, self.dead, self.priors.variance, bags)
+        end = len(self.samples.time)
+        self.prior_rows = slice(end - len(owners), end)
+        self._extents = dict.fromkeys(self.samples.sensors, 1.0)
+        for sensor, values in measured(self.runs):
+            if sensor in self._extents:
+                self._extents[sensor] = max(self._extents[sensor], float(np.ptp(values)))
+        self._memo: tuple[bytes, dict[int, dict[str, NDArray[np.float64]]]] | None = None
+        self.set_noise(noise)
+
+    @property
+    def diverged(self) -> int:
+        """Number of simulations that became unstable so far."""
+        return self._diverged + sum(part.diverged for part in self._parts_of_data)
+
+    @property
+    def evaluations(self) -> int:
+        """Number of simulations so far."""
+        own = sum(simulator.rollouts for simulator in self.simulators)
+        return own + sum(part.evaluations for part in self._parts_of_data)
+
+    @property
+    def refusals(self) -> int:
+        """Number of candidates so far that no model could be built for, for each simulator."""
+        own = sum(simulator.refusals for simulator in self.simulators)
+        return own + sum(part.refusals for part in self._parts_of_data)
+
+    def check(self, x: NDArray[np.float64]) -> None:
+        """Check that a candidate has a model.
+
+        Raises:
+            CandidateError: No model can be built with its values.
+        """
+        for simulator in self.simulators:
+            simulator.check(x)
+
+    def set_noise(self, noise: Mapping[str, float]) -> None:
+        """Change the scales, sensor name to standard deviation in the sensor's unit."""
+        self.noise = {sensor: float(noise[sensor]) for sensor in self.samples.sensors}
+        for part in self._parts:
+            weights = self._weights[part.simulator]
+            for series in part.series:
+                sensors = series.readings.channels.sensors
+                sigma = np.array([self.noise.get(sensor, 1.0) for sensor in sensors])
+                extent = np.array([self._extents.get(sensor, 1.0) for sensor in sensors])
+                weight = np.array([weights.get(sensor, 1.0) for sensor in sensors])
+                series.scale = weight / sigma
+                largest = np.maximum(DIVERGED, _DIVERGED_RANGES * extent / sigma)
+                series.limit = np.maximum(np.abs(weight), 1e-300) * largest
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
+        return self._evaluate(candidates, None)
+
+    def compare(
+        self, candidates: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], list[list[Readings]]]:
+        """Return the same, and what is predicted: per sequence and candidate, (n, k) per series.
+
+        Raises:
+            CandidateError: No model can be built for a candidate.
+        """
+        found: list[list[Readings]] = [[() for _ in candidates] for _ in self.runs]
+        residual = self._evaluate(candidates, found)
+        for simulator in self.simulators:
+            for refused in simulator.refused.values():
+                raise refused
+        return residual, found
+
+    def _evaluate(
+        self, candidates: NDArray[np.float64], predicted: list[list[Readings]] | None
+    ) -> NDArray[np.float64]:
+        candidates = self._complete(candidates)
+        found = np.empty((len(candidates), len(self.samples.time)))
+        every = np.arange(len(candidates))
+        self.unstable = np.zeros(len(candidates), dtype=bool)
+        for part, block in self._simulate(candidates, [every] * len(self.runs)):
+            self.unstable[block.candidates] |= block.diverged
+            for series in part.series:
+                found[block.candidates, series.rows] = self._residual(series, block, candidates)
+            if predicted is None:
+                continue
+            for place, candidate in enumerate(block.candidates):
+                rows = {field: values[place] for field, values in block.rows.items()}
+                x = candidates[candidate]
+                predicted[part.index][candidate] = tuple(
+                    series.readings.predicted(rows, x) for series in part.series
+                )
+        found[:, self.prior_rows] = self.priors.residual(candidates)
+        residual: NDArray[np.float64] = found.T
+        return residual
+
+    def around(
+        self,
+        x: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        columns: NDArray[np.bool_] | None = None,
+        base: NDArray[np.float64] | None = None,
+    ) -> Around:
+        """Evaluate a candidate and its neighbours in one batch.
+
+        Args:
+            x: (p,) candidate.
+            steps: (p,) signed steps, in the unknowns' units.
+            columns: (p,) which unknowns to move; all by default.
+            base: (n,) residuals at ``x`` where they are known.
+
+        Returns:
+            Residuals, and their changes by one step of each unknown.
+        """
+        wanted = np.ones(len(x), dtype=bool) if columns is None else columns
+        exact = wanted & self.exact
+        probes = self._probes(np.flatnonzero(wanted & ~self.exact))
+        candidates = self._complete(np.tile(x, (1 + len(probes), 1)))
+        for place, probe in enumerate(probes, start=1):
+            candidates[place, probe] += steps[probe]
+        residual = np.empty(len(self.samples.time)) if base is None else base
+        changes = np.zeros((len(x), len(residual))).T
+        wild = np.zeros(len(x), dtype=bool)
+        unstable = False
+        jobs = [
+            np.array(
+                ([0] if base is None or exact.any() else [])
+                + [i for i, probe in enumerate(probes, 1) if self._acts[probe, run].any()],
+                dtype=np.int64,
+            )
+            for run in range(len(self.runs))
+        ]
+        for part, block in self._simulate(candidates, jobs):
+            moved = block.candidates > 0
+            unstable |= bool(block.diverged[~moved].any())
+            own = [self._own(probes, candidate, part) for candidate in block.candidates[moved]]
+            wild[own] |= block.diverged[moved]
+            for series in part.series:
+                values = self._residual(series, block, candidates)
+                if not moved.all():
+                    residual[series.rows] = values[~moved][0]
+                    self._derive(series, block, candidates[0], steps, exact, changes)
+                changes[series.rows, own] = (values[moved] - residual[series.rows]).T
+        if base is None:
+            residual[self.prior_rows] = self.priors.residual(candidates[:1])[0]
+        changes[self.prior_rows] = -self.priors.matrix * np.where(wanted, steps, 0.0)
+        return Around(residual, changes, wild, unstable)
+
+    def of(self, sequences: Sequence[Sequence[Trajectory]]) -> Residuals:
+        """Return the residuals of other sequences, of each simulator's, in the same scales."""
+        return Residuals(
+            [s.of(some) for s, some in zip(self.simulators, sequences, strict=True)],
+            self.noise,
+            unknowns=self.unknowns,
+            **self._made,
+        )
+
+    def also(self, part: Residuals) -> None:
+        """Count the simulations of other residuals, which serve the same solve, as one's own."""
+        self._parts_of_data.append(part)
+
+    def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
+        """Change the scales, and return a solution in the new ones.
+
+        Args:
+            solution: Residuals and Jacobian in the present scales.
+            noise: Sensor name to standard deviation in the sensor's unit.
+        """
+        factor = self.factors(noise)
+        self.set_noise(noise)
+        return dataclasses.replace(
+            solution,
+            residual=solution.residual * factor,
+            jacobian=solution.jacobian * factor[:, None],
+        )
+
+    def factors(self, noise: Mapping[str, float]) -> NDArray[np.float64]:
+        """Return what the (n,) residuals would be multiplied by in other scales."""
+        ratios = np.array([self.noise[sensor] / noise[sensor] for sensor in self.samples.sensors])
+        return np.where(self.samples.sensor < 0, 1.0, ratios[self.samples.sensor])
+
+    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how much later than its stamps each command of a sequence acts, s."""
+        part = self._parts[index]
+        return self.simulators[part.simulator].delays(part.run, self._complete(x[None])[0])
+
+    def common_delays(self) -> NDArray[np.float64]:
+        """Return the (number of sequences, p) derivatives of the mean delay of their commands."""
+        found = [self.simulators[part.simulator].common_delay(part.run) for part in self._parts]
+        return np.array(found)[:, : len(self.unknowns)]
+
+    def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
+        for index, simulator in enumerate(self.simulators):
+            simulator.retime(times[self._first[index] : self._first[index + 1]])
+        self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
+        self._memo = None
+
+    def rows(self, index: int) -> slice:
+        """Return where the residuals of a sequence are."""
+        series = self._parts[index].series
+        return slice(series[0].rows.start, series[-1].rows.stop)
+
+    def shifted(
+        self, x: NDArray[np.float64], limit: float
+    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """Return residuals as a function of how far the measurements are moved in time.
+
+        Args:
+            x: (p,) candidate; it is simulated once.
+            limit: Seconds; samples nearer to the ends of their sequence are left out, so that the
+                same ones are compared at every shift up to it.
+
+        Returns:
+            A function from the (number of sequences,) seconds by which each sequence's
+            measurements are moved to later stamps to the (n,) residuals; NaN for those left out.
+        """
+        x = self._complete(x[None])[0]
+        kept: list[tuple[int, Series, dict[str, NDArray[np.float64]]]] = []
+        every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
+        for part, block in self._simulate(x[None], every):
+            for series in part.series:
+                source = series.readings.channels.source
+                kept.append((part.index, series, {source: block.rows[source][0].copy()}))
+        taken = np.zeros(len(self.samples.time), dtype=bool)
+        for run, series, _ in kept:
+            end = (self.runs[run].steps - 2) * self.runs[run].timestep - limit
+            times = self.samples.time[series.rows]
+            taken[series.rows] = (times >= limit) & (times <= end)
+
+        def residual(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+            found = np.zeros(len(taken))
+            for run, series, rows in kept:
+                reading = series.readings.evaluate(rows, x, series.scale, shift=float(shifts[run]))
+                found[series.rows] = series.picked(reading.residual)
+            return np.where(taken, found, np.nan)
+
+        return residual
+
+    def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
+        """Return how far each sensor's residuals scatter around zero, dimensionless.
+
+        Args:
+            residual: (n,) residuals in units of the noise.
+            robust: Take the median absolute residual, scaled to a normal distribution, instead of
+                the root mean square.
+        """
+        found: dict[str, float] = {}
+        for index, sensor in enumerate(self.samples.sensors):
+            values = residual[self.samples.sensor == index]
+            if robust:
+                found[sensor] = float(np.median(np.abs(values))) / MAD_OF_NORMAL
+            else:
+                found[sensor] = float(np.sqrt(np.mean(values**2)))
+        return found
+
+    def _own(self, probes: list[NDArray[np.int64]], candidate: int, part: Part) -> int:
+        """Return the one unknown of a moved candidate that acts on a sequence."""
+        probe = probes[candidate - 1]
+        return int(probe[self._acts[probe, part.index]][0])
+
+    def _complete(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (m, all) candidates with what is not unknown at its nominal value."""
+        constants = np.broadcast_to(self._constants, (len(candidates), len(self._constants)))
+        return np.concatenate([candidates, constants], axis=1)
+
+    def _probes(self, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Group unknowns that act on different sequences."""
+        groups: list[tuple[list[int], NDArray[np.bool_]]] = []
+        for j in columns:
+            acts = self._acts[j]
+            if acts.all():
+                groups.append(([int(j)], acts))
+                continue
+            free = next((group for group in groups if not np.any(group[1] & acts)), None)
+            if free is None:
+                groups.append(([int(j)], acts.copy()))
+            else:
+                free[0].append(int(j))
+                free[1][acts] = True
+        return [np.array(members) for members, _ in groups]
+
+    def _simulate(
+        self, candidates: NDArray[np.float64], jobs: Sequence[NDArray[np.int64]]
+    ) -> Iterator[tuple[Part, Block]]:
+        """Yield every sequence with its simulations, no two of them for the same dynamics."""
+        keys = [bytes(x[: len(self.exact)][~self.exact].tobytes()) for x in candidates]
+        leaders = [keys.index(key) if self.exact.any() else i for i, key in enumerate(keys)]
+        known = self._memo[1] if self._memo is not None and self._memo[0] == keys[0] else {}
+        keep: dict[int, dict[str, NDArray[np.float64]]] = {}
+        for index, simulator in enumerate(self.simulators):
+            first = int(self._first[index])
+            own = jobs[first : first + len(simulator.runs)]
+            followers = [
+                {i: [c for c in some.tolist() if leaders[c] == i] for i in leaders} for some in own
+            ]
+            wanted = []
+            for run, some in enumerate(own):
+                leading = sorted({leaders[c] for c in some.tolist()})
+                if leading and leading[0] == 0 and first + run in known:
+                    leading = leading[1:]
+                    yield from self._shared(first + run, run, followers[run][0], known[first + run])
+                wanted.append(np.array(leading, dtype=np.int64))
+            for block in simulator.simulate(candidates, wanted):
+                self._diverged += int(block.diverged.sum())
+                if block.candidates[0] == 0 and not block.diverged[0]:
+                    keep[first + block.run] = {k: v[:1].copy() for k, v in block.rows.items()}
+                yield self._parts[first + block.run], block
+                for place, leader in enumerate(block.candidates.tolist()):
+                    rest = [c for c in followers[block.run][leader] if c != leader]
+                    rows = {k: v[place : place + 1] for k, v in block.rows.items()}
+                    wild = bool(block.diverged[place])
+                    yield from self._shared(first + block.run, block.run, rest, rows, wild=wild)
+        size = sum(rows.nbytes for some in keep.values() for rows in some.values())
+        if keep and size < _LARGEST_MEMO:
+            self._memo = (keys[0], keep)
+
+    def _shared(
+        self,
+        index: int,
+        run: int,
+        candidates: list[int],
+        rows: dict[str, NDArray[np.float64]],
+        *,
+        wild: bool = False,
+    ) -> Iterator[tuple[Part, Block]]:
+        """Yield the simulation of one candidate for others that differ in sensors' laws only."""
+        if candidates:
+            count = len(candidates)
+            yield (
+                self._parts[index],
+                Block(
+                    run,
+                    np.array(candidates, dtype=np.int64),
+                    {k: np.broadcast_to(v, (count, *v.shape[1:])) for k, v in rows.items()},
+                    np.full(count, wild),
+                ),
+            )
+
+    @staticmethod
+    def _residual(
+        series: Series, block: Block, candidates: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (m, counted samples) residuals of one series."""
+        readings = series.readings
+        if series.lawful:
+            values = np.stack(
+                [
+                    readings.evaluate(
+                        {field: rows[place] for field, rows in block.rows.items()},
+                        candidates[candidate],
+                        series.scale,
+                    ).residual
+                    for place, candidate in enumerate(block.candidates)
+                ]
+            )
+        else:
+            values = readings.channels.measured - readings.channels.predict(block.rows)
+            values *= series.scale
+        if block.diverged.any():
+            values[block.diverged] = series.limit
+        np.clip(values, -series.limit, series.limit, out=values)
+        return series.picked(values)
+
+    def _derive(
+        self,
+        series: Series,
+        block: Block,
+        x: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        exact: NDArray[np.bool_],
+        changes: NDArray[np.float64],
+    ) -> None:
+        """Fill in the changes by the unknowns that act on readings only."""
+        own = [column for column in series.readings.columns if column < len(exact)]
+        if not exact[own].any():
+            return
+        rows = {field: values[0] for field, values in block.rows.items()}
+        found = series.readings.evaluate(rows, x, series.scale, derivatives=True).derivatives
+        for column, derivative in found.items():
+            if column in own and exact[column]:
+                changes[series.rows, column] = steps[column] * series.picked(derivative)

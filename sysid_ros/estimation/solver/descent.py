@@ -1,0 +1,429 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a solve: where it is, what was evaluated, when it has converged."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.estimation.solver.differences import CENTRAL, FORWARD, Differences, scales
+from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.estimation.solver.quadratic import KEPT, Point, Quadratic, Secant, quadratic
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.solver.differences import Probe
+    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.estimation.solver.problem import ResidualLike
+
+#: Converged: the predicted step is below this in standard errors.
+TOLERANCE = 2e-5
+#: … or below this in units of the scales, where data without noise leave no standard error.
+_STEP_TOLERANCE = 1e-10
+#: So many steps in a row that lower the cost by less than this part of what was predicted say that
+#: the slopes do not hold as far as the steps go.
+_POOR_STEPS, _POOR_RATIO = 3, 0.1
+#: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
+#: that the optimum is known as well as the function's own noise permits.
+_LOOSE_TOLERANCE = 1e-3
+#: … and so does a cost below this fraction of the start's, a fit of data without noise.
+_EXACT_COST = 1e-20
+#: So many steps more may be taken there, each shortening the next to this part.
+_POLISHES, _POLISHED = 3, 0.5
+#: A solve with such a tolerance is a start for another, and ends when so many steps in a row each
+#: lower the cost by less than this part: dry friction makes steps in it that no slope shows.
+_ROUGH = 0.1
+_SLIGHT_STEPS, _SLIGHT = 2, 1e-5
+#: A step below this, in standard errors, should succeed.
+_SHORT = 1.0
+#: A step is the last when it will bring the predicted one below the tolerance at the rate of the
+#: step before, no better than this, and is itself below this in standard errors.
+_LAST_RATE = 1e-3
+_LAST_TOLERANCES = 4.0
+_LAST_STEP = 0.1
+#: Where a standard error more or less does not matter, a step from so many tolerances away may be
+#: the last, and the first step is taken to converge at this rate.
+_REACH = 10.0
+_USUAL_RATE = 0.2
+#: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
+_SUCCESS_RATIO = 0.5
+#: Residuals that are not finite become this many times the largest at the start, or at least …
+_PENALTY = 10.0
+_SMALLEST_PENALTY = 1e4
+
+
+class Stopped(Exception):  # noqa: N818 (a signal out of a library's loop, not an error)
+    """The solve has ended, for the reason that its argument names."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Mended(Exception):  # noqa: N818 (a signal out of a library's loop, not an error)
+    """The Jacobian of the current point was wrong: what follows from it has to be found anew."""
+
+
+class Descent:
+    """Residuals and Jacobian in scaled variables, with the bookkeeping of a solve.
+
+    A linear parameter's variable is its value over its scale, a logarithmic one's its logarithm.
+    """
+
+    def __init__(
+        self,
+        residuals: ResidualLike,
+        *,
+        loss: Loss,
+        limit: int,
+        tolerance: float,
+        cancel: threading.Event | None,
+        observe: Callable[[Iteration], None] | None,
+        differences: Differences | None,
+    ) -> None:
+        self.residuals = residuals
+        self.differences = Differences(residuals, tolerance)
+        if differences is not None:
+            self.differences.take_steps(differences)
+        self.loss = loss
+        self.limit = limit
+        self.tolerance = tolerance
+        self.regulariser = np.nan
+        self.trace: list[Iteration] = []
+        self.checked = differences is not None
+        self._coarse = False
+        self._poor = self._slight = 0
+        self._cancel = cancel
+        self._observe = observe
+        self._began = time.monotonic()
+        unknowns = residuals.unknowns
+        self.log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
+        self.low = np.array([unknown.min_value for unknown in unknowns])
+        self.high = np.array([unknown.max_value for unknown in unknowns])
+        self.scale = np.where(self.log, 1.0, scales(unknowns))
+        self.lower, self.upper = self.variables(self.low), self.variables(self.high)
+        self._points: dict[bytes, Point] = {}
+        self.current: Point
+        self.model: Quadratic
+        self.expects_success = False
+        self.last_step = _LAST_STEP
+        self.last_tolerances = _LAST_TOLERANCES
+        self._last = False
+        self._penalty = np.inf
+        self._secant = Secant(len(unknowns), loss)
+
+    def variables(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) scaled variables of values."""
+        with np.errstate(divide='ignore', invalid='ignore'):
+            return np.where(self.log, np.log(x), x / self.scale)
+
+    def values(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values, inside the bounds, of scaled variables."""
+        with np.errstate(over='ignore'):
+            x = np.where(self.log, np.exp(np.where(self.log, z, 0.0)), z * self.scale)
+        clipped: NDArray[np.float64] = np.clip(x, self.low, self.high)
+        return clipped
+
+    def slope(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) derivative of the values by the scaled variables."""
+        return np.where(self.log, self.values(z), self.scale)
+
+    def begin(self, z: NDArray[np.float64], known: Point | None = None) -> None:
+        """Evaluate the start and linearise there.
+
+        Raises:
+            FitError: A residual is not finite, or every simulation diverges.
+        """
+        point = known or self._around(z)
+        if not np.all(np.isfinite(point.residual)):
+            wrong = np.flatnonzero(~np.isfinite(point.residual))
+            msg = (
+                f'Expected finite residuals at the start values, found {len(wrong)} of '
+                f'{len(point.residual)} that are {point.residual[wrong[0]]}, the first at '
+                f'index {wrong[0]}.'
+            )
+            raise FitError(msg)
+        self._penalty = max(_PENALTY * float(np.max(np.abs(point.residual))), _SMALLEST_PENALTY)
+        if point.unstable:
+            self._check_stable(point)
+        if point.jacobian is None:
+            self._differentiate(point)
+        self._points = {point.z.tobytes(): point}
+        self._accept(point, 0.0)
+
+    def _check_stable(self, point: Point) -> None:
+        residuals = self.residuals
+        diverged, evaluations = residuals.diverged, residuals.evaluations
+        residuals(self.values(point.z)[None, :])
+        if residuals.diverged - diverged >= residuals.evaluations - evaluations:
+            msg = 'The simulation is unstable at the start values on every sequence.'
+            raise FitError(msg)
+
+    def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point]:
+        """Return residuals of several candidates from one batch.
+
+        The batch before the last step also shows whether the differences are right.
+
+        Raises:
+            Mended: They are not, and have been made anew.
+        """
+        unknown = [z for z in candidates if z.tobytes() not in self._points]
+        if unknown:
+            self._interrupt()
+            values = [self.values(z) for z in unknown]
+            probe = self._probe() if self._last and not self.checked else None
+            if probe is not None:
+                values.append(self.values(self.current.z) + probe.move)
+            batch = self.residuals(np.stack(values))
+            unstable = self.residuals.unstable
+            for k, z in enumerate(unknown):
+                self._remember(z, batch[:, k].copy(), unstable=bool(unstable[k]))
+            if probe is not None and self._judge(probe, batch[:, -1], unstable=bool(unstable[-1])):
+                raise Mended
+        return [self._points[z.tobytes()] for z in candidates]
+
+    def evaluate_around(self, z: NDArray[np.float64]) -> Point:
+        """Return residuals and Jacobian at a point from one batch."""
+        known = self._points.get(z.tobytes())
+        return known or self._around(z)
+
+    def trial(self, z: NDArray[np.float64]) -> Point:
+        """Return the point a solver tries next, with its Jacobian if it will likely be needed."""
+        if self.expects_success and not self._last:
+            return self.evaluate_around(z)
+        return self.evaluate([z])[0]
+
+    def jacobian(self, z: NDArray[np.float64]) -> Point:
+        """Return the Jacobian at the point that the solver has moved to.
+
+        Raises:
+            Stopped: The solve has converged or reached the limit.
+        """
+        point = self._points.get(z.tobytes())
+        if point is None:
+            point = self.evaluate([z])[0]
+        if point is self.current:
+            return point
+        before, model = self.current, self.model
+        step = (point.z - before.z) / model.unit
+        slope = float(model.gradient @ step)
+        predicted = -(slope + 0.5 * float(step @ model.hessian @ step))
+        ratio = (before.cost - point.cost) / predicted if predicted > 0 else 0.0
+        if point.jacobian is None:
+            if self._last:
+                point.jacobian, point.kind = before.jacobian, KEPT
+            else:
+                self._differentiate(point)
+        self.expects_success = ratio > _SUCCESS_RATIO
+        self._points = {point.z.tobytes(): point}
+        self._secant.learn(before, point, predicted)
+        before.jacobian = None
+        self._accept(point, float(np.linalg.norm(point.z - before.z)))
+        self._poor = self._poor + 1 if ratio < _POOR_RATIO else 0
+        if self._poor >= _POOR_STEPS and not self._coarsen() and self._coarse:
+            raise Stopped(self.verdict())
+        return point
+
+    def mend(self) -> bool:
+        """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
+        if self.checked:
+            return self._coarsen()
+        if not self._check(self.current):
+            return False
+        self._start_anew()
+        return True
+
+    def _coarsen(self) -> bool:
+        """Look once for slopes that hold over standard errors; return whether there were others."""
+        point = self.current
+        if self._coarse or self.at_precision or point.jacobian is None:
+            return False
+        self._coarse = True
+        changed = self._mended(point, self.differences.coarsen)
+        if changed:
+            self._start_anew()
+        return changed
+
+    def _start_anew(self) -> None:
+        """Model the cost at the current point with a Jacobian that was mended."""
+        self._points = {self.current.z.tobytes(): self.current}
+        self.expects_success = self._last = False
+        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
+
+    def verdict(self) -> str:
+        """Return the status of a solve in which no step lowers the cost any more."""
+        if self.at_precision:
+            self._polish()
+            return 'cost'
+        return 'stalled'
+
+    def _polish(self) -> None:
+        """Take steps that shorten the next one, where the cost cannot tell them apart."""
+        for _ in range(_POLISHES):
+            before, decrement = self.current, self.model.decrement
+            move = self.model.newton * self.model.unit
+            (point,) = self.evaluate([np.clip(before.z + move, self.lower, self.upper)])
+            if abs(point.cost - before.cost) > _LOOSE_TOLERANCE * before.cost:
+                return
+            point.jacobian, point.kind = before.jacobian, KEPT
+            model = quadratic(point, self.lower, self.upper, self._secant)
+            if model.decrement > _POLISHED * decrement:
+                return
+            self.current, self.model = point, model
+            self._note(float(np.linalg.norm(point.z - before.z)))
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a step that fails here says that the Jacobian is wrong."""
+        return self.at_precision or (not self.checked and self.model.decrement < _SHORT)
+
+    @property
+    def at_precision(self) -> bool:
+        """Whether what is left to gain is of the size of the function's own noise."""
+        exact = self.current.cost <= _EXACT_COST * self.trace[0].cost
+        return exact or self.model.decrement < _LOOSE_TOLERANCE
+
+    def _interrupt(self) -> None:
+        if self._cancel is not None and self._cancel.is_set():
+            msg = 'The calibration was cancelled.'
+            raise CancelledError(msg)
+
+    def _around(self, z: NDArray[np.float64]) -> Point:
+        self._interrupt()
+        linear = self.differences.at(self.values(z))
+        point = self._remember(z, linear.residual, unstable=linear.unstable)
+        if not linear.unstable and np.all(np.isfinite(linear.residual)):
+            self._set(point, linear.jacobian)
+        return point
+
+    def _remember(
+        self, z: NDArray[np.float64], residual: NDArray[np.float64], *, unstable: bool
+    ) -> Point:
+        if np.isfinite(self._penalty) and not np.all(np.isfinite(residual)):
+            residual, unstable = np.full(len(residual), self._penalty), True
+        point = Point(z.copy(), residual, cost(residual, self.loss), unstable)
+        self._points[z.tobytes()] = point
+        return point
+
+    def _set(self, point: Point, jacobian: NDArray[np.float64]) -> None:
+        jacobian[~np.isfinite(jacobian)] = 0.0
+        jacobian *= self.slope(point.z)
+        point.jacobian = jacobian
+        point.kind = CENTRAL if self.differences.central.any() else FORWARD
+
+    def _differentiate(self, point: Point) -> None:
+        self._interrupt()
+        self._set(point, self.differences.at(self.values(point.z), point.residual).jacobian)
+
+    def _check(self, point: Point) -> bool:
+        """Mend columns that the differences do not give; return whether there were any."""
+        self.checked = True
+        return self._mended(point, self.differences.check)
+
+    def _mended(self, point: Point, look: Callable[..., bool]) -> bool:
+        assert point.jacobian is not None  # noqa: S101
+        point.jacobian /= self.slope(point.z)
+        changed = look(self.values(point.z), point.residual, point.jacobian)
+        self._note_check(point, changed=changed)
+        return changed
+
+    def _probe(self) -> Probe | None:
+        """Return what shows whether the differences at the current point are right."""
+        point = self.current
+        assert point.jacobian is not None  # noqa: S101
+        self.checked = True
+        return self.differences.probe(self.values(point.z), point.jacobian / self.slope(point.z))
+
+    def _judge(self, probe: Probe, moved: NDArray[np.float64], *, unstable: bool) -> bool:
+        """Do the same as `_check` at the current point, the probe being evaluated already."""
+        changed = self._mended(
+            self.current,
+            lambda x, residual, jacobian: self.differences.judge(
+                probe, x, residual, jacobian, moved, unstable=unstable
+            ),
+        )
+        if changed:
+            self._start_anew()
+            status = self._converged()
+            if status:
+                raise Stopped(status)
+        return changed
+
+    def _note_check(self, point: Point, *, changed: bool) -> None:
+        """Take a Jacobian by the values that was checked."""
+        assert point.jacobian is not None  # noqa: S101
+        if changed:  # what was learnt from differences that were wrong
+            self._secant.forget()
+        self._set(point, point.jacobian)
+        self.trace[-1] = self.trace[-1]._replace(
+            rollouts=self.residuals.evaluations,
+            jacobian=point.kind,
+            central=self.differences.names,
+        )
+
+    def _accept(self, point: Point, step: float) -> None:
+        before = self.model.decrement if self.trace else np.inf
+        if self.trace:
+            lowered = self.current.cost - point.cost > _SLIGHT * self.current.cost
+            self._slight = 0 if lowered else self._slight + 1
+        self.current = point
+        self.model = quadratic(point, self.lower, self.upper, self._secant)
+        self._note(step)
+        status = 'gradient' if point.kind == KEPT else self._converged()
+        self._last = self._is_last(before)
+        if status and not self.checked and self._check(point):
+            self._start_anew()
+            status = self._converged()
+        if not status and self.tolerance >= _ROUGH and self._slight >= _SLIGHT_STEPS:
+            status = 'cost'
+        if not status and len(self.trace) > self.limit:
+            status = 'iterations'
+        if status:
+            raise Stopped(status)
+
+    def _note(self, step: float) -> None:
+        iteration = Iteration(
+            number=len(self.trace),
+            cost=self.current.cost,
+            step=step,
+            rollouts=self.residuals.evaluations,
+            diverged=self.residuals.diverged,
+            seconds=time.monotonic() - self._began,
+            limit=self.limit,
+            jacobian=self.current.kind,
+            central=self.differences.names,
+            regulariser=float(self.regulariser),
+            x=tuple(self.values(self.current.z).tolist()),
+        )
+        self.trace.append(iteration)
+        if self._observe is not None:
+            self._observe(iteration)
+
+    def _is_last(self, before: float) -> bool:
+        """Return whether the next step will end the solve, from the predicted step before."""
+        now = self.model.decrement
+        if np.isfinite(before):
+            rate = max(now / before, _LAST_RATE)
+        else:
+            rate = _USUAL_RATE if self.tolerance >= 1 else np.inf
+        near = now < max(self.last_step, _REACH * self.tolerance)
+        return near and rate * now < self.last_tolerances * self.tolerance
+
+    def _converged(self) -> str | None:
+        if self.current.cost == 0.0:
+            return 'cost'
+        if self.model.decrement <= self.tolerance:
+            return 'gradient'
+        size = np.maximum(np.abs(self.current.z), 1.0)
+        if np.all(np.abs(self.model.newton * self.model.unit) <= _STEP_TOLERANCE * size):
+            return 'step'
+        return None

@@ -1,0 +1,378 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The derivative of residuals by differences whose steps fit the noise of the function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.estimation.solver.step_choice import AGREEING, LADDER, Rung, best
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.solver.problem import ResidualLike
+    from sysid_ros.model.unknown import Unknown
+
+#: Step in units of a parameter's value. Rollouts without constraints repeat to rounding, those
+#: with friction and contacts to some 1e-13 of the state: at this step both the curvature and the
+#: noise of smooth problems are below 1e-5 of the derivative.
+_STEP = 2e-6
+#: A value near zero counts as this part of the parameter's scale.
+_LEAST_UNIT = 0.01
+#: Largest change of the residuals by a step, root mean square, in units of the noise; …
+_LARGEST_CHANGE = 0.1
+#: … for which the step is made shorter, down to _SMALLEST_STEP, unless even then they change more.
+_JUMP = 0.2
+_SMALLEST_STEP = 1e-9
+#: A change below so many roundings of the largest residual is made larger by a longer step.
+_ROUNDINGS = 1e5
+_LONGEST_STEP = 1e-2
+#: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
+_SCALE_OF_BOUNDS = 0.02
+#: A relative error of a column moves the optimum by about so many standard errors: accurate
+#: enough is a column with less than this, …
+_ACCURATE = 3e-5
+#: … or with less than so many times the tolerance of the solve, where that is stricter.
+_TOLERANCES = 3.0
+#: Where it is not, central differences over steps so many times longer are tried, …
+_WIDER = 100.0
+#: … and judged by a move of all parameters by this part of those steps; else by a ladder of steps.
+_OTHER = 0.7
+
+FORWARD = 'forward'
+CENTRAL = 'central'
+
+
+class Linear(NamedTuple):
+    """Residuals at a point and their derivative.
+
+    Attributes:
+        residual: (n,) residuals.
+        jacobian: (n, p) derivative by the values, per unit of each.
+        unstable: Whether the simulation became unstable there.
+    """
+
+    residual: NDArray[np.float64]
+    jacobian: NDArray[np.float64]
+    unstable: bool
+
+
+class Probe(NamedTuple):
+    """A move of all parameters at once that tells whether their columns add up.
+
+    Attributes:
+        move: (p,) by which the values are moved.
+        changes: (p,) change of the residuals by each; infinite for columns that are not judged.
+    """
+
+    move: NDArray[np.float64]
+    changes: NDArray[np.float64]
+
+
+def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
+    """Return the (p,) magnitudes of unknowns, in their units, never zero."""
+    nominal = np.array([abs(unknown.nominal) for unknown in unknowns])
+    spans = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
+    scale = np.maximum(nominal, np.where(np.isfinite(spans), _SCALE_OF_BOUNDS * spans, 0.0))
+    return np.where(scale > 0, scale, 1.0)
+
+
+class Differences:
+    """Steps of the differences, chosen once per parameter and kept for a solve.
+
+    Two-point differences that point away from the nearer bound, all columns in one batch. A column
+    whose neighbour diverged is differenced towards the other side. A step that changes the
+    residuals by a visible part of the noise is too coarse for a derivative, its scale having come
+    from wide bounds; shorter ones replace it from there on.
+
+    Attributes:
+        size: (p,) steps in units of the values, or of a part of the scales for values near zero.
+        central: (p,) which columns are central differences.
+        repairs: How often a column was differenced again with another step.
+    """
+
+    def __init__(self, residuals: ResidualLike, tolerance: float = 1.0) -> None:
+        """Begin with the steps of a smooth problem.
+
+        Args:
+            residuals: The residual function.
+            tolerance: How near to the optimum a solve is to end, in standard errors.
+        """
+        self._accurate = min(_ACCURATE, _TOLERANCES * tolerance)
+        unknowns = residuals.unknowns
+        self._residuals = residuals
+        self._lower = np.array([unknown.min_value for unknown in unknowns])
+        self._upper = np.array([unknown.max_value for unknown in unknowns])
+        self._scale = scales(unknowns)
+        self._log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
+        self.size = np.full(len(unknowns), _STEP)
+        self.central = np.zeros(len(unknowns), dtype=bool)
+        self.repairs = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the unknowns that are differenced centrally."""
+        return tuple(
+            unknown.name
+            for unknown, central in zip(self._residuals.unknowns, self.central, strict=True)
+            if central
+        )
+
+    def take_steps(self, other: Differences) -> None:
+        """Take over the steps that were found for other residuals of the same unknowns."""
+        self.size, self.central = other.size.copy(), other.central.copy()
+
+    def at(self, x: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> Linear:
+        """Linearise at a point, all columns in one batch.
+
+        Args:
+            x: (p,) values.
+            base: (n,) residuals there where they are known.
+        """
+        steps = self._steps(x)
+        around = self._residuals.around(x, steps, None, base)
+        residual = around.residual
+        jacobian = around.changes
+        jacobian /= steps
+        if not np.all(np.isfinite(residual)):
+            return Linear(residual, jacobian, unstable=True)
+        if around.unstable:
+            return Linear(residual, jacobian, unstable=True)
+        wild = around.wild & ~self._residuals.exact
+        if wild.any():
+            other = self._residuals.around(x, -steps, wild, residual)
+            jacobian[:, wild] = other.changes[:, wild] / -steps[wild]
+        self._adjust(x, residual, jacobian, steps)
+        if self.central.any():
+            self._centre(x, residual, jacobian)
+        return Linear(residual, jacobian, unstable=False)
+
+    def check(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+    ) -> bool:
+        """Look for columns that a difference of this step does not give; mend them.
+
+        All parameters move at once by their steps to the other side, or by half of them at a
+        bound. For residuals that are smooth at this scale, that changes them by the sum of the
+        columns; what is left over is curvature and noise.
+        Columns that this could have spoilt are differenced on both sides with shorter and longer
+        steps: the shortest whose sides agree is taken, or, if none do, the central difference
+        that changes least from one step to the next, where neither noise nor curvature rules.
+
+        Args:
+            x: (p,) values.
+            residual: (n,) residuals there.
+            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+
+        Returns:
+            Whether a column was changed.
+        """
+        probe = self.probe(x, jacobian)
+        if probe is None:
+            return False
+        moved = self._residuals((x + probe.move)[None, :])[:, 0]
+        unstable = bool(self._residuals.unstable[0])
+        return self.judge(probe, x, residual, jacobian, moved, unstable=unstable)
+
+    def coarsen(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+    ) -> bool:
+        """Find slopes that hold over standard errors, for residuals that jump between their steps.
+
+        Args:
+            x: (p,) values.
+            residual: (n,) residuals there.
+            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+
+        Returns:
+            Whether a column was changed.
+        """
+        columns = ~self._residuals.exact & (np.linalg.norm(jacobian, axis=0) > 0)
+        before = jacobian.copy()
+        if columns.any():
+            self.repairs += int(columns.sum())
+            self._choose(x, residual, jacobian, columns)
+        moved = np.linalg.norm(jacobian - before, axis=0)
+        return bool(np.any(moved > AGREEING * np.linalg.norm(jacobian, axis=0)))
+
+    def probe(self, x: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Probe | None:
+        """Return where `check` looks; None where no column is a difference to one side."""
+        steps = self._steps(x)
+        changes = np.linalg.norm(jacobian, axis=0) * np.abs(steps)
+        judged = ~self._residuals.exact & ~self.central & (changes > 0)
+        if not judged.any():
+            return None
+        inside = (x - steps >= self._lower) & (x - steps <= self._upper)
+        move = np.where(judged, np.where(inside, -steps, steps / 2), 0.0)
+        return Probe(move, np.where(judged, changes, np.inf))
+
+    def judge(
+        self,
+        probe: Probe,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        moved: NDArray[np.float64],
+        *,
+        unstable: bool,
+    ) -> bool:
+        """Do the same as `check`, the probe being evaluated already.
+
+        Args:
+            probe: From `probe`.
+            x: (p,) values.
+            residual: (n,) residuals there.
+            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+            moved: (n,) residuals after the probe's move.
+            unstable: Whether the simulation became unstable there.
+        """
+        rest = float(np.linalg.norm(moved - residual - jacobian @ probe.move))
+        judged = np.isfinite(probe.changes)
+        limit = self._accurate * probe.changes * np.sqrt(judged.sum())
+        suspicious = judged & ((rest > limit) | unstable)
+        if not suspicious.any():
+            return False
+        self.repairs += int(suspicious.sum())
+        if not self._widen(x, residual, jacobian, suspicious):
+            self._choose(x, residual, jacobian, suspicious)
+        return True
+
+    def _widen(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        columns: NDArray[np.bool_],
+    ) -> bool:
+        """Replace columns by central differences over longer steps; return whether that mends them.
+
+        It does where the noise of a solver inside the simulation spoils short steps. All parameters
+        moved at once, to either side, show what such columns leave over.
+        """
+        size = np.clip(self.size * _WIDER, _SMALLEST_STEP, _LONGEST_STEP)
+        steps = np.where(columns, self._steps(x, size), 0.0)
+        if np.any((x - steps < self._lower) | (x - steps > self._upper)):
+            return False
+        moves = np.where(columns, steps, 1.0)
+        ahead = self._residuals.around(x, moves, columns, residual)
+        back = self._residuals.around(x, -moves, columns, residual)
+        if np.any(ahead.wild | back.wild):
+            return False
+        middle = (ahead.changes - back.changes)[:, columns] / (2 * steps[columns])
+        other = _OTHER * steps  # the noise at the same places would be the same
+        both = self._residuals(np.stack([x + other, x - other]))
+        rest = (both[:, 0] - both[:, 1]) / 2 - middle @ other[columns]
+        changes = np.linalg.norm(middle, axis=0) * np.abs(steps[columns])
+        limit = self._accurate * changes
+        if self._residuals.unstable.any() or np.any(np.linalg.norm(rest) > limit):
+            return False
+        norms = np.linalg.norm(middle, axis=0)
+        spoilt = np.linalg.norm(jacobian[:, columns] - middle, axis=0) > self._accurate * norms
+        jacobian[:, columns] = middle
+        mended = np.flatnonzero(columns)[spoilt]
+        self.size[mended] = size[mended]
+        self.central[mended] = True
+        return True
+
+    def _steps(
+        self, x: NDArray[np.float64], size: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return the (p,) signed steps, in the unknowns' units."""
+        with np.errstate(invalid='ignore'):
+            middle = (self._lower + self._upper) / 2
+        # Half of the bounds' distance is there for a step away from the nearer one.
+        room = (self._upper - self._lower) / 2
+        length = np.minimum((self.size if size is None else size) * self._unit(x), room)
+        # Without two finite bounds there is no middle: away from the one there is.
+        down = np.where(np.isfinite(middle), x > middle, np.isfinite(self._upper))
+        signed: NDArray[np.float64] = np.where(down, -length, length)
+        # What is added in floating point is the step.
+        return (x + signed) - x
+
+    def _unit(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) values that steps are relative to."""
+        unit: NDArray[np.float64] = np.maximum(
+            np.abs(x), np.where(self._log, 0.0, _LEAST_UNIT * self._scale)
+        )
+        return unit
+
+    def _adjust(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        steps: NDArray[np.float64],
+    ) -> None:
+        """Difference columns again whose change was too large or lost in rounding."""
+        change = np.sqrt(np.mean(jacobian**2, axis=0)) * np.abs(steps)
+        free = ~self._residuals.exact & (change > 0)
+        coarse = free & (change > _LARGEST_CHANGE) & (self.size > _SMALLEST_STEP)
+        rounding = np.finfo(np.float64).eps * np.sqrt(np.mean(residual**2))
+        fine = free & (change < _ROUNDINGS * rounding) & (self.size < _LONGEST_STEP)
+        again = coarse | (fine & ~coarse)
+        if not again.any():
+            return
+        target = np.where(coarse, _LARGEST_CHANGE, _ROUNDINGS * rounding)
+        size = self.size * target / np.where(again, change, 1.0)
+        low = np.where(coarse, _SMALLEST_STEP, self.size)
+        high = np.where(coarse, self.size, _LONGEST_STEP)
+        size = np.where(again, np.clip(size, low, high), self.size)
+        renewed = self._steps(x, size)
+        other = self._residuals.around(x, renewed, again, residual)
+        # A jump is as large for a short step: that would pass for a steep slope.
+        shorter = np.sqrt(np.mean(other.changes**2, axis=0))
+        jump = coarse & (shorter > np.sqrt(change * _LARGEST_CHANGE)) & (shorter > _JUMP)
+        good = again & ~other.wild & ~jump
+        self.size = np.where(again & ~jump, size, self.size)
+        jacobian[:, good] = other.changes[:, good] / renewed[good]
+        self.repairs += int(again.sum())
+
+    def _centre(
+        self, x: NDArray[np.float64], residual: NDArray[np.float64], jacobian: NDArray[np.float64]
+    ) -> None:
+        """Turn two-point columns into central ones where there is room on the other side."""
+        steps = self._steps(x)
+        inside = (x - steps >= self._lower) & (x - steps <= self._upper)
+        wanted = self.central & inside
+        if not wanted.any():
+            return
+        other = self._residuals.around(x, -steps, wanted, residual)
+        good = wanted & ~other.wild
+        jacobian[:, good] = (jacobian[:, good] - other.changes[:, good] / steps[good]) / 2
+
+    def _choose(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        columns: NDArray[np.bool_],
+    ) -> None:
+        """Choose step and kind of columns by a ladder of steps, and replace these columns."""
+        unit = self._unit(x)
+        rungs = []
+        for step in LADDER:
+            size = step * np.maximum(self._scale / unit, 1.0)
+            steps = self._steps(x, size)
+            inside = (x - steps >= self._lower) & (x - steps <= self._upper)
+            ahead = self._residuals.around(x, steps, columns, residual)
+            back = self._residuals.around(x, -steps, columns & inside, residual)
+            here = ahead.changes / steps
+            there = np.where(inside & ~back.wild, -back.changes / steps, here)
+            middle = (here + there)[:, columns] / 2
+            rungs.append(Rung(size[columns], np.abs(steps)[columns], here[:, columns], middle))
+        for place, column in enumerate(np.flatnonzero(columns)):
+            kept, smooth = best(rungs, place, self._accurate)
+            self.central[column] = not smooth
+            self.size[column] = rungs[kept].sizes[place]
+            jacobian[:, column] = rungs[kept].central[:, place]

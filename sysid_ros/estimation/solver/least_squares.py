@@ -1,0 +1,310 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Weighted nonlinear least squares with a library's solver and our Jacobian and scaling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.estimation.solver.backends import off_bounds, run_mujoco, run_scipy
+from sysid_ros.estimation.solver.descent import TOLERANCE, Descent, Stopped
+from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.losses import LOSSES, REDESCENDING, cost, rho
+from sysid_ros.estimation.solver.quadratic import Point
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
+
+Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+
+#: A parameter without effect at the start is moved by this part of its bounds or, without bounds,
+#: of its scale, before it is said to have none.
+_PROBE = 0.01
+
+#: A convex loss gives way to a redescending one when its step is below this, in standard errors.
+_NEAR = 0.3
+
+_WORDS = {
+    'step': 'Converged: the step is below the tolerance.',
+    'cost': 'Converged: the cost no longer falls.',
+    'gradient': 'Converged: the gradient is below the tolerance.',
+    'stalled': 'Stopped: no step lowers the cost further.',
+    'iterations': 'Stopped at the limit of iterations before convergence.',
+}
+#: The words of :class:`Solution` that mean success.
+CONVERGED = frozenset({'step', 'cost', 'gradient'})
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """Which solver, loss and limit.
+
+    Attributes:
+        backend: ``mujoco`` for ``mujoco.minimize``; ``scipy-trf``, ``scipy-dogbox`` or
+            ``scipy-lm`` for the methods of ``scipy.optimize``; ``scipy`` is dogbox.
+        loss: Loss of a residual in units of its noise, named as in scipy.
+        max_iterations: Limit of iterations.
+    """
+
+    backend: Backend = 'mujoco'
+    loss: Loss = 'linear'
+    max_iterations: int = 50
+
+    def __post_init__(self) -> None:
+        """Check the names.
+
+        Raises:
+            FitError: There is no such backend or loss.
+        """
+        for word, found, choices in (
+            ('solver', self.backend, BACKENDS),
+            ('loss', self.loss, LOSSES),
+        ):
+            if found not in choices:
+                msg = f'There is no {word} {found!r}; {nearest(str(found), choices)}.'
+                raise FitError(msg)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the solver ended.
+
+    Attributes:
+        x: (p,) parameter values.
+        residual: (n,) residuals there, in units of the noise.
+        cost: Half the sum of the losses.
+        status: Short fixed word: ``gradient``, ``step``, ``cost``, ``stalled``, ``iterations``.
+        message: The same for people.
+        success: Whether the solver converged.
+        trace: All iterations.
+        jacobian: (n, p) derivative of the residuals by the values, per unit of each.
+        gradient: (p,) derivative of the cost by the values.
+        iterations: Number of steps.
+        evaluations: Simulations of this solve.
+        differences: The steps that the Jacobian was found with, for a solve that goes on from
+            here; None for a solution that no solver made.
+    """
+
+    x: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    cost: float
+    status: str
+    message: str
+    success: bool
+    trace: tuple[Iteration, ...]
+    jacobian: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    gradient: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    iterations: int = 0
+    evaluations: int = 0
+    differences: Differences | None = None
+
+
+def solve(  # noqa: PLR0913 (each says another thing about where it starts and ends)
+    residuals: ResidualLike,
+    start: NDArray[np.float64],
+    *,
+    settings: SolverSettings | None = None,
+    tolerance: float = TOLERANCE,
+    known: Solution | None = None,
+    begun: Solution | None = None,
+    rough: bool = False,
+    cancel: threading.Event | None = None,
+    observe: Callable[[Iteration], None] | None = None,
+) -> Solution:
+    """Find the parameter values with the least cost inside the bounds.
+
+    The solve has converged when the step to the least value of the linearised problem is shorter
+    than the tolerance in standard errors, the relative offset of Bates and Watts (1981); for data
+    without noise, when that step is below 1e-10 of the parameters' scales.
+
+    Args:
+        residuals: The residual function.
+        start: (p,) start values; they are moved into the bounds.
+        settings: Which solver, loss and limit.
+        tolerance: Largest predicted step at the end, in standard errors.
+        known: The last solution, where the solve goes on from it with other weights: residual and
+            Jacobian in the new units spare the first batch.
+        begun: A solution for part of the data, from which this solve starts: its differences have
+            found their steps, and its last step succeeded.
+        rough: The values only serve as a start: no parameter needs to have an effect, and the
+            differences are not checked.
+        cancel: Ends the solve when it is set.
+        observe: Called after every iteration.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+        FitError: A residual at the start is not finite, every simulation is unstable there, or a
+            parameter changes nothing.
+    """
+    settings = settings or SolverSettings()
+    before = residuals.evaluations
+    if settings.loss in REDESCENDING and known is None:
+        return _solve_gradually(residuals, start, settings, tolerance, cancel, observe)
+    descent = Descent(
+        residuals,
+        loss=settings.loss,
+        limit=settings.max_iterations,
+        tolerance=tolerance,
+        cancel=cancel,
+        observe=observe,
+        differences=known.differences if known else None,
+    )
+    descent.checked |= rough
+    if begun is not None and begun.differences is not None:
+        descent.differences.take_steps(begun.differences)
+        descent.expects_success = True
+    z = np.clip(
+        descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
+    )
+    method = 'dogbox' if settings.backend == 'scipy' else settings.backend.removeprefix('scipy-')
+    if method in {'trf', 'lm'} and known is None:
+        z = off_bounds(descent, z)
+    try:
+        descent.begin(z, _rescaled(known, descent))
+        if not rough:
+            _check_effects(descent)
+        status = run_mujoco(descent) if method == 'mujoco' else run_scipy(descent, method)
+    except Stopped as end:
+        status = end.status
+        if len(descent.trace) == 1 and not rough:
+            _check_effects(descent)
+    point = descent.current
+    assert point.jacobian is not None  # noqa: S101
+    jacobian = point.jacobian / descent.slope(point.z)
+    weight = rho(point.residual, settings.loss)[1]
+    return Solution(
+        x=descent.values(point.z),
+        residual=point.residual,
+        cost=point.cost,
+        status=status,
+        message=_WORDS[status],
+        success=status in CONVERGED,
+        trace=tuple(descent.trace),
+        jacobian=jacobian,
+        gradient=jacobian.T @ (weight * point.residual),
+        iterations=len(descent.trace) - 1,
+        evaluations=residuals.evaluations - before,
+        differences=descent.differences,
+    )
+
+
+def _solve_gradually(
+    residuals: ResidualLike,
+    start: NDArray[np.float64],
+    settings: SolverSettings,
+    tolerance: float,
+    cancel: threading.Event | None,
+    observe: Callable[[Iteration], None] | None,
+) -> Solution:
+    """Solve with a convex loss first: redescending ones ignore what is far from being explained.
+
+    Graduated non-convexity (Blake and Zisserman, Visual Reconstruction, 1987), in two stages.
+    """
+    near = solve(
+        residuals,
+        start,
+        settings=replace(settings, loss='soft_l1'),
+        tolerance=max(tolerance, _NEAR),
+        cancel=cancel,
+        observe=observe,
+    )
+    if near.status == 'iterations':
+        weight = rho(near.residual, settings.loss)[1]
+        return replace(
+            near,
+            cost=cost(near.residual, settings.loss),
+            gradient=near.jacobian.T @ (weight * near.residual),
+        )
+
+    def shifted(iteration: Iteration) -> Iteration:
+        return iteration._replace(
+            number=iteration.number + near.iterations,
+            seconds=iteration.seconds + near.trace[-1].seconds,
+            limit=settings.max_iterations,
+        )
+
+    def tell(iteration: Iteration) -> None:
+        if observe is not None and iteration.number:
+            observe(shifted(iteration))
+
+    end = solve(
+        residuals,
+        near.x,
+        settings=replace(settings, max_iterations=settings.max_iterations - near.iterations),
+        tolerance=tolerance,
+        known=near,
+        cancel=cancel,
+        observe=tell,
+    )
+    return replace(
+        end,
+        trace=(*near.trace[:-1], *map(shifted, end.trace)),
+        iterations=near.iterations + end.iterations,
+        evaluations=near.evaluations + end.evaluations,
+    )
+
+
+def _rescaled(known: Solution | None, descent: Descent) -> Point | None:
+    if known is None:
+        return None
+    z = descent.variables(known.x)
+    return Point(
+        z=z,
+        residual=known.residual,
+        cost=cost(known.residual, descent.loss),
+        unstable=False,
+        jacobian=known.jacobian * descent.slope(z),
+    )
+
+
+def _check_effects(descent: Descent) -> None:
+    """Check that every parameter changes something, if not by a small step then by a large one."""
+    jacobian = descent.current.jacobian
+    assert jacobian is not None  # noqa: S101
+    silent = np.flatnonzero(~np.any(jacobian != 0, axis=0))
+    if not len(silent):
+        return
+    x = descent.values(descent.current.z)
+    span = descent.high - descent.low
+    reach = _PROBE * np.where(np.isfinite(span), span, np.maximum(np.abs(x), descent.scale))
+    probes = np.tile(x, (len(silent), 1))
+    away = np.where(x + reach > descent.high, -reach, reach)
+    probes[np.arange(len(silent)), silent] += away[silent]
+    moved = descent.residuals(probes)
+    dead = silent[~np.any(moved != descent.current.residual[:, None], axis=0)]
+    if len(dead):
+        names = ', '.join(repr(descent.residuals.unknowns[j].name) for j in dead)
+        msg = (
+            f'Nothing that was measured changes with parameter {names}; '
+            'remove it or record what it moves.'
+        )
+        raise FitError(msg)
+
+
+def linearise(
+    residuals: ResidualLike, x: NDArray[np.float64], differences: Differences | None = None
+) -> NDArray[np.float64]:
+    """Return the (n, p) derivative of the residuals by the values, per unit of each.
+
+    Args:
+        residuals: The residual function.
+        x: (p,) where.
+        differences: The steps of a solve; found for this point unless given.
+    """
+    if differences is not None:
+        return differences.at(x).jacobian
+    differences = Differences(residuals)
+    linear = differences.at(x)
+    differences.check(x, linear.residual, linear.jacobian)
+    return linear.jacobian

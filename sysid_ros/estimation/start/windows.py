@@ -1,0 +1,205 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences cut into windows that start where the robot was measured to be.
+
+Multiple shooting: the shorter the simulations, the smoother the cost, whatever the motion (A. H.
+Ribeiro et al., "On the smoothness of nonlinear system identification", Automatica 121, 2020). The
+start of each window is unknown besides the parameters. As each start acts on its own window only,
+all of them are differenced together: 2 nv simulations of each window, however many there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from sysid_ros.estimation.start.motion import motion_of
+from sysid_ros.model.targets import Role, Target
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.signals import TimeSeries
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.residuals import Residuals
+    from sysid_ros.estimation.start.motion import Motion
+    from sysid_ros.rollout.runs import Run
+    from sysid_ros.signals.trajectory import Trajectory
+
+#: Numbers of a Jacobian at most; of more windows, every second or third … is taken.
+_MOST_NUMBERS = 8e6
+#: Commands are kept from so long before a window: longer than any delay, s.
+_BEFORE = 2.0
+#: Starts are sought within this share of the range that the joint moves in.
+_REACH = 0.5
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A problem cut into windows.
+
+    Attributes:
+        seconds: Length of a window.
+        sequences: The windows.
+        unknowns: The problem's own unknowns, then positions and velocities at the windows' starts.
+        taken: Share of the data that is in these windows.
+    """
+
+    seconds: float
+    sequences: tuple[Trajectory, ...]
+    unknowns: tuple[Unknown, ...]
+    taken: float
+
+
+class Cutter:
+    """Cuts the sequences of a problem into windows of any length."""
+
+    def __init__(self, residuals: Residuals) -> None:
+        """Smooth the measured motion, from which the windows start.
+
+        Args:
+            residuals: The whole problem; the position of each joint is measured.
+        """
+        (simulator,) = residuals.simulators
+        self._model = simulator.model
+        self._unknowns = residuals.unknowns
+        self._rows = len(residuals.samples.time)
+        self._runs = [(run, motion_of(self._model, run)) for run in simulator.runs]
+        self.longest = max((run.sequence.duration for run, _ in self._runs), default=0.0)
+
+    def cut(self, seconds: float) -> Windows | None:
+        """Return the windows of one length; None where no sequence has room for one.
+
+        Args:
+            seconds: Length of a window; a shorter rest belongs to the window before it.
+        """
+        total = sum(max(int(run.sequence.duration / seconds), 1) for run, _ in self._runs)
+        columns = len(self._unknowns) + 2 * self._model.nv * total
+        stride = max(int(np.ceil(np.sqrt(self._rows * columns / _MOST_NUMBERS))), 1)
+        sequences: list[Trajectory] = []
+        starts: list[Unknown] = []
+        names: dict[str, list[str]] = {}
+        taken = whole = 0.0
+        for run, motion in self._runs:
+            names[run.sequence.name] = []
+            whole += run.sequence.duration
+            for number, (begin, end) in enumerate(_edges(run, motion, seconds)):
+                if number % stride:
+                    continue
+                window, unknowns = self._window(run, motion, begin, end)
+                if not window.measurements:
+                    continue
+                taken += end - begin
+                names[run.sequence.name].append(window.name)
+                sequences.append(window)
+                starts.extend(unknowns)
+        if not sequences:
+            return None
+        own = tuple(_carried(unknown, names) for unknown in self._unknowns)
+        return Windows(seconds, tuple(sequences), (*own, *starts), taken / whole)
+
+    def _window(
+        self, run: Run, motion: Motion | None, begin: float, end: float
+    ) -> tuple[Trajectory, list[Unknown]]:
+        sequence = run.sequence
+        last = end >= sequence.duration
+        measurements = [
+            _between(series, begin, np.inf if last else end) for series in sequence.measurements
+        ]
+        commands = [_from(series, begin) for series in sequence.commands]
+        if motion is None or begin == 0.0:
+            qpos, qvel = run.qpos, run.qvel
+        else:
+            qpos, qvel = self._state(run, motion, begin)
+        window = dataclasses.replace(
+            sequence,
+            name=f'{sequence.name} from {begin:g} s',
+            origin_ns=sequence.origin_ns + round(1e9 * begin),
+            initial_qpos=qpos,
+            initial_qvel=qvel,
+            initial_act=sequence.initial_act if begin == 0.0 else None,
+            commands=tuple(commands),
+            measurements=tuple(series for series in measurements if series is not None),
+        )
+        if motion is None or begin == 0.0:
+            return window, []
+        return window, self._starts(window.name, motion, qpos, qvel)
+
+    def _state(
+        self, run: Run, motion: Motion, time: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (nq,) positions and (nv,) velocities as measured."""
+        qpos = run.qpos.copy()
+        place = self._model.jnt_qposadr[self._model.dof_jntid]
+        qpos[place] = [np.interp(time, motion.times, column) for column in motion.qpos.T]
+        qvel = np.array([np.interp(time, motion.times, column) for column in motion.qvel.T])
+        return qpos, qvel
+
+    def _starts(
+        self, window: str, motion: Motion, qpos: NDArray[np.float64], qvel: NDArray[np.float64]
+    ) -> list[Unknown]:
+        """Return the unknown position and velocity of each joint at the start of a window."""
+        model, found = self._model, []
+        for dof in range(model.nv):
+            joint = model.joint(int(model.dof_jntid[dof]))
+            slide = joint.type[0] == mujoco.mjtJoint.mjJNT_SLIDE.value
+            for what, index, value, values, unit in (
+                ('qpos', int(joint.qposadr[0]), qpos, motion.qpos, 'm' if slide else 'rad'),
+                ('qvel', dof, qvel, motion.qvel, 'm/s' if slide else 'rad/s'),
+            ):
+                reach = max(_REACH * float(np.ptp(values[:, dof])), 1e-6)
+                center = float(value[index])
+                found.append(
+                    Unknown(
+                        f'{what} of {joint.name} in {window}',
+                        (Target('sequence', window, f'initial_{what}', index, 0, unit),),
+                        center,
+                        center - reach,
+                        center + reach,
+                    )
+                )
+        return found
+
+
+def _edges(run: Run, motion: Motion | None, seconds: float) -> list[tuple[float, float]]:
+    """Return where windows begin and end, the whole sequence where it has no room for two."""
+    duration = run.sequence.duration
+    count = 1 if motion is None else max(int(duration / seconds + 1e-9), 1)
+    begins = seconds * np.arange(count)
+    ends = np.append(begins[1:], duration)
+    return [(float(begin), float(end)) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _between(series: TimeSeries, begin: float, end: float) -> TimeSeries | None:
+    inside = (series.times >= begin) & (series.times < end)
+    if not inside.any():
+        return None
+    return TimeSeries(series.times[inside] - begin, series.data[inside], series.signal_mapping)
+
+
+def _from(series: TimeSeries, begin: float) -> TimeSeries:
+    first = int(np.searchsorted(series.times, begin - _BEFORE, side='right')) - 1
+    kept = slice(max(first, 0), None)
+    return TimeSeries(series.times[kept] - begin, series.data[kept], series.signal_mapping)
+
+
+def _carried(unknown: Unknown, names: dict[str, list[str]]) -> Unknown:
+    """Return an unknown that acts on windows as it did on their sequence.
+
+    What shifts the commands of a sequence shifts those of all of its windows; where it starts is
+    where its first window starts, whose state is not unknown besides.
+    """
+    targets: list[Target] = []
+    for target in unknown.targets:
+        if target.role is not Role.SEQUENCE:
+            targets.append(target)
+            continue
+        own = names.get(target.name, [])
+        if target.attribute.startswith('initial_'):
+            own = own[:1]
+        targets.extend(dataclasses.replace(target, name=name) for name in own)
+    return dataclasses.replace(unknown, targets=tuple(targets))

@@ -1,0 +1,10 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How sure the fit is of each parameter, and what the data cannot say."""
+
+from sysid_ros.inference.combinations import Combination
+from sysid_ros.inference.inference import Inference, Interval, IntervalMethod, infer
+from sysid_ros.inference.sharpen import sharpened
+from sysid_ros.inference.spread import LEVEL
+
+__all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'IntervalMethod', 'infer', 'sharpened']

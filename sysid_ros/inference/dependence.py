@@ -1,0 +1,144 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which columns of a Jacobian depend on each other, in sets as small as possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Relative error that a column of differences may have (see ``solver.differences``).
+COLUMN_ERROR = 3e-5
+#: A parameter takes part in a direction that no residual sees when its share is more than this
+#: part of the largest: what is smaller may come from the error of the columns.
+_TAKES_PART = 0.01
+#: Partners are complete when they leave at most so many times as much of a column unexplained, in
+#: squares, as all columns together do.
+_COMPLETE = 4.0
+
+
+class DependentSet(NamedTuple):
+    """Columns that depend on each other.
+
+    Attributes:
+        columns: Which, ascending; m of them.
+        blind: (m, k) unit vectors in the columns scaled to length 1: moving along them changes no
+            residual, or hardly any.
+    """
+
+    columns: tuple[int, ...]
+    blind: NDArray[np.float64]
+
+
+def threshold(columns: int) -> float:
+    """Return the singular value below which columns of length 1 cannot be told from dependent ones.
+
+    Errors of the columns change no singular value by more than their norm (Weyl), which is at most
+    the error of one times the root of their number.
+    """
+    return COLUMN_ERROR * float(np.sqrt(columns))
+
+
+def exact_sets(jacobian: NDArray[np.float64]) -> list[DependentSet]:
+    """Return the sets of columns that are exactly dependent, as far as differences can tell.
+
+    The null space is brought to reduced row echelon form with complete pivoting: its rows are the
+    fundamental circuits of the columns' matroid, and what circuits connect belongs together. So a
+    pair and an unrelated triple come apart, whatever basis the decomposition returns.
+
+    Args:
+        jacobian: (n, p) columns of length 1.
+    """
+    count = jacobian.shape[1]
+    if not count:
+        return []
+    triangle = _triangle(jacobian)
+    _, singular, right = np.linalg.svd(triangle)
+    singular = np.append(singular, np.zeros(count - len(singular)))
+    null = right[singular <= threshold(count)]
+    if not len(null):
+        return []
+    circuits = np.abs(echelon(null)) > _TAKES_PART
+    found = []
+    for columns in _connected(circuits):
+        own = circuits[:, columns].any(axis=1)
+        basis = echelon(null)[np.ix_(own, columns)]
+        orthonormal = np.asarray(scipy.linalg.orth(basis.T), dtype=np.float64)
+        found.append(DependentSet(tuple(int(c) for c in columns), orthonormal))
+    return found
+
+
+def partners(jacobian: NDArray[np.float64], column: int) -> DependentSet:
+    """Return the few columns that together nearly explain one, and with them that one.
+
+    Orthogonal matching pursuit with a backward pass: columns are taken while the next explains
+    most of what is left, and given back if the others do without them.
+
+    Args:
+        jacobian: (n, p) columns of length 1.
+        column: The one.
+    """
+    triangle = _triangle(jacobian)
+    target = triangle[:, column]
+    others = [c for c in range(triangle.shape[1]) if c != column]
+    enough = max(_COMPLETE * _left(triangle[:, others], target) ** 2, threshold(1) ** 2)
+    chosen: list[int] = []
+    while _left(triangle[:, chosen], target) ** 2 > enough and len(chosen) < len(others):
+        left = {c: _left(triangle[:, [*chosen, c]], target) for c in others if c not in chosen}
+        chosen.append(min(left, key=lambda c: left[c]))
+    for c in list(chosen):
+        rest = [other for other in chosen if other != c]
+        if rest and _left(triangle[:, rest], target) ** 2 <= enough:
+            chosen = rest
+    columns = sorted([column, *chosen])
+    weakest = np.linalg.svd(triangle[:, columns])[2][-1:]
+    return DependentSet(tuple(columns), weakest.T)
+
+
+def _triangle(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the factor R of a QR decomposition, which has the same dependences and lengths."""
+    return np.asarray(np.linalg.qr(jacobian, mode='r'), dtype=np.float64)
+
+
+def _left(columns: NDArray[np.float64], target: NDArray[np.float64]) -> float:
+    """Return the norm of what columns leave of a target."""
+    if not columns.shape[1]:
+        return float(np.linalg.norm(target))
+    orthonormal = np.linalg.qr(columns)[0]
+    # Twice is enough: what is left of nearly dependent columns is lost in rounding otherwise.
+    rest = target - orthonormal @ (orthonormal.T @ target)
+    return float(np.linalg.norm(rest - orthonormal @ (orthonormal.T @ rest)))
+
+
+def echelon(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the reduced row echelon form, the largest entries as pivots."""
+    reduced: NDArray[np.float64] = rows.copy()
+    for place in range(len(reduced)):
+        below = np.abs(reduced[place:])
+        row, column = divmod(int(np.argmax(below)), below.shape[1])
+        reduced[[place, place + row]] = reduced[[place + row, place]]
+        reduced[place] /= reduced[place, column]
+        for other in range(len(reduced)):
+            if other != place:
+                reduced[other] -= reduced[other, column] * reduced[place]
+    return reduced
+
+
+def _connected(circuits: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Return the sets of columns that rows of (k, p) membership connect, ascending."""
+    sets: list[set[int]] = []
+    for circuit in circuits:
+        merged = {int(c) for c in np.flatnonzero(circuit)}
+        apart = []
+        for known in sets:
+            if known & merged:
+                merged |= known
+            else:
+                apart.append(known)
+        sets = [*apart, merged]
+    return [np.array(sorted(members)) for members in sorted(sets, key=min)]

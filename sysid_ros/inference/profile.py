@@ -1,0 +1,283 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ends of the worst intervals, from fits with that value held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.errors import CancelledError, SysidError
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.inference.fixed_parameter import Held
+from sysid_ros.inference.remedies import is_nuisance
+from sysid_ros.inference.spread import Ends
+
+if TYPE_CHECKING:
+    import threading
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.estimation.solver.problem import ResidualLike
+    from sysid_ros.inference.linear import Linear
+    from sysid_ros.inference.spread import Spread
+    from sysid_ros.model.unknown import Unknown
+
+#: So many parameters are worth the fits.
+_MOST = 2
+#: An end is found when the root of the cost is that near to what is looked for.
+_NEAR = 0.03
+#: Fits to find one end with, and iterations of each.
+_FITS = 10
+_ITERATIONS = 20
+#: Fits are exact to this, in standard errors for white noise.
+_TOLERANCE = 0.05
+#: Secants that would cut off less than this part of the bracket give way to bisection.
+_STEEP = 0.15
+#: An end is looked for at most so many times farther out than the last value.
+_FARTHER = 3.0
+#: Data that would have a value so many standard errors beyond its bound push it there.
+_PUSHED = 2.0
+#: By less than this, in units of the quantile's square, another optimum is none.
+_LOWER = 0.02
+
+
+class Profile(NamedTuple):
+    """What fits around the optimum say.
+
+    Attributes:
+        ends: Of all intervals.
+        notes: What a reader of them has to know, a sentence each.
+    """
+
+    ends: Ends
+    notes: tuple[str, ...]
+
+
+class _Aim(NamedTuple):
+    """A parameter whose interval is worth fits.
+
+    Attributes:
+        column: Of the Jacobian.
+        far: How much worse the fit is at the ends: the rise of twice the cost.
+        guess: Distance of the ends for a linear problem.
+    """
+
+    column: int
+    far: float
+    guess: float
+
+
+def profiled(
+    residuals: ResidualLike,
+    solution: Solution,
+    linear: Linear,
+    found: Spread,
+    ends: Ends,
+    *,
+    loss: Loss,
+    cancel: threading.Event | None = None,
+) -> Profile:
+    """Find the ends of the worst intervals by fits in which that parameter is held.
+
+    The worst are those that end at their bound of zero, of values at it too if noise put them
+    there, and then those widest against their value. An end is where the profile of twice the cost
+    has risen by the square of the quantile (Bates and Watts, Nonlinear Regression Analysis, 1988,
+    section 6.1), times the ratio of the parameter's variance to that for white noise: correlated
+    noise, or recordings that disagree, count as they do in the other intervals (Rotnitzky and
+    Jewell, Biometrika 77, 1990). For a linear problem the ends are those that there were before.
+
+    Args:
+        residuals: The residual function, in the units that the solution has.
+        solution: Where the solver ended.
+        linear: The same, linear.
+        found: How wide the intervals are.
+        ends: Ends of the intervals, NaN where there is none.
+        loss: The loss of the fit.
+        cancel: Ends it when it is set.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+    """
+    low, high = ends.low.copy(), ends.high.copy()
+    notes: list[str] = []
+    names = []
+    for aim in _worst(linear, found, ends):
+        unknown = linear.unknowns[aim.column]
+        sides = []
+        for side in (-1.0, 1.0):
+            search = _Search(residuals, solution, linear, aim, side, loss, cancel)
+            sides.append(search.end())
+            notes.extend(f'{unknown.name} {note}' for note in search.notes)
+        low[aim.column], high[aim.column] = sides
+        names.append(unknown.name)
+    if not names:
+        return Profile(ends, ())
+    said = f'the interval of {" and of ".join(names)} by fits with that value held'
+    return Profile(Ends(low, high, said), tuple(dict.fromkeys(notes)))
+
+
+def _worst(linear: Linear, found: Spread, ends: Ends) -> list[_Aim]:
+    """Return the parameters whose intervals are least like those of a linear problem."""
+    white = np.full(len(linear.x), np.nan)
+    white[linear.free] = np.diag(linear.inverse) / linear.scale[linear.free] ** 2
+    with np.errstate(invalid='ignore', divide='ignore'):
+        far = found.half**2 / white
+    ranked: list[tuple[float, _Aim]] = []
+    for index, unknown in enumerate(linear.unknowns):
+        if is_nuisance(unknown):
+            continue
+        if np.isfinite(ends.low[index]) and np.isfinite(far[index]) and found.half[index] > 0:
+            aim = _Aim(index, float(far[index]), float(found.half[index]))
+            if ends.low[index] < unknown.min_value == 0.0:
+                ranked.append((np.inf, aim))
+            else:
+                value = max(abs(linear.x[index]), np.finfo(float).tiny)
+                ranked.append((aim.guess / value, aim))
+        elif linear.at_bound[index] and unknown.min_value == 0.0 and not _is_upper(linear, index):
+            at_zero = _at_zero(linear, index, far)
+            if at_zero is not None:
+                ranked.append((np.inf, at_zero))
+    ranked.sort(key=lambda entry: -entry[0])
+    return [aim for _, aim in ranked[:_MOST]]
+
+
+def _is_upper(linear: Linear, index: int) -> bool:
+    unknown, value = linear.unknowns[index], linear.x[index]
+    return bool(unknown.max_value - value < value - unknown.min_value)
+
+
+def _at_zero(linear: Linear, index: int, far: NDArray[np.float64]) -> _Aim | None:
+    """Return a value at its bound of zero, unless the data, and not noise, push it beyond.
+
+    Its variance may exceed that for white noise as much as that of any other parameter does.
+    """
+    known = far[np.isfinite(far)]
+    column, free = linear.jacobian[:, index], linear.scaled
+    rest = column - free @ (linear.inverse @ (free.T @ column))
+    information = float(rest @ rest)
+    if not len(known) or information <= np.finfo(float).tiny:
+        return None
+    guess = float(np.sqrt(known.max() / information))
+    noise = float(np.mean(linear.residual**2))
+    pushed = float(rest @ linear.residual) / information
+    if pushed >= min(guess, _PUSHED * float(np.sqrt(noise / information))):
+        return None
+    return _Aim(index, float(known.max()), guess)
+
+
+class _Search:
+    """The search of one end.
+
+    Attributes:
+        notes: What it met, without the parameter's name.
+    """
+
+    def __init__(
+        self,
+        residuals: ResidualLike,
+        solution: Solution,
+        linear: Linear,
+        aim: _Aim,
+        side: float,
+        loss: Loss,
+        cancel: threading.Event | None,
+    ) -> None:
+        self._residuals = residuals
+        self._linear = linear
+        self._aim = aim
+        self._loss = loss
+        self._cancel = cancel
+        self._least = cost(solution.residual, loss)
+        self._x = solution.x
+        self._side = side
+        self._unknown: Unknown = linear.unknowns[aim.column]
+        self._value = float(solution.x[aim.column])
+        bound = self._unknown.min_value if side < 0 else self._unknown.max_value
+        self._room = max(side * (bound - self._value), 0.0)
+        self.notes: list[str] = []
+
+    def end(self) -> float:
+        """Return the end, by secants of the root of the rise: straight if all is linear."""
+        inner, rise_inner = 0.0, 0.0
+        outer: float | None = None
+        rise_outer = np.inf
+        at = min(self._aim.guess, self._room)
+        for number in range(_FITS):
+            if at <= 0:
+                break
+            rise = self._rise(at)
+            if abs(rise - 1.0) <= _NEAR:
+                return self._placed(at)
+            if rise > 1.0:
+                outer, rise_outer = at, rise
+            elif at >= self._room:
+                break
+            else:
+                inner, rise_inner = at, rise
+            if outer is not None:
+                share = (1.0 - rise_inner) / (rise_outer - rise_inner)
+                # Secants of a strongly bent curve are slow at one of their ends.
+                slow = not _STEEP < share < 1.0 - _STEEP
+                at = inner + (0.5 if slow else share) * (outer - inner)
+            elif number >= _FITS // 2:
+                at = self._room
+            else:
+                at = min(inner * min(1.02 / max(rise_inner, 0.01), _FARTHER), self._room)
+        # The wider of what brackets it, or all that there is.
+        return self._placed(self._room if outer is None else outer)
+
+    def _placed(self, distance: float) -> float:
+        return self._value + self._side * distance
+
+    def _rise(self, distance: float) -> float:
+        """Return the root of the rise of the cost over what is looked for."""
+        index = self._aim.column
+        value = self._placed(distance)
+        held = Held(self._residuals, index, value)
+        try:
+            found = self._cost(held, self._start(value))
+        except CancelledError:
+            raise
+        except SysidError:
+            return np.inf  # No simulation is stable there.
+        rise = 2.0 * (found - self._least) / self._aim.far
+        if rise < -_LOWER:
+            self.notes.append(
+                f'fits better at {value:.4g}: the fit has not found its optimum, and intervals '
+                'around it do not hold; use more starts.'
+            )
+        return float(np.sqrt(max(rise, 0.0)))
+
+    def _cost(self, held: Held, start: NDArray[np.float64]) -> float:
+        """Return the least cost that there is with the value held."""
+        if not len(start):
+            return cost(held(start[None])[:, 0], self._loss)
+        return solve(
+            held,
+            start,
+            settings=SolverSettings('mujoco', self._loss, _ITERATIONS),
+            tolerance=_TOLERANCE,
+            rough=True,
+            cancel=self._cancel,
+        ).cost
+
+    def _start(self, value: float) -> NDArray[np.float64]:
+        """Return where the other parameters would be if all were linear."""
+        linear, index = self._linear, self._aim.column
+        free, x = linear.free, self._x.copy()
+        scaled = linear.scaled
+        column = linear.jacobian[:, index]
+        others = free[free != index]
+        chosen = scaled[:, free != index]
+        if len(others):
+            gram = chosen.T @ chosen
+            follow = np.linalg.pinv(gram, rcond=1e-12, hermitian=True) @ (chosen.T @ column)
+            x[others] -= follow * (value - self._value) / linear.scale[others]
+        low = np.array([unknown.min_value for unknown in linear.unknowns])
+        high = np.array([unknown.max_value for unknown in linear.unknowns])
+        return np.delete(np.clip(x, low, high), index)

@@ -1,0 +1,245 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What to record so that parameters are determined that are not."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from sysid_ros.model.targets import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sysid_ros.model.targets import Target
+    from sysid_ros.model.unknown import Unknown
+
+
+class Effect(enum.Enum):
+    """What a parameter does to the motion; in the order in which people write them in a formula."""
+
+    SENSOR_GAIN = 'sensor gain'
+    DRIVE = 'drive'  # torque per command
+    SERVO = 'servo'  # stiffness and damping of a servo
+    SPRING = 'spring'
+    REST = 'rest'  # where a spring is at rest
+    FRICTION = 'friction'
+    DAMPING = 'damping'
+    GRAVITY = 'gravity'
+    LEVER = 'lever'
+    ARMATURE = 'armature'
+    INERTIA = 'inertia'
+    MASS = 'mass'
+    DELAY = 'delay'
+    FILTER = 'filter'
+    SENSOR_BIAS = 'sensor bias'
+    DRIVE_BIAS = 'drive bias'
+    STATE = 'state'
+    CONTACT = 'contact'
+    OTHER = 'other'
+
+
+_MOVED = frozenset({Effect.MASS, Effect.INERTIA, Effect.ARMATURE, Effect.LEVER})
+_LAGS = frozenset({Effect.DELAY, Effect.FILTER})
+_OFFSETS = frozenset({Effect.SENSOR_BIAS, Effect.DRIVE_BIAS, Effect.REST, Effect.STATE})
+_WEIGHT = frozenset({Effect.GRAVITY, Effect.MASS, Effect.LEVER})
+_BODY = frozenset({Effect.MASS, Effect.LEVER, Effect.INERTIA})
+_RUBS = frozenset({Effect.FRICTION})
+_RESISTS = frozenset({Effect.FRICTION, Effect.DAMPING, Effect.CONTACT})
+_DRIVES = frozenset({Effect.DRIVE})
+_ANY = frozenset(Effect)
+
+_ATTRIBUTES: dict[tuple[str, str], Effect] = {
+    ('actuator', 'gear'): Effect.DRIVE,
+    ('actuator', 'gainprm'): Effect.DRIVE,
+    ('actuator', 'gain'): Effect.DRIVE,
+    ('actuator', 'forcerange'): Effect.DRIVE,
+    ('actuator', 'kp'): Effect.SERVO,
+    ('actuator', 'kv'): Effect.SERVO,
+    ('actuator', 'ki'): Effect.SERVO,
+    ('actuator', 'biasprm'): Effect.SERVO,
+    ('actuator', 'dynprm'): Effect.FILTER,
+    ('actuator', 'delay'): Effect.DELAY,
+    ('actuator', 'bias'): Effect.DRIVE_BIAS,
+    ('actuator', 'armature'): Effect.ARMATURE,
+    ('actuator', 'damping'): Effect.DAMPING,
+    ('joint', 'armature'): Effect.ARMATURE,
+    ('joint', 'damping'): Effect.DAMPING,
+    ('joint', 'frictionloss'): Effect.FRICTION,
+    ('joint', 'stiffness'): Effect.SPRING,
+    ('joint', 'springref'): Effect.REST,
+    ('joint', 'ref'): Effect.REST,
+    ('tendon', 'armature'): Effect.ARMATURE,
+    ('tendon', 'damping'): Effect.DAMPING,
+    ('tendon', 'frictionloss'): Effect.FRICTION,
+    ('tendon', 'stiffness'): Effect.SPRING,
+    ('tendon', 'springlength'): Effect.REST,
+    ('body', 'mass'): Effect.MASS,
+    ('body', 'mass_scaled'): Effect.MASS,
+    ('body', 'subtree_mass'): Effect.MASS,
+    ('body', 'gravcomp'): Effect.GRAVITY,
+    ('body', 'ipos'): Effect.LEVER,
+    ('body', 'inertia'): Effect.INERTIA,
+    ('geom', 'mass'): Effect.MASS,
+    ('geom', 'density'): Effect.MASS,
+    ('geom', 'friction'): Effect.CONTACT,
+    ('geom', 'solref'): Effect.CONTACT,
+    ('geom', 'solimp'): Effect.CONTACT,
+    ('sensor', 'gain'): Effect.SENSOR_GAIN,
+    ('sensor', 'bias'): Effect.SENSOR_BIAS,
+    ('sensor', 'delay'): Effect.DELAY,
+    ('option', 'gravity'): Effect.GRAVITY,
+    ('sequence', 'arrival_offset'): Effect.DELAY,
+    ('sequence', 'initial_qpos'): Effect.STATE,
+    ('sequence', 'initial_qvel'): Effect.STATE,
+    ('sequence', 'initial_act'): Effect.STATE,
+}
+
+
+class _Remedy(NamedTuple):
+    """What separates a parameter that does one thing from another that does another thing."""
+
+    one: frozenset[Effect]
+    other: frozenset[Effect]
+    record: str
+
+
+#: The first that fits is told.
+_SEPARATE = (
+    _Remedy(
+        frozenset({Effect.SENSOR_GAIN}),
+        _ANY,
+        "a calibrated sensor of the same quantity would separate them (or fix the sensor's gain)",
+    ),
+    _Remedy(_DRIVES, _DRIVES, 'only their product acts: fix all but one of them'),
+    _Remedy(_LAGS, _LAGS, 'steps, or commands at higher frequencies, would separate them'),
+    _Remedy(
+        _LAGS,
+        _ANY,
+        'steps, or commands at higher frequencies, would separate a lag from what slows the motion',
+    ),
+    _Remedy(
+        _RUBS,
+        frozenset({Effect.DAMPING}),
+        'slow and fast motion, both ways, would separate them',
+    ),
+    _Remedy(
+        _RUBS,
+        _WEIGHT | _OFFSETS | _DRIVES,
+        'motion both ways, and with two loads, would separate them',
+    ),
+    _Remedy(
+        frozenset({Effect.SERVO}),
+        _MOVED,
+        "commands above the loop's bandwidth, a softer loop or a known payload would separate them",
+    ),
+    _Remedy(frozenset({Effect.GRAVITY}), _WEIGHT, 'fix gravity, which is known'),
+    _Remedy(_DRIVES, _MOVED | _WEIGHT, 'a known payload would separate them'),
+    _Remedy(
+        _OFFSETS,
+        _WEIGHT,
+        'other poses, in which gravity acts differently, would separate them',
+    ),
+    _Remedy(
+        frozenset({Effect.SPRING}),
+        _OFFSETS | _WEIGHT,
+        'positions farther apart would separate them',
+    ),
+    _Remedy(
+        frozenset({Effect.ARMATURE}),
+        _BODY,
+        'other poses, which change the inertia of the links but not of the rotors, would separate '
+        'them',
+    ),
+    _Remedy(
+        _BODY,
+        _BODY,
+        'motion of the other joints and other poses would separate them, or a known mass',
+    ),
+    _Remedy(
+        _DRIVES | frozenset({Effect.SERVO, Effect.SPRING, Effect.DAMPING, Effect.FRICTION}),
+        _MOVED | frozenset({Effect.SPRING, Effect.DAMPING, Effect.FRICTION, Effect.SERVO}),
+        'a known payload or a measured torque would separate them',
+    ),
+)
+_SEPARATE_OTHERS = 'fix one of them, or record a motion in which they act differently'
+
+_EXCITE: dict[Effect, str] = {
+    Effect.SENSOR_GAIN: 'larger motion of what {where} measures would determine it',
+    Effect.SENSOR_BIAS: 'a longer recording would determine it',
+    Effect.DRIVE: 'larger commands to {where} would determine it',
+    Effect.DRIVE_BIAS: 'softer holding by {where} or a longer recording would determine it',
+    Effect.SERVO: 'faster and larger commands to {where} would determine it',
+    Effect.SPRING: 'larger excursions of {where} would determine it',
+    Effect.REST: 'larger excursions of {where} would determine it',
+    Effect.FRICTION: 'slow motion of {where}, both ways, would determine it',
+    Effect.DAMPING: 'fast motion of {where} would determine it',
+    Effect.ARMATURE: 'stronger accelerations of {where} would determine it',
+    Effect.MASS: 'stronger accelerations of {where}, or poses in which its weight is felt, '
+    'would determine it',
+    Effect.LEVER: 'poses in which the weight of {where} acts differently would determine it',
+    Effect.INERTIA: 'stronger angular accelerations of {where}, about all axes, would determine it',
+    Effect.GRAVITY: 'poses in which gravity acts differently would determine it',
+    Effect.DELAY: 'steps, or commands at higher frequencies, would determine it',
+    Effect.FILTER: 'steps, or commands at higher frequencies, would determine it',
+    Effect.CONTACT: 'motion in which {where} touches, slides and hits would determine it',
+    Effect.STATE: 'motion soon after the start would determine it',
+}
+_EXCITE_OTHERS = 'motion on which it acts more strongly would determine it'
+
+
+def effect(unknown: Unknown) -> Effect:
+    """Return what a parameter does to the motion."""
+    if not unknown.targets:
+        return Effect.OTHER
+    target = unknown.targets[0]
+    element, attribute = target.element_and_attribute
+    if attribute in {'mass_ipos', 'mass_ipos_scaled'}:
+        return Effect.LEVER if target.index else Effect.MASS
+    return _ATTRIBUTES.get((element, attribute), Effect.OTHER)
+
+
+def add_up(unknowns: Iterable[Unknown]) -> bool:
+    """Return whether parameters add up in what they do, rather than multiply.
+
+    Offsets add to anything, lags to lags, resistances to resistances, and what has one unit to its
+    like.
+    """
+    chosen = list(unknowns)
+    effects = {effect(unknown) for unknown in chosen}
+    if effects & _OFFSETS or effects <= _LAGS or effects <= _RESISTS:
+        return True
+    units = {unknown.unit if unknown.targets else '' for unknown in chosen}
+    return len(units) == 1 and not units & {'', '1'}
+
+
+def is_nuisance(unknown: Unknown) -> bool:
+    """Return whether an unknown describes one run rather than the robot."""
+    roles = [target.role for target in unknown.targets]
+    return bool(roles) and all(role is Role.SEQUENCE for role in roles)
+
+
+def separating(unknowns: Iterable[Unknown]) -> str:
+    """Say what would tell some parameters apart."""
+    effects = [effect(unknown) for unknown in unknowns]
+    for remedy in _SEPARATE:
+        for place, one in enumerate(effects):
+            rest = effects[:place] + effects[place + 1 :]
+            if one in remedy.one and any(other in remedy.other for other in rest):
+                return remedy.record
+    return _SEPARATE_OTHERS
+
+
+def exciting(unknown: Unknown) -> str:
+    """Say what would determine a parameter that the motion does not excite."""
+    text = _EXCITE.get(effect(unknown), _EXCITE_OTHERS)
+    return text.format(where=_where(unknown.targets))
+
+
+def _where(targets: tuple[Target, ...]) -> str:
+    named = [target for target in targets if target.name]
+    if len(named) != 1:
+        return 'them' if named else 'the robot'
+    target = named[0]
+    return f'{target.element_and_attribute[0]} {target.name}'

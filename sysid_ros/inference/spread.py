@@ -1,0 +1,265 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How far the estimates may be off: standard errors and half-widths of the intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.special
+
+from sysid_ros.inference.clusters import disagreement, groups
+from sysid_ros.inference.encoders import repeating
+from sysid_ros.inference.long_run import bartlett
+from sysid_ros.inference.stationary import ChannelNoise, by_channel, channel_noises, channels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.layout import Samples
+    from sysid_ros.inference.clusters import Disagreement
+    from sysid_ros.inference.linear import Linear
+
+#: Level of all intervals.
+LEVEL = 0.95
+#: From so many recordings on, their disagreement is known well enough.
+ENOUGH = 8
+#: Noise whose effective samples are below this share of all is correlated.
+_SLOW = 0.5
+#: An encoder's steps are most of the noise up to so many times their own variance.
+_MOSTLY = 2.0
+#: Recordings disagree if noise would make them do so with less than this probability.
+_CHANCE = 0.01
+#: So many recordings, counted by what they say of a parameter, tell by themselves how far it may be
+#: off: with fewer the quantile of Student's distribution is beyond 2.6.
+_ENOUGH_TELLING = 6.0
+#: Recordings that disagree about any parameter with less than this probability are not alike.
+_DOUBT = 0.05
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far estimates may be off.
+
+    Attributes:
+        half: (p,) half-widths of the 95 % intervals, in the parameters' units; NaN at bounds and
+            without effect. Directions that the data do not see are left out of it.
+        covariance: (p, p) of the estimates; rows of parameters without interval are NaN.
+        method: How it was found, in words.
+        effective: Number of independent samples that say as much as the residuals do.
+        notes: What a reader of the intervals has to know, a sentence each.
+        noises: Index of each sensor to the noise of its residuals.
+    """
+
+    half: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    method: str
+    effective: float
+    notes: tuple[str, ...] = ()
+    noises: dict[int, ChannelNoise] = field(default_factory=dict)
+
+
+class Ends(NamedTuple):
+    """Ends of the intervals.
+
+    Attributes:
+        low: (p,) in the parameters' units; NaN where there is no interval.
+        high: (p,) likewise.
+        said: How they were found, in words.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    said: str
+
+
+def spread(linear: Linear) -> Spread:
+    """Return how far the estimates may be off.
+
+    From ``ENOUGH`` recordings on, their disagreement says it, whatever the model lacks. With fewer,
+    and for parameters of which few recordings say most, the noise inside of them has to: as an
+    autoregression of each sensor's residuals, and from the sums of the influences of all residuals
+    of one instant, which sees noise that changes with the motion or is common to sensors; the wider
+    of both counts.
+    """
+    count = len(linear.unknowns)
+    half = np.full(count, np.nan)
+    covariance = np.full((count, count), np.nan)
+    free, scale = linear.free, linear.scale[linear.free]
+    if not len(free):
+        return Spread(half, covariance, 'nothing to find', np.nan)
+    channels, noises = channels_of(linear), channel_noises(linear)
+    errors, freedom = _inside(linear, channels, noises)
+    covariance[np.ix_(free, free)] = errors / np.outer(scale, scale)
+    quantile = scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
+    half[free] = np.sqrt(np.diag(errors)) * quantile / scale
+    effective = float(sum(noise.effective for noise in noises.values()))
+    recordings = number_of_recordings(linear)
+    method, notes = _said(recordings, noises)
+    if recordings >= ENOUGH:
+        between = disagreement(linear)
+        told = _told(between, covariance)
+        columns = between.columns[told]
+        deviation = np.sqrt(np.maximum(np.diag(between.covariance)[told], 0.0))
+        growth = np.ones(count)
+        growth[columns] = deviation / np.sqrt(np.maximum(np.diag(covariance)[columns], 1e-300))
+        covariance *= np.outer(growth, growth)
+        covariance[np.ix_(columns, columns)] = between.covariance[np.ix_(told, told)]
+        half[columns] = deviation * scipy.special.stdtrit(between.freedom[told], (1 + LEVEL) / 2)
+        if not told.all():
+            names = ', '.join(linear.unknowns[j].name for j in between.columns[~told])
+            method += f', but from the noise inside of the few that say most of {names}'
+    elif recordings > 1:
+        notes = (*notes, *_unlike(linear, covariance, recordings))
+    return Spread(half, covariance, method, effective, notes, noises)
+
+
+def number_of_recordings(linear: Linear) -> int:
+    """Return how many recordings the measurements are from."""
+    return len(np.unique(groups(linear)[linear.samples.sensor >= 0]))
+
+
+def _told(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return (c,) of which columns the recordings' disagreement says how far they may be off.
+
+    How far two or three recordings are apart says little of how far they may be. Where no more than
+    that say most of a parameter, the noise inside of them counts, unless recordings disagree by
+    more than it explains about any: the model then lacks something.
+    """
+    enough = between.freedom + 1 >= _ENOUGH_TELLING
+    if enough.all() or (_chances(between, covariance) * len(enough)).min() < _DOUBT:
+        return np.ones_like(enough)
+    return enough
+
+
+def _chances(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (c,) how likely the noise inside of recordings makes them disagree as they do."""
+    inside = np.maximum(np.diag(covariance)[between.columns], 1e-300)
+    ratio = np.diag(between.covariance) / inside
+    found: NDArray[np.float64] = scipy.special.chdtrc(between.freedom, between.freedom * ratio)
+    return found
+
+
+def _unlike(linear: Linear, covariance: NDArray[np.float64], recordings: int) -> tuple[str, ...]:
+    """Say so where few recordings disagree by more than the noise inside of them explains."""
+    between = disagreement(linear)
+    columns = between.columns
+    if not len(columns):
+        return ()
+    chance = _chances(between, covariance)
+    worst = int(np.argmin(chance))
+    if chance[worst] * len(columns) > _CHANCE:
+        return ()
+    name = linear.unknowns[columns[worst]].name
+    note = (
+        f'The {recordings} recordings disagree, most of all about {name}, by more than the noise '
+        f'inside of them explains: intervals are too narrow; record {ENOUGH} or more.'
+    )
+    return (note,)
+
+
+def _said(recordings: int, noises: dict[int, ChannelNoise]) -> tuple[str, tuple[str, ...]]:
+    """Say in words how it was found, and what it does not cover."""
+    if recordings >= ENOUGH:
+        return f'from the disagreement of {recordings} recordings', ()
+    how = 'one recording' if recordings == 1 else f'{recordings} recordings'
+    method = f'from the noise inside of {how}, with its correlation in time'
+    slow = [n for n in noises.values() if n.effective < _SLOW * n.samples]
+    notes = []
+    if slow:
+        notes.append(
+            f'Residuals of {len(slow)} of {len(noises)} sensors stay alike from sample to sample, '
+            f'which noise seldom does: the model lacks something. How much that differs between '
+            f'recordings, {how} cannot say; record {ENOUGH} or more.'
+        )
+    return method, tuple(notes)
+
+
+def _inside(
+    linear: Linear,
+    channels: dict[int, list[NDArray[np.int64]]],
+    noises: dict[int, ChannelNoise],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the (f, f) scaled covariance from the noise inside recordings, and (f,) freedoms."""
+    influence = linear.scaled @ linear.inverse
+    parts = {
+        c: _by_encoder(linear, np.concatenate(channels[c]), influence, part, linear.steps.get(c))
+        for c, part in by_channel(channels, noises, influence).items()
+    }
+    # Not the residuals of priors themselves but what their squares are expected to be.
+    expected = prior_jacobian(linear.scaled, linear.samples) @ linear.inverse
+    covariance = sum(parts.values()) + expected.T @ expected
+    shares = np.array([np.diag(part) for part in parts.values()])
+    own = np.array([noises[c].freedom for c in parts])
+    # What priors add is known: it has no part in the doubt about variances (Satterthwaite, 1946).
+    doubt = np.maximum(np.sum(shares**2 / own[:, None], axis=0), 1e-300)
+    freedom = np.diag(covariance) ** 2 / doubt
+    changing = _of_instants(linear, influence, noises.values())
+    stationary = np.sqrt(np.diag(covariance))
+    growth = np.maximum(changing / np.maximum(stationary, 1e-300), 1.0)
+    return covariance * np.outer(growth, growth), np.maximum(freedom, 1.0)
+
+
+def _by_encoder(
+    linear: Linear,
+    rows: NDArray[np.int64],
+    influence: NDArray[np.float64],
+    part: NDArray[np.float64],
+    step: float | None,
+) -> NDArray[np.float64]:
+    """Return the (f, f) covariance from one sensor, as its encoder makes it where it has one.
+
+    Where its steps are most of the noise they are all that counts, else the wider does.
+    """
+    if step is None:
+        return part
+    variance = repeating(linear.residual[rows], influence[rows], step)
+    stationary = np.maximum(np.diag(part), 1e-300)
+    if float(np.mean(linear.residual[rows] ** 2)) > _MOSTLY * step**2 / 12.0:
+        variance = np.maximum(variance, stationary)
+    growth = np.sqrt(variance / stationary)
+    grown: NDArray[np.float64] = part * np.outer(growth, growth)
+    return grown
+
+
+def _of_instants(
+    linear: Linear, influence: NDArray[np.float64], noises: Iterable[ChannelNoise]
+) -> NDArray[np.float64]:
+    """Return (f,) standard errors from the products of influences of neighbouring instants.
+
+    The influence of an instant on a parameter is ψ_t = H⁻¹ Σ J_r r over its residuals; Bartlett's
+    kernel sums the products of those that are as near as the slowest sensor's residuals are alike
+    (Newey and West, Econometrica 55, 1987). A bandwidth that the products themselves choose is of
+    no use: those of slow noise and fast motion have a memory that is not the noise's.
+    """
+    samples = linear.samples
+    weighted = influence * linear.residual[:, None]
+    alike = max(1.0 + 2.0 * float(np.abs(n.correlation[1:]).sum()) for n in noises)
+    measured = samples.sensor >= 0
+    variance = np.zeros(weighted.shape[1])
+    for sequence in np.unique(samples.sequence[measured]):
+        rows = measured & (samples.sequence == sequence)
+        _, place = np.unique(samples.time[rows], return_inverse=True)
+        sums = np.zeros((int(place.max()) + 1, len(variance)))
+        np.add.at(sums, place, weighted[rows])
+        variance += bartlett(sums, alike)
+    expected = prior_jacobian(linear.scaled, samples) @ linear.inverse
+    found: NDArray[np.float64] = np.sqrt(np.maximum(variance, 0.0) + np.sum(expected**2, axis=0))
+    return found
+
+
+def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[np.float64]:
+    """Return the (r, p) rows of what is not measured, times the deviations expected of it.
+
+    Args:
+        jacobian: (n, p) derivative of all residuals.
+        samples: What each residual is.
+    """
+    rows = samples.sensor < 0
+    variance = 1.0 if samples.variance is None else samples.variance[rows, None]
+    weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(variance)
+    return weighted

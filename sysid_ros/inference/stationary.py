@@ -1,0 +1,237 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Spread of the estimates where each sensor's noise is alike all the time, if not white."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+import scipy.signal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.inference.linear import Linear
+
+#: Largest order of the autoregression that describes a sensor's noise, …
+_LARGEST_ORDER = 8
+#: … which has so many samples for each of its coefficients at least.
+_SAMPLES_PER_COEFFICIENT = 25
+#: Reflection coefficients are kept below this: noise of a longer memory is a trend.
+_LARGEST_REFLECTION = 0.998
+#: The response of the autoregression is followed until it is below this.
+_FADED = 1e-4
+_LONGEST_RESPONSE = 20_000
+#: Where all unknowns take more than this share of the independent samples, what the fit took out
+#: of the residuals is put back; it converges in so many rounds.
+_TAKEN = 0.01
+_ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class ChannelNoise:
+    """Noise of one sensor, as an autoregression.
+
+    Attributes:
+        coefficients: (q,) the noise is their sum over the q samples before, plus something new.
+        innovation: Variance of what is new, dimensionless.
+        covariance: (k,) autocovariance, from lag 0 until it has faded.
+        samples: Number of residuals.
+    """
+
+    coefficients: NDArray[np.float64]
+    innovation: float
+    covariance: NDArray[np.float64]
+    samples: int
+
+    @property
+    def correlation(self) -> NDArray[np.float64]:
+        """(k,) autocorrelation."""
+        scaled: NDArray[np.float64] = self.covariance / max(self.covariance[0], 1e-300)
+        return scaled
+
+    @property
+    def neighbours(self) -> float:
+        """Correlation of neighbouring samples."""
+        return float(self.correlation[1]) if len(self.covariance) > 1 else 0.0
+
+    @property
+    def effective(self) -> float:
+        """Number of independent samples whose mean is as exact."""
+        return float(self.samples / max(1.0 + 2.0 * self.correlation[1:].sum(), 1.0))
+
+    @property
+    def freedom(self) -> float:
+        """Number of independent samples whose variance is as exact (Bartlett, 1946)."""
+        return float(self.samples / (1.0 + 2.0 * np.sum(self.correlation[1:] ** 2)))
+
+
+def channels_of(linear: Linear) -> dict[int, list[NDArray[np.int64]]]:
+    """Return the rows of each sensor, one array in the order of time for each sequence."""
+    samples = linear.samples
+    order = np.lexsort((samples.time, samples.sequence, samples.sensor))
+    keys = np.stack([samples.sensor[order], samples.sequence[order]])
+    cuts = np.flatnonzero(np.any(np.diff(keys, axis=1) != 0, axis=0)) + 1
+    found: dict[int, list[NDArray[np.int64]]] = {}
+    for rows in np.split(order, cuts):
+        if len(rows) and samples.sensor[rows[0]] >= 0:
+            found.setdefault(int(samples.sensor[rows[0]]), []).append(rows)
+    return found
+
+
+def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
+    """Describe the noise of each sensor by an autoregression of its residuals.
+
+    A fit takes out of the residuals what its unknowns can follow, of slow noise more than of white.
+    With H = J A Jᵀ the residuals of noise with covariance Γ have (I - H) Γ (I - H)ᵀ; their
+    autocovariances are raised by what that lacks, until both agree.
+
+    Returns:
+        Index of the sensor to its noise.
+    """
+    channels = channels_of(linear)
+    taken = linear.samples.taken
+    left = np.ones(len(linear.samples.sensors)) if taken is None else 1.0 - taken
+    sums = {
+        c: _products(linear.residual, parts, _order(parts)) / left[c]
+        for c, parts in channels.items()
+    }
+    noises = {c: _noise(sums[c], channels[c]) for c in channels}
+    effective = sum(noise.effective for noise in noises.values())
+    if len(linear.free) < _TAKEN * effective:
+        return noises
+    jacobian, influence = linear.scaled, linear.scaled @ linear.inverse
+    for _ in range(_ROUNDS):
+        spread = covariance_of(channels, noises, influence)
+        missing = {
+            c: _missing(noises[c], parts, jacobian, influence, spread, len(sums[c]))
+            for c, parts in channels.items()
+        }
+        noises = {c: _noise(sums[c] + missing[c], channels[c]) for c in channels}
+    return noises
+
+
+def covariance_of(
+    channels: dict[int, list[NDArray[np.int64]]],
+    noises: dict[int, ChannelNoise],
+    influence: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the (f, f) covariance of sums of noise, weighted by an (n, f) influence."""
+    total = np.zeros((influence.shape[1],) * 2)
+    for one in by_channel(channels, noises, influence).values():
+        total += one
+    return total
+
+
+def by_channel(
+    channels: dict[int, list[NDArray[np.int64]]],
+    noises: dict[int, ChannelNoise],
+    influence: NDArray[np.float64],
+) -> dict[int, NDArray[np.float64]]:
+    """Return the same for each sensor alone.
+
+    With the response g of the autoregression the noise is e_t = Σ_k g_k ε_{t-k}; so Σ_t ψ_t e_t =
+    Σ_s ε_s Σ_k g_k ψ_{s+k}: the influence is filtered backwards, beyond its first sample.
+    """
+    found = {}
+    for c, parts in channels.items():
+        noise = noises[c]
+        poles = np.concatenate(([1.0], -noise.coefficients))
+        tail = np.zeros((len(noise.covariance), influence.shape[1]))
+        total = np.zeros((influence.shape[1],) * 2)
+        for rows in parts:
+            backwards = np.concatenate([influence[rows][::-1], tail])
+            if len(noise.coefficients):
+                backwards = scipy.signal.lfilter([1.0], poles, backwards, axis=0)
+            total += noise.innovation * (backwards.T @ backwards)
+        found[c] = total
+    return found
+
+
+def _order(parts: list[NDArray[np.int64]]) -> int:
+    count = sum(map(len, parts))
+    longest = max(map(len, parts))
+    return max(min(_LARGEST_ORDER, count // _SAMPLES_PER_COEFFICIENT, longest - 1), 0)
+
+
+def _products(
+    residual: NDArray[np.float64], parts: list[NDArray[np.int64]], order: int
+) -> NDArray[np.float64]:
+    """Return the (order + 1,) sums of products of residuals so many samples apart."""
+    return np.array(
+        [
+            sum(float(residual[rows[lag:]] @ residual[rows[: len(rows) - lag]]) for rows in parts)
+            for lag in range(order + 1)
+        ]
+    )
+
+
+def _noise(sums: NDArray[np.float64], parts: list[NDArray[np.int64]]) -> ChannelNoise:
+    """Fit the autoregression of the order with the least information criterion (Akaike, 1974).
+
+    Args:
+        sums: (order + 1,) sums of products of residuals.
+        parts: The rows, of which only the number counts.
+    """
+    count = sum(map(len, parts))
+    pairs = np.array([sum(max(len(rows) - lag, 0) for rows in parts) for lag in range(len(sums))])
+    covariance = sums / np.maximum(pairs, 1)
+    variance = max(float(covariance[0]), 1e-300)
+    best, least = (np.zeros(0), variance), count * np.log(variance)
+    coefficients, left = np.zeros(0), variance
+    for order in range(1, len(sums)):
+        # Levinson and Durbin: one more coefficient, and the others corrected by it.
+        reflection = (covariance[order] - coefficients @ covariance[order - 1 : 0 : -1]) / left
+        reflection = float(np.clip(reflection, -_LARGEST_REFLECTION, _LARGEST_REFLECTION))
+        coefficients = np.append(coefficients - reflection * coefficients[::-1], reflection)
+        left *= 1.0 - reflection**2
+        criterion = count * np.log(left) + 2 * order
+        if criterion < least:
+            best, least = (coefficients, left), criterion
+    return ChannelNoise(best[0], best[1], _autocovariance(*best), count)
+
+
+def _autocovariance(coefficients: NDArray[np.float64], innovation: float) -> NDArray[np.float64]:
+    """Return the autocovariance of an autoregression until it has faded."""
+    if not len(coefficients):
+        return np.array([innovation])
+    largest = float(np.abs(np.roots(np.concatenate(([1.0], -coefficients)))).max())
+    length = int(np.log(_FADED) / np.log(min(max(largest, 1e-3), 1 - 1e-6))) + len(coefficients)
+    length = min(length, _LONGEST_RESPONSE)
+    impulse = np.zeros(2 * length)
+    impulse[0] = 1.0
+    response = scipy.signal.lfilter([1.0], np.concatenate(([1.0], -coefficients)), impulse)
+    full = scipy.signal.fftconvolve(response, response[::-1])[len(response) - 1 :]
+    kept: NDArray[np.float64] = innovation * full[: length + 1]
+    return kept
+
+
+def _missing(
+    noise: ChannelNoise,
+    parts: list[NDArray[np.int64]],
+    jacobian: NDArray[np.float64],
+    influence: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    lags: int,
+) -> NDArray[np.float64]:
+    """Return by how much the sums of products of residuals fall short of those of the noise.
+
+    (H Γ + Γ Hᵀ - H Γ Hᵀ), summed along the diagonals of one channel: with ψ = J A the first is
+    J (Γ ψ)ᵀ and the last J V Jᵀ, V being the covariance of the estimates.
+    """
+    found = np.zeros(lags)
+    for rows in parts:
+        own, count = jacobian[rows], len(rows)
+        kernel = noise.covariance[:count]
+        symmetric = np.concatenate([kernel[:0:-1], kernel])
+        carried = scipy.signal.fftconvolve(influence[rows], symmetric[:, None], axes=0)
+        carried = carried[len(kernel) - 1 : len(kernel) - 1 + count]
+        spreads = own @ spread
+        for lag in range(min(lags, count)):
+            first, then = slice(0, count - lag), slice(lag, count)
+            found[lag] += np.sum(own[first] * carried[then]) + np.sum(own[then] * carried[first])
+            found[lag] -= np.sum(spreads[first] * own[then])
+    return found

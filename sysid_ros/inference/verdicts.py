@@ -1,0 +1,375 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the data say about each parameter, and what they cannot say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from sysid_ros.estimation.layout import PRIOR
+from sysid_ros.inference.combinations import Combination, combinations, plus_minus
+from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
+from sysid_ros.inference.remedies import exciting, is_nuisance, separating
+from sysid_ros.inference.spread import LEVEL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.inference.linear import Linear
+    from sysid_ros.inference.spread import Spread
+    from sysid_ros.model.unknown import Unknown
+
+#: Parameters whose estimates correlate more than this cannot be told apart.
+_LARGEST_CORRELATION = 0.98
+#: … which widens an interval by the root of this, against that with all others known.
+_INFLATION = 1 / (1 - _LARGEST_CORRELATION**2)
+#: An interval wider than both fractions, of the value and of the bounds, does not identify.
+_WIDE_OF_VALUE = 0.25
+_WIDE_OF_BOUNDS = 0.02
+#: Of the information, more than this part is the priors' where they dominate.
+_PRIOR_SHARE = 0.5
+#: Beyond a bound by more standard errors than this, the data push outwards.
+_PUSHED = float(ndtri((1 + LEVEL) / 2))
+#: So many combinations are told in a sentence.
+_TOLD = 2
+
+IDENTIFIED = 'identified'
+AT_BOUND = 'at bound'
+NOT_EXCITED = 'not excited'
+PRIOR_DOMINATED = 'prior-dominated'
+CONFOUNDED = 'confounded with'
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the data say about one parameter.
+
+    Attributes:
+        text: ``identified``, ``at bound``, ``not excited``, ``prior-dominated`` or
+            ``confounded with NAME, …``.
+        blind: Whether the data do not determine it at all, so that there is no interval.
+        explanation: A sentence for the user: what is determined instead, what would help; empty
+            for what is identified.
+    """
+
+    text: str
+    blind: bool = False
+    explanation: str = ''
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What the data say.
+
+    Attributes:
+        each: The verdict of each parameter.
+        combinations: What is determined of parameters that cannot be told apart.
+    """
+
+    each: tuple[Verdict, ...]
+    combinations: tuple[Combination, ...] = ()
+
+
+def verdicts(linear: Linear, spread: Spread) -> Verdicts:
+    """Say of every parameter whether it is identified, and if not, why.
+
+    A parameter is identified when its interval is narrow against its value or its bounds. If it is
+    not, and would be with the others known, it is confounded with those that together nearly
+    explain its column of the Jacobian; if it would not be even then, the motion does not excite
+    it. Columns that depend on each other as exactly as differences can tell have no interval of
+    their own, also if one of them is at a bound. Where less than half of the information on a
+    parameter is the data's, priors on parameters dominate.
+
+    Args:
+        linear: The problem at the optimum.
+        spread: How wide the intervals are.
+    """
+    return _Judge(linear, spread).judge()
+
+
+class _End(NamedTuple):
+    """A value at its bound.
+
+    Attributes:
+        lower: At which.
+        beyond: Where the data would have it, to first order, the others following.
+        half: Half-width of the interval there, for white noise.
+        inflation: By how much less its variance would be with all others known.
+        pushed: Whether the data, and not noise, push it outwards.
+    """
+
+    lower: bool
+    beyond: float
+    half: float
+    inflation: float
+    pushed: bool
+
+
+class _Judge:
+    """The problem, and what several verdicts need of it."""
+
+    def __init__(self, linear: Linear, spread: Spread) -> None:
+        self._linear = linear
+        self._unknowns = linear.unknowns
+        self._names = [unknown.name for unknown in linear.unknowns]
+        self._half = spread.half
+        self._covariance = np.nan_to_num(spread.covariance, nan=0.0)
+        norms = np.linalg.norm(linear.jacobian, axis=0)
+        self._silent = norms == 0
+        self._live = np.flatnonzero(~self._silent)
+        self._scaled = linear.jacobian / linear.scale
+        self._quantile = self._find_quantile(spread)
+        self._inflation = np.ones(len(norms))
+        self._inflation[linear.free] = np.diag(linear.inverse)
+        self._exact = self._sets(self._scaled)
+        self._limit = np.array(
+            [_limit(float(v), u) for v, u in zip(linear.x, linear.unknowns, strict=True)]
+        )
+        self._found: dict[tuple[int, ...], tuple[Combination, ...]] = {}
+        self._bounds = {
+            int(index): self._optimum(int(index))
+            for index in np.flatnonzero(linear.at_bound & ~self._silent)
+        }
+        self._wide = self._half * np.sqrt(self._freed() / self._inflation)
+
+    def judge(self) -> Verdicts:
+        """Return all verdicts, and the combinations that they name."""
+        each = [self._one(index) for index in range(len(self._unknowns))]
+        each = self._without_priors(each)
+        told = [c for found in self._found.values() for c in found]
+        return Verdicts(tuple(each), tuple(dict.fromkeys(told)))
+
+    def _one(self, index: int) -> Verdict:
+        if self._silent[index]:
+            return self._not_excited(index)
+        exact = self._exact.get(index)
+        if exact is None and self._linear.at_bound[index]:
+            return self._at_bound(index)
+        alone = self._half[index] / np.sqrt(max(self._inflation[index], np.finfo(float).tiny))
+        weak = alone > self._limit[index]
+        if exact is None and not self._wide[index] > self._limit[index]:
+            return Verdict(IDENTIFIED)
+        if weak or (exact is None and (self._wide[index] / alone) ** 2 < _INFLATION):
+            return self._not_excited(index, blind=exact is not None)
+        if exact is not None:
+            return self._confounded(index, exact, blind=True)
+        # An interval that holds only as long as another value stays at its bound is none.
+        conditional = bool(self._half[index] <= self._limit[index])
+        return self._confounded(index, self._near(index), blind=conditional)
+
+    def _freed(self) -> NDArray[np.float64]:
+        """Return the (p,) inflations of the free parameters with those free that noise bounds.
+
+        Where noise alone put a value at its bound it could as well be elsewhere, and then others
+        would follow it.
+        """
+        loose = [
+            index
+            for index, end in self._bounds.items()
+            if index not in self._exact and not end.pushed and end.half > self._limit[index]
+        ]
+        inflation: NDArray[np.float64] = self._inflation.copy()
+        if loose:
+            chosen = np.union1d(self._linear.free, loose)
+            scaled = self._scaled[:, chosen]
+            inverse = np.linalg.pinv(scaled.T @ scaled, rcond=threshold(len(chosen)) ** 2)
+            inflation[chosen] = np.maximum(inflation[chosen], np.diag(inverse))
+        return inflation
+
+    def _near(self, index: int) -> DependentSet:
+        """Return the set of columns that nearly depend on each other because of one."""
+        loose = [i for i, end in self._bounds.items() if not end.pushed]
+        chosen = np.union1d(self._linear.free, [index, *loose])
+        found = partners(self._scaled[:, chosen], int(np.flatnonzero(chosen == index)[0]))
+        return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
+
+    def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
+        names = [self._names[c] for c in dependent.columns if c != index]
+        remedy = separating([self._unknowns[c] for c in dependent.columns])
+        return Verdict(
+            f'{CONFOUNDED} {", ".join(names)}',
+            blind=blind,
+            explanation=f'{self._instead(index, dependent)}; {remedy}.',
+        )
+
+    def _instead(self, index: int, dependent: DependentSet) -> str:
+        """Say which combinations are determined instead."""
+        found = [c for c in self._combinations(dependent) if self._names[index] in c.parameters]
+        if not found:
+            others = _listed([self._names[c] for c in dependent.columns if c != index])
+            return f'It cannot be told from {others}'
+        told = ' and '.join(c.sentence for c in found[:_TOLD])
+        more = f' (and {len(found) - _TOLD} more)' if len(found) > _TOLD else ''
+        return f'Only {told}{more} {"is" if len(found) == 1 else "are"} determined'
+
+    def _combinations(self, dependent: DependentSet) -> tuple[Combination, ...]:
+        """Return the combinations of a set that deserve the name: their intervals are narrow."""
+        if dependent.columns not in self._found:
+            found = combinations(
+                dependent,
+                self._unknowns,
+                self._linear.x,
+                self._linear.scale,
+                self._covariance,
+                self._quantile,
+            )
+            self._found[dependent.columns] = tuple(
+                c for c in found if c.half <= _WIDE_OF_VALUE * abs(c.value)
+            )
+        return self._found[dependent.columns]
+
+    def _not_excited(self, index: int, *, blind: bool = False) -> Verdict:
+        unknown, half = self._unknowns[index], self._half[index]
+        if self._silent[index]:
+            why = 'No small change of it changes what was measured'
+        elif blind or not np.isfinite(half):
+            why = 'What was measured hardly changes with it'
+        else:
+            why = f'It is only known to be {plus_minus(self._linear.x[index], half)}'
+        blind = blind or not np.isfinite(half)
+        return Verdict(NOT_EXCITED, blind=blind, explanation=f'{why}; {exciting(unknown)}.')
+
+    def _at_bound(self, index: int) -> Verdict:
+        """Say which bound, and whether the data push beyond it."""
+        unknown, end = self._unknowns[index], self._bounds[index]
+        if not end.pushed and end.half > self._limit[index]:
+            # Only noise put it there.
+            alone = end.half / np.sqrt(end.inflation)
+            if alone > self._limit[index] or end.inflation < _INFLATION:
+                return self._not_excited(index, blind=True)
+            return self._confounded(index, self._near(index), blind=True)
+        bound = unknown.min_value if end.lower else unknown.max_value
+        where = f'It is at its {"lower" if end.lower else "upper"} bound {bound:g}'
+        if not end.pushed:
+            text = f'{where}, within the noise: the data do not ask for more than that'
+        elif _is_physical(unknown, bound):
+            text = (
+                f'{where}, and the data ask for about {end.beyond:.3g}, which is not physical: the '
+                'model lacks something, or another value that is fixed is wrong'
+            )
+        else:
+            text = (
+                f'{where}, and the data ask for about {end.beyond:.3g}: the bounds are too narrow, '
+                'or the model lacks something'
+            )
+        return Verdict(AT_BOUND, blind=True, explanation=f'{text}.')
+
+    def _optimum(self, index: int) -> _End:
+        """Return where a value at its bound would go, the others following."""
+        linear, unknown = self._linear, self._unknowns[index]
+        column, free = linear.jacobian[:, index], linear.scaled
+        rest = column - free @ (linear.inverse @ (free.T @ column))
+        information = max(float(rest @ rest), np.finfo(float).tiny)
+        freedom = max(len(linear.residual) - len(linear.free), 1)
+        noise = float(linear.residual @ linear.residual) / freedom
+        value = float(linear.x[index])
+        lower = value - unknown.min_value <= unknown.max_value - value
+        step = -float(rest @ linear.residual) / information
+        half = _PUSHED * float(np.sqrt(noise / information))
+        return _End(
+            lower=bool(lower),
+            beyond=value + step,
+            half=half,
+            inflation=float(column @ column) / information,
+            pushed=bool((-step if lower else step) >= half),
+        )
+
+    def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
+        """Name what is known by priors on parameters rather than by the data."""
+        priors = self._priors()
+        if not priors.any():
+            return each
+        rows, free = ~priors, self._linear.free
+        scaled = self._scaled[rows]
+        exact = self._sets(scaled)
+        gram = scaled[:, free].T @ scaled[:, free]
+        # A column whose length was the prior's is short without it, but no less known for that.
+        length = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+        lengths = np.outer(length, length)
+        inverse = np.linalg.pinv(gram / lengths, rcond=threshold(len(free)) ** 2, hermitian=True)
+        inverse /= lengths
+        found = list(each)
+        for place, index in enumerate(free):
+            if each[index].blind:
+                continue
+            unseen = index in exact or not scaled[:, index].any()
+            ratio = np.inf if unseen else inverse[place, place] / self._inflation[index]
+            if ratio > 1 / (1 - _PRIOR_SHARE):
+                found[index] = self._prior_dominated(int(index), exact.get(int(index)), ratio)
+        return found
+
+    def _prior_dominated(self, index: int, exact: DependentSet | None, ratio: float) -> Verdict:
+        unknown = self._unknowns[index]
+        prior = (
+            '' if unknown.prior is None else f', {plus_minus(unknown.prior[0], unknown.prior[1])}'
+        )
+        if exact is not None:
+            others = _listed([self._names[c] for c in exact.columns if c != index])
+            remedy = separating([self._unknowns[c] for c in exact.columns])
+            text = f'The data cannot tell it from {others}, the prior{prior} does; {remedy}'
+        elif np.isfinite(ratio):
+            half = self._half[index] * np.sqrt(ratio)
+            text = f'The data alone know it to ±{half:.1g}, the rest is its prior{prior}'
+            text += f'; {exciting(unknown)}'
+        else:
+            text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
+        return Verdict(PRIOR_DOMINATED, explanation=f'{text}.')
+
+    def _priors(self) -> NDArray[np.bool_]:
+        """Return (n,) which residuals are priors on parameters; on one run they are measurements.
+
+        That a clock's offset is near zero is known from its jitter, which was measured.
+        """
+        rows = self._linear.samples.sensor == PRIOR
+        lasting = np.array([not is_nuisance(unknown) for unknown in self._unknowns], dtype=bool)
+        priors: NDArray[np.bool_] = rows.copy()
+        priors[rows] = np.any(self._linear.jacobian[rows][:, lasting] != 0, axis=1)
+        return priors
+
+    def _sets(self, scaled: NDArray[np.float64]) -> dict[int, DependentSet]:
+        """Return the exactly dependent set that each parameter is in, if any."""
+        chosen = scaled[:, self._live]
+        norms = np.linalg.norm(chosen, axis=0)
+        seen = self._live[norms > 0]
+        found = {}
+        for dependent in exact_sets(scaled[:, seen] / norms[norms > 0]):
+            columns = tuple(int(seen[c]) for c in dependent.columns)
+            blind = dependent.blind / norms[norms > 0][list(dependent.columns), None]
+            for column in columns:
+                found[column] = DependentSet(columns, blind)
+        return found
+
+    def _find_quantile(self, spread: Spread) -> float:
+        """Return the half-width of intervals in standard errors."""
+        deviation = np.sqrt(np.diag(self._covariance))
+        with np.errstate(invalid='ignore', divide='ignore'):
+            ratios = spread.half / deviation
+        ratios = ratios[np.isfinite(ratios)]
+        return float(ratios.max()) if len(ratios) else _PUSHED
+
+
+def _limit(value: float, unknown: Unknown) -> float:
+    """Return the half-width of the widest interval that identifies a parameter.
+
+    A value that is not near zero, or cannot be, is compared to itself alone. Where a run starts
+    is measured, and near zero as often as not.
+    """
+    relative = _WIDE_OF_VALUE * abs(value)
+    if unknown.scale == 'log':
+        return relative
+    absolute = _WIDE_OF_BOUNDS * (unknown.max_value - unknown.min_value)
+    if unknown.nominal and not is_nuisance(unknown):
+        absolute = min(absolute, max(abs(value), abs(unknown.nominal)))
+    return max(relative, absolute)
+
+
+def _is_physical(unknown: Unknown, bound: float) -> bool:
+    return any(bound in target.bounds for target in unknown.targets)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} and {names[-1]}'

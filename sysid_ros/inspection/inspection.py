@@ -1,0 +1,249 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a bag, before anything is done with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from sysid_ros.alignment.mapping.pairing import map_columns
+from sysid_ros.alignment.stamps import one_clock, stamp
+from sysid_ros.errors import AlignmentError
+from sysid_ros.inspection.bag_facts import BagFacts, bag_facts
+from sysid_ros.inspection.consistency import joint_findings
+from sysid_ros.inspection.joints import is_of_joints, joints_by_name, joints_of_model
+from sysid_ros.inspection.lag import lag
+from sysid_ros.inspection.topic_reports import (
+    ChannelReport,
+    TopicReport,
+    greatest,
+    is_of_a_robot,
+    least,
+    report_channels,
+    report_topic,
+    topic_findings,
+)
+
+if TYPE_CHECKING:
+    import mujoco
+
+    from sysid_ros.alignment.health import HealthFinding
+    from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped
+    from sysid_ros.alignment.stamps import Stamped
+    from sysid_ros.bags import BagColumns, UnreadTopic
+    from sysid_ros.config import MappingConfig, StampChoice
+    from sysid_ros.inspection.coverage import Excitation
+    from sysid_ros.inspection.joints import Joint, Trace
+    from sysid_ros.inspection.lag import Lag
+
+
+@dataclass(frozen=True)
+class JointReport:
+    """One joint.
+
+    Attributes:
+        name: In the model, or in the bag where there is no model.
+        position: Column that the position comes from; empty where it was not measured.
+        velocity: The same for the velocity.
+        effort: The same for the effort.
+        command: The same for what was commanded.
+        low: Least position, in units of the model, or of the bag without one; NaN if unknown.
+        high: Greatest position.
+        step: Of the encoder, in units of the bag; NaN where none shows.
+        lag: Of the position behind its command; None where there is none or it cannot be told.
+        excitation: What the motion shows; None without a model.
+    """
+
+    name: str
+    position: str
+    velocity: str
+    effort: str
+    command: str
+    low: float
+    high: float
+    step: float
+    lag: Lag | None
+    excitation: Excitation | None
+
+
+@dataclass(frozen=True)
+class MappingReport:
+    """How the bag fits the model.
+
+    Attributes:
+        pairs: Column by column.
+        unmapped: What has no counterpart, and why.
+        problem: Why nothing could be paired; empty otherwise.
+    """
+
+    pairs: tuple[Pair, ...]
+    unmapped: tuple[Unmapped, ...]
+    problem: str
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that can be said about a bag without a fit.
+
+    Attributes:
+        bag: The bag as a whole.
+        topics: Topics with numbers, by name.
+        unread: Topics without.
+        channels: Every column.
+        joints: Every joint that is named, or paired with the model.
+        mapping: None without a model.
+        findings: What is wrong with topics that matter to a fit: of joints, commands, poses, forces
+            and inertial units, and those that the mapping uses.
+    """
+
+    bag: BagFacts
+    topics: tuple[TopicReport, ...]
+    unread: tuple[UnreadTopic, ...]
+    channels: tuple[ChannelReport, ...]
+    joints: tuple[JointReport, ...]
+    mapping: MappingReport | None
+    findings: tuple[HealthFinding, ...]
+
+
+class BagJoints(NamedTuple):
+    """The joints of a bag, and how they were found.
+
+    Attributes:
+        joints: In model order, or in that of the messages without a model.
+        mapping: None without a model, or where nothing could be paired.
+        problem: Why nothing could be paired; empty otherwise.
+        stamped: Topic to the times of its rows.
+        findings: What was found about clocks.
+    """
+
+    joints: tuple[Joint, ...]
+    mapping: Mapping | None
+    problem: str
+    stamped: dict[str, Stamped]
+    findings: tuple[HealthFinding, ...]
+
+
+def bag_joints(
+    bag: BagColumns,
+    model: mujoco.MjModel | None = None,
+    mapping: Literal['auto'] | MappingConfig = 'auto',
+    stamps: StampChoice = 'auto',
+) -> BagJoints:
+    """Find the joints of a bag, by the model where that fits, else by the names in the messages.
+
+    Raises:
+        AlignmentError: The mapping names what is not in the bag or the model.
+    """
+    pairing, problem = None, ''
+    if model is not None:
+        try:
+            pairing = map_columns(bag, model, mapping)
+        except AlignmentError as err:
+            if mapping != 'auto':
+                raise
+            problem = str(err)
+    if pairing is not None:
+        used = {pair.topic for pair in pairing.pairs}
+    else:
+        used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
+    name = bag.path.name
+    choice, found = one_clock(name, [item for item in bag.topics if item.topic in used], stamps)
+    stamped = {topic.topic: stamp(name, topic, choice) for topic in bag.topics}
+    times = {topic: item.times_ns for topic, item in stamped.items()}
+    if model is None or pairing is None:
+        joints = joints_by_name(bag, times)
+    else:
+        joints = joints_of_model(bag, model, pairing, times)
+    return BagJoints(joints, pairing, problem, stamped, found)
+
+
+def inspect(
+    bag: BagColumns,
+    model: mujoco.MjModel | None = None,
+    *,
+    mapping: Literal['auto'] | MappingConfig = 'auto',
+    stamps: StampChoice = 'auto',
+) -> Inspection:
+    """Say what is in a bag, what is wrong with it, and what could be identified from it.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled nominal model, where there is one.
+        mapping: How bag and model are paired.
+        stamps: Which time of a message counts.
+
+    Raises:
+        AlignmentError: The mapping names what is not in the bag or the model.
+    """
+    found = bag_joints(bag, model, mapping, stamps)
+    facts = bag_facts(bag)
+    paired = {pair.topic for pair in found.mapping.pairs} if found.mapping else set()
+    findings = list(found.findings)
+    topics = []
+    channels = []
+    for topic in bag.topics:
+        topics.append(report_topic(topic, found.stamped[topic.topic]))
+        reports = report_channels(topic)
+        channels += reports
+        if topic.topic in paired or is_of_a_robot(topic):
+            findings += topic_findings(facts, topic, found.stamped[topic.topic], reports)
+    findings += joint_findings(bag.path.name, found.joints)
+    judged = {item.joint: item for item in _excitation(model, found.joints)}
+    report = None
+    if model is not None:
+        pairing = found.mapping
+        report = MappingReport(
+            pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
+        )
+        said = {(item.subject, item.kind) for item in pairing.health} if pairing else set()
+        findings = [item for item in findings if (item.subject, item.kind) not in said]
+        findings += pairing.health if pairing else ()
+    steps = {item.channel: item.step for item in channels}
+    return Inspection(
+        bag=facts,
+        topics=tuple(topics),
+        unread=bag.unread,
+        channels=tuple(channels),
+        joints=tuple(_joint(joint, judged.get(joint.name), steps) for joint in found.joints),
+        mapping=report,
+        findings=tuple(findings),
+    )
+
+
+def _excitation(model: mujoco.MjModel | None, joints: tuple[Joint, ...]) -> tuple[Excitation, ...]:
+    if model is None:
+        return ()
+    from sysid_ros.inspection.coverage import excitation  # noqa: PLC0415 (half a second)
+
+    return excitation(model, joints)
+
+
+def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> JointReport:
+    def source(trace: Trace | None) -> str:
+        return trace.channel if trace is not None else ''
+
+    position = joint.find('position')
+    values = position.values if position is not None else np.empty(0)
+    return JointReport(
+        name=joint.name,
+        position=source(position),
+        velocity=source(joint.find('velocity')),
+        effort=source(joint.find('effort')),
+        command=source(joint.command()),
+        low=least(values),
+        high=greatest(values),
+        step=steps.get(source(position), math.nan),
+        lag=_lag(joint),
+        excitation=judged,
+    )
+
+
+def _lag(joint: Joint) -> Lag | None:
+    asked, given = joint.find('position', command=True), joint.find('position')
+    if asked is None or given is None:
+        return None
+    return lag(asked.times, asked.values, given.times, given.values)

@@ -1,0 +1,261 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a bag says about each joint: measured and commanded position, velocity and effort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.health import GAP_PERIODS, GAP_S, SECOND_NS
+from sysid_ros.alignment.mapping.by_name import command_field, is_command
+from sysid_ros.alignment.pairs import Role, column_name, names_of, raw_values
+from sysid_ros.alignment.stamps import longest_increasing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.pairs import Mapping as Pairing
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
+
+#: What is shown of a joint, in this order.
+QUANTITIES = ('position', 'velocity', 'effort')
+#: Last words of names of fields, as messages of joints have them, to the quantity.
+_WORDS = {
+    'position': 'position',
+    'positions': 'position',
+    'velocity': 'velocity',
+    'velocities': 'velocity',
+    'effort': 'effort',
+    'efforts': 'effort',
+}
+#: First words of fields of controllers' states that hold what is asked for; other parts of such a
+#: message, as the error, are neither command nor measurement.
+_ASKED = ('reference', 'desired')
+_MEASURED = ('feedback', 'actual')
+_UNITS = {
+    'position': ('rad', 'm'),
+    'velocity': ('rad/s', 'm/s'),
+    'effort': ('N·m', 'N'),
+}
+#: Sensors of the model that measure a joint, to the quantity.
+_SENSORS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
+    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
+}
+_ON_JOINT = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One quantity of one joint over time.
+
+    Attributes:
+        quantity: ``position``, ``velocity`` or ``effort``.
+        command: It was asked for, not measured.
+        topic: Where it comes from.
+        channel: The column there.
+        unit: Unit of the values; empty where nobody says.
+        times: (n,) strictly increasing, s from the origin.
+        values: (n,) finite.
+    """
+
+    quantity: str
+    command: bool
+    topic: str
+    channel: str
+    unit: str
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """All that is known of one joint.
+
+    Attributes:
+        name: In the model, or in the bag where there is no model.
+        traces: At most one per quantity, measured and commanded.
+    """
+
+    name: str
+    traces: tuple[Trace, ...]
+
+    def find(self, quantity: str, *, command: bool = False) -> Trace | None:
+        """Return what was measured, or commanded, of a quantity."""
+        wanted = (quantity, command)
+        return next((item for item in self.traces if (item.quantity, item.command) == wanted), None)
+
+    def command(self) -> Trace | None:
+        """Return the first quantity that was commanded."""
+        return next((item for item in self.traces if item.command), None)
+
+
+class _Source(NamedTuple):
+    """A column that tells about a joint."""
+
+    joint: str
+    quantity: str
+    command: bool
+    topic: str
+    channel: str
+    unit: str
+    values: NDArray[np.float64]
+
+
+def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
+    """Collect the joints that messages name.
+
+    Where several topics measure a joint, the one that measures it most often counts.
+
+    Args:
+        bag: Columns of the bag.
+        times_ns: Topic to the (n,) time of each of its rows, ns.
+    """
+    sources = [
+        _Source(
+            label,
+            quantity,
+            command,
+            topic.topic,
+            column_name(topic.topic, field.name, label),
+            '',
+            field.values[:, column],
+        )
+        for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
+        for field in topic.fields
+        if (meaning := _meaning(topic, field)) is not None
+        for quantity, command in [meaning]
+        for column, label in enumerate(field.labels)
+    ]
+    return _collect(sources, times_ns)
+
+
+def joints_of_model(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    pairing: Pairing,
+    times_ns: Mapping[str, NDArray[np.int64]],
+) -> tuple[Joint, ...]:
+    """Collect the joints of a model that a bag is paired with, in units of the model.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        pairing: Which column is which sensor or actuator.
+        times_ns: Topic to the (n,) time of each of its rows, ns.
+    """
+    joints = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    sources = []
+    for pair in pairing.pairs:
+        if pair.role is Role.SENSOR:
+            sensor = model.sensor(pair.name)
+            quantity = _SENSORS.get(mujoco.mjtSensor(int(sensor.type[0])))
+            joint = int(sensor.objid[0])
+        else:
+            actuator = model.actuator(pair.name)
+            on_joint = mujoco.mjtTrn(int(actuator.trntype[0])) in _ON_JOINT
+            quantity = command_field(model, actuator.id) if on_joint else None
+            joint = int(actuator.trnid[0])
+        if quantity is None:
+            continue
+        slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
+        sources.append(
+            _Source(
+                joints[joint] or f'joint[{joint}]',
+                quantity,
+                pair.role is Role.ACTUATOR,
+                pair.topic,
+                column_name(pair.topic, pair.field, pair.label),
+                _UNITS[quantity][int(slide)],
+                pair.scale * raw_values(bag, pair) + pair.offset,
+            )
+        )
+    order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
+    return tuple(sorted(_collect(sources, times_ns), key=lambda item: order[item.name]))
+
+
+def gaps(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Find where something periodic is missing.
+
+    Args:
+        times: (n,) strictly increasing, s.
+
+    Returns:
+        (g, 2) begin and end of each interval that is longer than 5 median periods and 50 ms, s.
+    """
+    periods = np.diff(times)
+    if not len(periods):
+        return np.empty((0, 2))
+    long = np.flatnonzero(periods > max(GAP_PERIODS * float(np.median(periods)), GAP_S))
+    return np.column_stack([times[long], times[long + 1]])
+
+
+def is_of_joints(topic: TopicColumns) -> bool:
+    """Tell whether the labels of a topic's fields are names of joints."""
+    return 'Joint' in topic.msgtype.rpartition('/')[2]
+
+
+def _meaning(topic: TopicColumns, field: Field) -> tuple[str, bool] | None:
+    """Return which quantity a field is, and whether it was commanded."""
+    first, _, last = field.name.rpartition('.')
+    quantity = _WORDS.get(last)
+    if quantity is None or not is_of_joints(topic):
+        return None
+    if first and first not in (*_ASKED, *_MEASURED):
+        return None
+    asked = is_command(topic.topic) or topic.msgtype.endswith('/JointTrajectory')
+    return quantity, first in _ASKED or (asked and not first)
+
+
+def _collect(
+    sources: Iterable[_Source], times_ns: Mapping[str, NDArray[np.int64]]
+) -> tuple[Joint, ...]:
+    known = list(sources)
+    used = {item.topic for item in known}
+    starts = [int(times_ns[topic].min()) for topic in used if len(times_ns[topic])]
+    origin = min(starts, default=0)
+    found: dict[str, dict[tuple[str, bool], Trace]] = {}
+    # Columns of one topic that miss nothing share one array of times.
+    shared: dict[str, NDArray[np.float64]] = {}
+    for item in known:
+        traces = found.setdefault(item.joint, {})
+        key = (item.quantity, item.command)
+        stamps = times_ns[item.topic]
+        finite = np.isfinite(item.values)
+        if key in traces or not finite.any():
+            continue
+        if finite.all() and _increases(item.topic, stamps, origin, shared):
+            times, values = shared[item.topic], item.values
+        else:
+            present = np.flatnonzero(finite)
+            rows = present[longest_increasing(stamps[present])]
+            times, values = (stamps[rows] - origin) / SECOND_NS, item.values[rows]
+        traces[key] = Trace(
+            item.quantity, item.command, item.topic, item.channel, item.unit, times, values
+        )
+    return tuple(
+        Joint(name, tuple(sorted(traces.values(), key=_place)))
+        for name, traces in found.items()
+        if traces
+    )
+
+
+def _increases(
+    topic: str, stamps: NDArray[np.int64], origin: int, shared: dict[str, NDArray[np.float64]]
+) -> bool:
+    """Note the times of a topic whose stamps increase throughout, and tell whether they do."""
+    if topic not in shared:
+        increase = bool(longest_increasing(stamps).all())
+        shared[topic] = (stamps - origin) / SECOND_NS if increase else np.empty(0)
+    return len(shared[topic]) == len(stamps)
+
+
+def _place(trace: Trace) -> tuple[bool, int]:
+    return trace.command, QUANTITIES.index(trace.quantity)

@@ -1,0 +1,359 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled models: the user's file as it is, and with identified values."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ModelError, ParameterError, nearest
+from sysid_ros.model.compiler_choices import copy_trees, move_empty_frames, simplify, spec_to_decide
+from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from sysid_ros.model.targets import Target
+
+#: ``mjSpec`` writes the interpolation of a control history as an integer; this is ``linear``.
+LINEAR = 1
+#: Numbers that say nothing about the physics: a hash of the tree, and the room for asset paths,
+#: which a compiled model holds in full.
+_IGNORED_FIELDS = frozenset(
+    {
+        'signature',
+        'nbuffer',
+        'npaths',
+        *(f'{kind}_pathadr' for kind in ('hfield', 'mesh', 'skin', 'tex')),
+    }
+)
+
+
+#: Targets whose components after the first move a centre of mass.
+_MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
+#: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
+_COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
+#: Targets that move a body.
+_POSES = frozenset({('body', 'pos'), ('body', 'quat')})
+
+
+class NativeDelay(NamedTuple):
+    """How MuJoCo's own actuator delay represents a delay.
+
+    Attributes:
+        delay: The attribute ``delay``, s; 0 where no delay is nearer than the shortest.
+        nsample: The attribute ``nsample``: slots of the control history.
+        effective: The delay that the simulation shows, s.
+    """
+
+    delay: float
+    nsample: int
+    effective: float
+
+
+def load_spec(path: Path) -> mujoco.MjSpec:
+    """Parse an MJCF file.
+
+    Raises:
+        ModelError: There is no such file, or it is not MJCF.
+    """
+    if not path.is_file():
+        siblings = [entry.name for entry in path.parent.glob('*.xml')]
+        msg = f'No model file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
+        raise ModelError(msg)
+    try:
+        return mujoco.MjSpec.from_file(str(path))
+    except (ValueError, mujoco.FatalError) as err:
+        msg = f'Cannot read the model {str(path)!r}: {one_sentence(err)}.'
+        raise ModelError(msg) from err
+
+
+def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
+    """Compile a spec that was read from a file.
+
+    Raises:
+        ModelError: It does not compile.
+    """
+    try:
+        return spec.compile()
+    except (ValueError, mujoco.FatalError) as err:
+        msg = f'Cannot compile the model {str(path)!r}: {one_sentence(err)}.'
+        raise ModelError(msg) from err
+
+
+def load_model(path: Path) -> mujoco.MjModel:
+    """Compile an MJCF file.
+
+    Raises:
+        ModelError: There is no such file, it is not MJCF, or it does not compile.
+    """
+    return compile_spec(load_spec(path), path)
+
+
+def one_sentence(error: Exception) -> str:
+    """Put MuJoCo's message, which spans lines, on one line without a full stop."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return ', '.join(dict.fromkeys(line for line in lines if line)).rstrip('.')
+
+
+def native_delay(delay: float, timestep: float) -> NativeDelay:
+    """Express an actuator delay in MuJoCo's terms.
+
+    With commands held over each step, the mean over a step of the command shifted by ``(n + f) *
+    timestep`` is ``(1 - f) * u[k - n] + f * u[k - n - 1]``. That is what linear interpolation of
+    the history gives at ``t - delay``, exactly, from one timestep on. (MuJoCo clamps to
+    ``ctrlrange`` after it has interpolated.) The history ends at the previous step, so every
+    shorter delay acts as one whole timestep; below half a timestep, none is nearer.
+
+    Args:
+        delay: Seconds.
+        timestep: Of the model, seconds.
+    """
+    steps = delay / timestep
+    if steps < 0.5:  # noqa: PLR2004 (half of a step: what rounds to none)
+        return NativeDelay(0.0, 0, 0.0)
+    # One slot more than interpolation needs: the stamps in the history carry rounding errors.
+    return NativeDelay(delay, math.ceil(steps) + 1, max(delay, timestep))
+
+
+def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.MjModel:
+    """Compile the user's file and apply identified values to the compiled model.
+
+    Where an actuator has a ``dampratio``, the velocity gain stays what the file as it is compiles
+    to: a servo's gain does not follow our estimate of the inertia that it moves. Values that no
+    model has are left out: gain and bias of commands and sensors, starts of sequences.
+
+    Args:
+        path: MJCF file.
+        values: Targets, found by name, and their values in SI units; of two for the same target
+            the later wins.
+
+    Raises:
+        ModelError: The file does not compile, or not with these values.
+        ParameterError: A target is not in the model, or a value is not finite.
+    """
+    spec = load_spec(path)
+    model = compile_spec(spec, path)
+    latest = {target.path: (target, value) for target, value in values}
+    found = [
+        (found_target(target, model, spec), float(value))
+        for target, value in latest.values()
+        if target.in_mjcf
+    ]
+    for target, value in found:
+        if not math.isfinite(value):
+            msg = f'Expected a finite value for {target.path!r}, found {value}.'
+            raise ParameterError(msg)
+    written = writable_spec(spec, [target for target, _ in found])
+    seen_by_compiler = [entry for entry in found if entry[0].role is Role.SPEC]
+    for target, value in seen_by_compiler:
+        write_spec(written, target, value)
+    _apply_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
+    nominal, model = model, _compile_with(written, found, spec, path)
+    trial = spec_to_decide(written, spec, found, nominal, model)
+    if trial is not None:
+        decided = compile_spec(trial, path)
+        if simplify(written, spec, decided):
+            model = _compile_with(written, found, spec, path)
+        copy_trees(decided, model)
+    _set_extent(written, model, found, path)
+    return model
+
+
+def _compile_with(
+    written: mujoco.MjSpec,
+    found: Sequence[tuple[Target, float]],
+    spec: mujoco.MjSpec,
+    path: Path,
+) -> mujoco.MjModel:
+    """Compile what was prepared for values, and write them."""
+    model = compile_spec(written, path)
+    writer = Writer(model, [(target, i) for i, (target, _) in enumerate(found)], spec=spec)
+    writer.write(model, np.array([value for _, value in found]))
+    move_empty_frames(spec, model, found)
+    _set_constants(spec, model)
+    return model
+
+
+def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:
+    """Copy a spec so that what targets write can be written after it was compiled.
+
+    Bodies whose inertial frame or joints move are not compiled as "simple" (MuJoCo 4.0:
+    ``mj_setConst`` refuses to end that). Where the model will be compiled again with values, gains
+    that the compiler takes from a damping ratio become gains: see :func:`fitted_model`.
+
+    Args:
+        spec: The user's; it is not changed.
+        targets: What is going to be written.
+    """
+    copy = spec.copy()
+    for body in _made_general(copy, targets):
+        body.simple = False
+    if any(target.role is Role.SPEC for target in targets):
+        _hold_gains(copy)
+    return copy
+
+
+def is_writable(spec: mujoco.MjSpec, targets: Sequence[Target]) -> bool:
+    """Whether what a spec compiles to can be written as it is; see :func:`writable_spec`."""
+    by_compiler = any(target.role is Role.SPEC for target in targets)
+    return not by_compiler and not any(body.simple for body in _made_general(spec, targets))
+
+
+def _made_general(spec: mujoco.MjSpec, targets: Sequence[Target]) -> Iterator[mujoco.MjsBody]:
+    """Yield the bodies that must not be compiled as "simple"."""
+    for target in targets:
+        element, attribute = target.element_and_attribute
+        first = target.index or 0
+        if target.element == 'joint' and attribute == 'pos':
+            yield spec.joint(target.name).parent
+        elif target.element == 'actuator' and attribute == 'armature' and not _pulls(spec, target):
+            continue
+        elif (element, attribute) in _COUPLING:
+            yield from spec.bodies
+        elif element == 'body' and (
+            attribute in {'ipos', 'inertia'} or (attribute in _MASS_IPOS and first > 0)
+        ):
+            yield spec.body(target.name)
+
+
+def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjModel:
+    """Compile a copy of a spec once, so that targets can be written into the model.
+
+    Raises:
+        ModelError: The spec does not compile.
+    """
+    try:
+        return writable_spec(spec, targets).compile()
+    except (ValueError, mujoco.FatalError) as err:
+        msg = f'Cannot compile the model: {one_sentence(err)}.'
+        raise ModelError(msg) from err
+
+
+def _hold_gains(spec: mujoco.MjSpec) -> None:
+    """Replace damping ratios by the velocity gains that they compile to."""
+    ratios = [a for a in spec.actuators if a.biasprm[2] > 0]  # a gain is negative there
+    if not ratios:
+        return
+    compiled = spec.copy()
+    model = compiled.compile()
+    for actuator, copied in zip(spec.actuators, compiled.actuators, strict=True):
+        if actuator.biasprm[2] > 0:
+            actuator.biasprm[2] = model.actuator_biasprm[copied.id, 2]
+
+
+def _pulls(spec: mujoco.MjSpec, target: Target) -> bool:
+    """Whether an actuator acts on a tendon."""
+    return bool(spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON)
+
+
+def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
+    """Return the target with its row in this model.
+
+    Raises:
+        ParameterError: The model has no such element.
+    """
+    if target.element == 'option':
+        return target
+    if target.element == 'default':
+        (found,) = resolve(target.path, model, spec=spec)
+        return found
+    row = object_id(model, target.element, target.name)
+    if row < 0:
+        names = element_names(model, target.element)
+        msg = (
+            f'No {target.element} {target.name!r} for target {target.path!r}; '
+            f'{nearest(target.name, names)}.'
+        )
+        raise ParameterError(msg)
+    return dataclasses.replace(target, row=row)
+
+
+def _apply_delays(
+    spec: mujoco.MjSpec, model: mujoco.MjModel, delays: list[tuple[Target, float]]
+) -> None:
+    """Write delays into a spec, which has to be compiled again."""
+    for target, value in delays:
+        actuator = spec.actuator(target.name)
+        wanted = native_delay(value, model.opt.timestep)
+        if wanted.delay:
+            actuator.delay = wanted.delay
+            actuator.nsample = max(wanted.nsample, actuator.nsample)
+            actuator.interp = LINEAR
+        elif actuator.delay:
+            actuator.delay = actuator.nsample = actuator.interp = 0
+
+
+def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
+    """Update what the compiler derives from the fields that targets write.
+
+    ``mj_setConst`` leaves out the statistics that depend on masses (MuJoCo 4.0).
+    """
+    data = mujoco.MjData(model)
+    mujoco.mj_setConst(model, data)
+    if np.isnan(spec.stat.meanmass) and model.nbody > 1:
+        model.stat.meanmass = max(float(np.mean(model.body_mass[1:])), mujoco.mjMINVAL)
+    if np.isnan(spec.stat.meaninertia) and model.nv:
+        mujoco.mj_resetData(model, data)
+        mujoco.mj_fwdPosition(model, data)
+        inertia = np.zeros((model.nv, model.nv))
+        mujoco.mj_fullM(model, data, inertia)
+        model.stat.meaninertia = max(float(np.mean(np.diag(inertia))), mujoco.mjMINVAL)
+
+
+def _set_extent(
+    spec: mujoco.MjSpec,
+    model: mujoco.MjModel,
+    values: Sequence[tuple[Target, float]],
+    path: Path,
+) -> None:
+    """Update the place and size of the model, by which viewers are set, where bodies were moved."""
+    moved = [(t, v) for t, v in values if (t.element, t.attribute) in _POSES]
+    if not moved:
+        return
+    for target, value in moved:
+        write_spec(spec, target, value)
+    compiled = compile_spec(spec, path)
+    model.stat.extent, model.stat.center = compiled.stat.extent, compiled.stat.center
+
+
+def differing_fields(
+    a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = 1e-9
+) -> tuple[str, ...]:
+    """Compare every number of two compiled models.
+
+    Args:
+        a: A model.
+        b: Another one.
+        tolerance: Largest difference, relative to the larger number where that is above 1.
+
+    Returns:
+        Names of the arrays, sizes, options (``opt.…``) and statistics (``stat.…``) that differ.
+    """
+    others = dict(_numbers(b))
+    return tuple(name for name, value in _numbers(a) if not _close(value, others[name], tolerance))
+
+
+def _numbers(model: mujoco.MjModel) -> Iterator[tuple[str, Any]]:
+    for prefix, owner in (('', model), ('opt.', model.opt), ('stat.', model.stat)):
+        for name in dir(owner):
+            value = None if name.startswith('_') else getattr(owner, name)
+            if name not in _IGNORED_FIELDS and isinstance(value, (int, float, np.ndarray)):
+                yield prefix + name, np.asarray(value)
+
+
+def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if a.shape != b.shape:
+        return False
+    if not (np.issubdtype(a.dtype, np.floating) and np.issubdtype(b.dtype, np.floating)):
+        return bool(np.array_equal(a, b))
+    scale = np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
+    with np.errstate(invalid='ignore'):
+        same = np.abs(a - b) <= tolerance * scale
+    return bool(np.all(same | (a == b) | (np.isnan(a) & np.isnan(b))))

@@ -1,0 +1,216 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Put each identified value where MJCF has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sysid_ros.errors import ModelError
+from sysid_ros.model.mjcf.actuators import GAINS, own_range, spells_gain, write_delay, write_gain
+from sysid_ros.model.mjcf.attributes import attribute_place, turns
+from sysid_ros.model.mjcf.classes import Classes, Said
+from sysid_ros.model.mjcf.inertials import ATTRIBUTES as INERTIAL
+from sysid_ros.model.mjcf.inertials import write_inertials
+from sysid_ros.model.mjcf.numbers import numbers_of, set_component, set_scalar
+from sysid_ros.model.mjcf.poses import frames_around, set_orientation
+from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.targets import Role, read_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.mjcf.attributes import Place
+    from sysid_ros.model.mjcf.numbers import Editable
+    from sysid_ros.model.mjcf.source import Node, Rewrite
+    from sysid_ros.model.targets import Target
+
+#: Fields that hold places and orientations, which the text may have relative to a <frame>.
+_PLACES = {
+    ('joint', 'pos'): 'jnt_pos',
+    ('body', 'pos'): 'body_pos',
+    ('site', 'pos'): 'site_pos',
+}
+_ORIENTATIONS = {('body', 'quat'): 'body_quat', ('site', 'quat'): 'site_quat'}
+
+
+class Editor:
+    """Writes values into the text of a model."""
+
+    def __init__(self, rewrite: Rewrite) -> None:
+        """Prepare to write.
+
+        Args:
+            rewrite: The text, and the models before and after.
+        """
+        self._rewrite = rewrite
+        self._classes = Classes(rewrite.source)
+
+    def write(self, values: Iterable[tuple[Target, float]]) -> None:
+        """Write values.
+
+        Args:
+            values: What is written, with rows of the nominal model, and the values in SI units.
+
+        Raises:
+            ModelError: The text cannot hold a value.
+        """
+        changed = [(target, value) for target, value in values if self._changes(target, value)]
+        write_inertials(self._rewrite, (t for t, _ in changed if _is_inertial(t)))
+        options: Draft | None = None
+        for target, value in changed:
+            if _is_inertial(target):
+                continue
+            if target.element == 'option':
+                options = self._option(target, value, options)
+            elif target.element == 'default':
+                self._class(target, value)
+            else:
+                self._named(target, value)
+
+    def _changes(self, target: Target, value: float) -> bool:
+        if target.role is Role.FIELD:
+            return target.read(self._rewrite.nominal) != value
+        return target.role is not Role.SPEC or read_spec(self._rewrite.spec, target) != value
+
+    def _named(self, target: Target, value: float) -> None:
+        rewrite, key = self._rewrite, (target.element, target.attribute)
+        node = rewrite.source.find(target.element, target.name, target.path)
+        if node.tag == 'freejoint':
+            msg = (
+                f'Cannot write {target.path!r} back: <freejoint> has no attributes; write it as '
+                '<joint type="free">.'
+            )
+            raise ModelError(msg)
+        if target.element == 'actuator' and target.attribute == 'delay':
+            write_delay(rewrite, node, target, value)
+        elif target.element == 'actuator' and target.attribute in GAINS:
+            row, nominal = target.row, rewrite.nominal
+            write_gain(
+                rewrite, node, target, value, lambda name: getattr(nominal, f'actuator_{name}')[row]
+            )
+        elif key in _PLACES and target.role is Role.FIELD:
+            self._place(node, target, value)
+        elif key in _ORIENTATIONS and target.role is Role.FIELD:
+            self._orientation(node, target)
+        elif key == ('tendon', 'springlength'):
+            self._springlength(node, target)
+        elif target.attribute in ('ctrlrange', 'actrange') and own_range(rewrite, node, target.row):
+            return
+        else:
+            owner = getattr(rewrite.spec, target.element)(target.name)
+            self._attribute_place(target, owner).write(node, value)
+
+    def _attribute_place(self, target: Target, owner: Any) -> Place:
+        element, attribute = target.element_and_attribute
+        degrees = False
+        if element == 'joint' and self._rewrite.spec.compiler.degree:
+            degrees = turns(self._rewrite.nominal, self._row(target))
+        return attribute_place(owner, element, attribute, target.index or 0, degrees=degrees)
+
+    def _row(self, target: Target) -> int:
+        if not target.rows:
+            return target.row
+        first = target.rows[0]
+        if target.role is Role.SPEC:  # positions in the spec, which knows the rows
+            first = int(self._rewrite.spec.joints[first].id)
+        return first
+
+    def _place(self, node: Node, target: Target, value: float) -> None:
+        _refuse_ends(node, target)
+        rewrite = self._rewrite
+        frame = frames_around(node, rewrite.spec)
+        made = np.array(getattr(rewrite.fitted, _PLACES[target.element, 'pos'])[target.row])
+        if frame is None:
+            set_component(node, 'pos', target.index or 0, value, made, 3)
+            return
+        for axis, number in enumerate(frame.place_inside(made)):
+            set_component(node, 'pos', axis, float(number), np.zeros(3), 3)
+
+    def _orientation(self, node: Node, target: Target) -> None:
+        _refuse_ends(node, target)
+        rewrite = self._rewrite
+        frame = frames_around(node, rewrite.spec)
+        made = np.array(getattr(rewrite.fitted, _ORIENTATIONS[target.element, 'quat'])[target.row])
+        set_orientation(node, made if frame is None else frame.orientation_inside(made))
+
+    def _springlength(self, node: Node, target: Target) -> None:
+        shortest, longest = (float(v) for v in self._rewrite.fitted.tendon_lengthspring[target.row])
+        one = len((node.get('springlength') or '').split()) <= 1
+        if one and shortest == longest:
+            set_scalar(node, 'springlength', shortest)
+            return
+        for index, length in enumerate((shortest, longest)):
+            set_component(node, 'springlength', index, length, (shortest, longest), 2)
+
+    def _option(self, target: Target, value: float, added: Draft | None) -> Draft | None:
+        """Write an option where it counts; return the <option> that had to be added."""
+        place = self._attribute_place(target, self._rewrite.spec.option)
+        options = [node for node in self._rewrite.source.nodes if node.tag == 'option']
+        if options:
+            # The last one that sets an attribute wins.
+            holders = [node for node in options if node.get(place.name) is not None]
+            place.write((holders or options)[-1], value)
+            return None
+        if added is None:
+            added = Draft('option')
+            self._rewrite.source.nodes[0].add(added)
+        place.write(added, value)
+        return added
+
+    def _class(self, target: Target, value: float) -> None:
+        element, attribute = target.element_and_attribute
+        owner = getattr(self._rewrite.spec.find_default(target.name), element)
+        if element == 'actuator' and attribute in GAINS:
+            self._class_gain(target, value, owner)
+            return
+        place = self._attribute_place(target, owner)
+        index = place.index or 0
+
+        def says(node: Editable) -> Said:
+            return Said.of(numbers_of(node, place.name), place.vector.tolist(), index)
+
+        for holder in self._classes.holders(
+            target.name, element, target.path, says, lambda _: True
+        ):
+            place.write(holder, value)
+
+    def _class_gain(self, target: Target, value: float, owner: Any) -> None:
+        rewrite, row = self._rewrite, target.rows[0]
+        so_far = target.read(rewrite.nominal)
+
+        def parameters(name: str) -> NDArray[np.float64]:
+            return np.array(getattr(owner, name), dtype=np.float64)
+
+        def can_say(node: Editable) -> bool:
+            return bool(spells_gain(node.tag, rewrite, target, row))
+
+        def says(node: Editable) -> Said:
+            if not can_say(node):
+                return Said(given=False, same=True)
+            first = spells_gain(node.tag, rewrite, target, row)[0]
+            text = numbers_of(node, first.attribute)
+            if first.place is None:
+                return Said.of(text, [first.factor * so_far], 0)
+            values = [float(parameters(name)[place]) for name, place in first.vector]
+            return Said.of(text, values, first.place)
+
+        for holder in self._classes.holders(target.name, 'actuator', target.path, says, can_say):
+            write_gain(rewrite, holder, target, value, parameters)
+
+
+def _is_inertial(target: Target) -> bool:
+    return target.element == 'body' and target.attribute in INERTIAL
+
+
+def _refuse_ends(node: Node, target: Target) -> None:
+    if node.get('fromto') is not None:
+        msg = (
+            f'Cannot write {target.path!r} back: <{node.tag}> is placed by fromto; give it '
+            'pos, quat and size.'
+        )
+        raise ModelError(msg)

@@ -1,0 +1,148 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates that have to be compiled: callbacks on the spec, and attributes the compiler reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError, ModelError, SysidError
+from sysid_ros.model.loading import one_sentence, writable_spec
+from sysid_ros.model.targets import Role, write_spec
+from sysid_ros.model.targets.frames import APART, all_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.unknown import Unknown
+
+#: So many compiled models are kept: a candidate and its neighbours, and some before them.
+_MOST_KEPT = 64
+
+
+class CandidateError(ModelError):
+    """No model can be built with the values of a candidate, though there may be with others."""
+
+
+class Builder(Protocol):
+    """What turns the values of a candidate into a model, beside targets.
+
+    Attributes:
+        copies: Whether it leaves the spec that it gets as it is.
+    """
+
+    @property
+    def copies(self) -> bool:
+        """Whether it leaves the spec that it gets as it is."""
+
+    def build(self, values: NDArray[np.float64], spec: mujoco.MjSpec) -> mujoco.MjModel:
+        """Compile the (p,) values of a candidate on a spec."""
+
+    def describe(self, values: NDArray[np.float64]) -> str:
+        """Return the (p,) values with their names, for an error."""
+
+
+class Rebuild:
+    """Compiles a model for a candidate.
+
+    The user's spec is copied for each of them and never changed. Candidates that agree in what is
+    compiled share a model, which the caller gets as a copy.
+
+    Attributes:
+        columns: Columns of a candidate that act through the compiler.
+    """
+
+    def __init__(
+        self,
+        spec: mujoco.MjSpec,
+        unknowns: Sequence[Unknown],
+        builder: Builder | None = None,
+        columns: Sequence[int] = (),
+    ) -> None:
+        """Keep what a candidate is made of.
+
+        Args:
+            spec: The user's spec.
+            unknowns: What a candidate's values are.
+            builder: Compiles a candidate on a copy of the spec; only ``compile`` by default.
+            columns: Columns that the builder reads.
+        """
+        targets = [target for unknown in unknowns for target in unknown.targets]
+        self._spec = writable_spec(spec, targets)
+        for target in targets:
+            if target.role is Role.COMMAND and target.attribute == 'delay':
+                # It is applied to the commands, not by the model as well.
+                self._spec.actuator(target.name).delay = 0.0
+        self._builder = builder
+        self._written = [
+            (target, column)
+            for column, unknown in enumerate(unknowns)
+            for target in unknown.targets
+            if target.role is Role.SPEC
+        ]
+        self.columns = sorted({*columns, *(column for _, column in self._written)})
+        self._kept: dict[bytes, mujoco.MjModel] = {}
+        self._built = False
+
+    def __call__(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model of its own for the (p,) values of a candidate; see `shared`."""
+        return self.shared(values).__copy__()
+
+    def shared(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return the model for the (p,) values of a candidate, which must not be changed.
+
+        Raises:
+            CandidateError: The compiler or the builder refuses the values; the first candidate's
+                error is what they raised themselves.
+            FitError: The builder does not return a model.
+        """
+        key = np.ascontiguousarray(values[self.columns]).tobytes()
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            model = self._compile(values)
+            for field, rows in all_frames(model).items():
+                getattr(model, field)[rows] = APART
+            self._kept[key] = model
+            self._built = True
+        return self._kept[key]
+
+    def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        builder = self._builder
+        copied = builder is not None and builder.copies and not self._written
+        spec = self._spec if copied else self._spec.copy()
+        for target, column in self._written:
+            write_spec(spec, target, float(values[column]))
+        if builder is None:
+            return self._compiled(spec, values)
+        try:
+            model = builder.build(values, spec)
+        except (ValueError, ArithmeticError, mujoco.FatalError) as err:
+            if not self._built or not _of_the_values(err):
+                raise
+            text = str(err) if isinstance(err, SysidError) else f'{one_sentence(err)}.'
+            msg = f'No model can be built with {builder.describe(values)}: {text}'
+            raise CandidateError(msg) from err
+        if not isinstance(model, mujoco.MjModel):
+            msg = f'Expected build_model to return an MjModel, found {type(model).__name__}.'
+            raise FitError(msg)
+        return model
+
+    def _compiled(self, spec: mujoco.MjSpec, values: NDArray[np.float64]) -> mujoco.MjModel:
+        try:
+            return spec.compile()
+        except (ValueError, mujoco.FatalError) as err:
+            given = ', '.join(f'{target.path} = {values[c]:.6g}' for target, c in self._written)
+            msg = f'Cannot compile the model with {given}: {one_sentence(err)}.'
+            raise CandidateError(msg) from err
+
+
+def _of_the_values(error: Exception) -> bool:
+    """Whether an error refuses values, rather than being a mistake in the code of a callback."""
+    cause = error.__cause__ or error
+    return isinstance(cause, (ValueError, ArithmeticError, mujoco.FatalError))

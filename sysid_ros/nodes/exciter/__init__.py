@@ -1,0 +1,10 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ``exciter`` node.
+
+``python -m sysid_ros.nodes.exciter --ros-args -p model:=arm.xml -p duration:=15.0``
+"""
+
+from sysid_ros.nodes.ros.runtime import process
+
+main = process('exciter', 'sysid_ros.nodes.exciter.node', 'Sender')

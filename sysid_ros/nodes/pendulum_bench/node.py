@@ -1,0 +1,293 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ``pendulum_bench`` node does: play all runs, ask for changes, then make logs and fit."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rclpy.duration import Duration
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from sysid_ros.config import PendulumBenchConfig
+from sysid_ros.errors import ConfigError, RosError, nearest
+from sysid_ros.excitation.motion import quintic, quintic_duration, sample_times
+from sysid_ros.nodes.pendulum_bench.servo_link import ServoLink, wait
+from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.schedule import Schedule
+from sysid_ros.nodes.ros.states import JointStates
+from sysid_ros.nodes.ros.topics import resolve_topic
+from sysid_ros.nodes.ros.waiting import Waiting
+from sysid_ros.servos.bench.runs import LOAD, instruction, plan_runs
+from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.session.recording import (
+    SessionTopics,
+    beside,
+    convert_session,
+    describe_session,
+    fit_session,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rclpy.node import Node
+
+    from sysid_ros.nodes.ros.runtime import Stop
+    from sysid_ros.servos.bench.runs import Run
+    from sysid_ros.servos.bench.trajectories import Trajectory
+
+    Array = NDArray[np.float64]
+
+#: A limit is broken when so many messages in a row say so: one may be a glitch.
+_IN_A_ROW = 3
+#: How long the last messages may take to reach their subscribers, s.
+_FAREWELL_SECONDS = 0.5
+
+
+class _HaltError(Exception):
+    """The session ends early."""
+
+
+class Bench:
+    """A session on the bench: every motion with every gain and load."""
+
+    def __init__(self, node: Node, stop: Stop) -> None:
+        """Declare parameters, plan the runs and begin to wait for the servo.
+
+        Raises:
+            SysidError: A parameter is not valid.
+        """
+        self._node = node
+        self._stop = stop
+        self._log = node.get_logger()
+        config = declare(node, PendulumBenchConfig)
+        self._config = config
+        self._runs = _planned(config)
+        settings = self._runs[0].settings
+        self._link = ServoLink(node, config, tuple(settings), self._halt)
+        topic = resolve_topic(node, 'joint_states_topic', config.joint_states_topic)
+        self._states = JointStates(node, 'joint_states_topic', topic, self._watch)
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._run_topic = node.create_publisher(String, '~/run', latched)
+        self._topics = SessionTopics(
+            states=topic,
+            joint=config.joint,
+            command=self._link.commands.topic_name,
+            torque='' if self._link.torque is None else self._link.torque.topic_name,
+            run=self._run_topic.topic_name,
+            settings={name: item.topic_name for name, item in self._link.settings.items()},
+        )
+        self._stopper: Any = None
+        if config.recorder:
+            self._stopper = node.create_client(Trigger, f'{config.recorder}/stop')
+        node.create_service(Trigger, '~/continue', self._on_continue)
+        self._answers: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._asking = False
+        self._moving = False
+        self._alarms = 0
+        self._breach = ''
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='session')
+        self._waiting = Waiting(node, self._link.commands, self._missing, self._thread.start)
+
+    def close(self) -> None:
+        """Let the pendulum down, if it moves."""
+        self._halt('')
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # What it hears
+
+    def _missing(self) -> list[str]:
+        listeners = 1 if self._config.recorder else 0
+        recorded = self._run_topic.get_subscription_count() >= listeners
+        missing = [self._states.missing(), *self._link.missing(listeners)]
+        missing += [] if recorded else [f'a recorder of {", ".join(self._topics.all)}']
+        return list(filter(None, missing))
+
+    def _watch(self, _: int, message: Any) -> None:
+        positions = dict(zip(message.name, message.position, strict=False))
+        angle = abs(positions.get(self._config.joint, 0.0))
+        beyond = self._moving and angle > self._config.max_angle
+        self._alarms = self._alarms + 1 if beyond else 0
+        if self._alarms >= _IN_A_ROW:
+            self._halt(f'the pendulum is at {angle:.3g} rad, over {self._config.max_angle:g}')
+
+    def _on_continue(self, _: Any, response: Any) -> Any:
+        response.success, self._asking = self._asking, False
+        response.message = 'Going on.' if response.success else 'Nothing was asked for.'
+        if response.success:
+            self._answers.put(None)
+        return response
+
+    def _halt(self, reason: str) -> None:
+        self._breach = self._breach or reason
+        self._closing.set()
+        self._answers.put(None)
+
+    # The session
+
+    def _run(self) -> None:
+        try:
+            self._play_all()
+            self._evaluate()
+        except _HaltError:
+            msg = f'Stopped: {self._breach}.'
+            self._stop.request(RosError(msg) if self._breach else None)
+        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+            # After Ctrl-C the fit is cancelled, which is no error.
+            self._stop.request(None if self._closing.is_set() else err)
+        else:
+            self._stop.request()
+
+    def _play_all(self) -> None:
+        self._describe()
+        own = self._link.own(self._config.servo or self._states.publisher())
+        before: dict[str, float] = {}
+        try:
+            for number, run in enumerate(self._runs, 1):
+                if run.settings != before:
+                    self._change(run, before, own)
+                    before = dict(run.settings)
+                self._go_to_start(run.motion)
+                what = ', '.join(f'{name} {value:g}' for name, value in before.items())
+                self._log.info(f'run {number} of {len(self._runs)}: {run.motion.name}, {what}')
+                self._play(run.motion)
+        finally:
+            self._let_down()
+
+    def _describe(self) -> None:
+        """Say what is in the bag now: runs can be used that come before an interruption."""
+        config = self._config
+        if config.recorder:
+            settings = self._runs[0].settings
+            bag = Path(config.output)
+            path = describe_session(bag, config.motor, self._topics, settings, config.dt)
+            self._log.info(f'{path} says what is in {bag}')
+
+    def _change(self, run: Run, before: dict[str, float], own: frozenset[str]) -> None:
+        """Have the load and the gains changed, by the servo's node or by a person."""
+        if any(run.settings[name] != before.get(name) for name in LOAD):
+            self._let_down()
+        told = instruction(run.settings, before, own)
+        if told and self._config.prompt:
+            self._asking = True
+            service = self._node.resolve_service_name('~/continue')
+            self._log.info(f'{told}; then call {service}')
+            self._answers.get()
+        elif told:
+            self._log.info(told)
+        if self._closing.is_set():
+            raise _HaltError
+        self._link.apply(run.settings, own)
+
+    def _go_to_start(self, motion: Trajectory) -> None:
+        """Move slowly to where a motion starts, and stay there for a while."""
+        start = self._link.goal if self._link.on else self._measured()
+        way = self._way(start, float(motion.goal(0.0)))
+        pause = np.full(round(self._config.settle * self._config.rate), way[-1])
+        goals = np.concatenate([way, pause])
+        self._follow(goals, np.full(len(goals), bool(motion.enabled(0.0))))
+
+    def _play(self, motion: Trajectory) -> None:
+        times = sample_times(motion.duration, self._config.rate)
+        self._run_topic.publish(String(data=motion.name))
+        try:
+            self._follow(motion.goal(times), motion.enabled(times))
+        finally:
+            self._run_topic.publish(String(data=''))
+
+    def _follow(self, goals: Array, enabled: NDArray[np.bool_]) -> None:
+        schedule = Schedule(self._config.rate, len(goals) - 1, self._closing)
+        self._moving = True
+        for step in schedule:
+            self._link.send(float(goals[step]), bool(enabled[step]))
+            if self._states.is_silent(self._config.state_timeout):
+                limit = self._config.state_timeout
+                self._halt(f'{limit:g} s without a new state on {self._states.topic}')
+        self._moving = False
+        if schedule.skipped:
+            text = f'{schedule.skipped} commands were skipped because their time was over'
+            self._log.warning(text)
+        if self._closing.is_set():
+            raise _HaltError
+
+    def _let_down(self) -> None:
+        """Lower the pendulum and switch the motor off, also when the session was interrupted."""
+        if not self._link.on:
+            return
+        way = self._way(self._link.goal, 0.0)
+        for step in Schedule(self._config.rate, len(way) - 1, threading.Event()):
+            self._link.send(float(way[step]), on=True)
+        if self._link.torque is not None:
+            self._link.send(0.0, on=False)
+        self._link.commands.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
+
+    def _way(self, start: float, end: float) -> Array:
+        """Return goals from one to another, from rest to rest."""
+        rate = self._config.rate
+        steps = int(np.ceil(quintic_duration(abs(end - start), self._config.speed) * rate))
+        return start + (end - start) * quintic(np.arange(steps + 1) / max(steps, 1))
+
+    def _measured(self) -> float:
+        positions = self._states.positions or {}
+        if self._config.joint not in positions:
+            hint = nearest(self._config.joint, positions)
+            msg = (
+                f'Expected the position of joint {self._config.joint!r} on topic '
+                f'{self._states.topic!r}, found none; {hint}.'
+            )
+            raise RosError(msg)
+        return float(positions[self._config.joint])
+
+    # Afterwards
+
+    def _evaluate(self) -> None:
+        """Have the bag closed, make logs of it, and fit."""
+        if self._stopper is None:
+            self._log.info('all runs are done')
+            return
+        answer = wait(self._stopper.call_async(Trigger.Request()), self._config.recorder)
+        if not answer.success:
+            raise RosError(answer.message)
+        bag = Path(self._config.output)
+        logs = convert_session(bag)
+        self._log.info(f'wrote {len(logs)} logs into {beside(bag, "logs")}')
+        if not self._config.model:
+            return
+        self._log.info(f'fitting {self._config.model} to the logs')
+        done = fit_session(bag, self._config.motor, self._config.model, cancel=self._closing)
+        error = 1e3 * float(np.mean(list(done.errors.values())))
+        made = done.parameters_path or f'nothing, the result was rejected: see {done.report_path}'
+        self._log.info(f'mean absolute error {error:.3f} mrad; wrote {made}')
+
+
+def _planned(config: PendulumBenchConfig) -> tuple[Run, ...]:
+    runs = plan_runs(
+        config.motor,
+        masses=config.masses,
+        lengths=config.lengths,
+        arm_masses=config.arm_masses,
+        kps=config.kps,
+        trajectories=config.trajectories,
+        vin=config.vin,
+    )
+    if config.model:
+        Servo.named(config.motor, config.model)
+    if config.recorder and not config.output:
+        msg = "Expected the recorder's bag in parameter 'output' (-p output:=DIR), found none."
+        raise ConfigError(msg)
+    switching = [run.motion.name for run in runs if run.motion.switches]
+    if switching and not config.torque_topic:
+        msg = (
+            f"Expected a topic in parameter 'torque_topic' for {switching[0]!r}, which switches "
+            'the motor off, found none; leave that motion out, or say which topic switches it.'
+        )
+        raise ConfigError(msg)
+    return runs

@@ -1,0 +1,242 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a node's process: find ROS, spin, end cleanly, answer with an exit code.
+
+Importing this module does not import rclpy, so that a machine without ROS gets one line that says
+how to install it instead of a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import queue
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sysid_ros.errors import RosError, SysidError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rclpy.executors import Executor
+    from rclpy.node import Node
+
+#: Exit code of a node that was given something it cannot work with.
+EXIT_ERROR = 2
+
+#: Longest single wait of an executor, seconds. Without a limit the EventsExecutor of rclpy 7.1
+#: computes its deadline beyond the end of the clock and spins on one core without any callback.
+_SPIN_SECONDS = 3600.0
+
+#: How long callbacks that wait for their turn are given at the end, seconds.
+_DRAIN_SECONDS = 0.5
+
+#: How long a callback that is still running is waited for at the end, seconds.
+_JOIN_SECONDS = 30.0
+
+
+class Running(Protocol):
+    """What a node does while it spins."""
+
+    def close(self) -> None:
+        """End it. No callback runs any more, but publishers and the logger still work."""
+
+
+class Stop:
+    """A request to end the process, made from any thread, callback or signal handler."""
+
+    def __init__(self) -> None:
+        # Unlike an Event, a SimpleQueue may be used in a signal handler that interrupts itself.
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.error: BaseException | None = None
+        self.requested = False
+
+    def request(self, error: BaseException | None = None) -> None:
+        """Ask for the end; the first error that is given decides the exit code."""
+        if self.error is None:
+            self.error = error
+        self.requested = True
+        self._requests.put(None)
+
+    def wait(self) -> None:
+        """Block until the end is requested."""
+        if not self.requested:
+            self._requests.get()
+
+
+def process(name: str, module: str, kind: str, *, threads: int = 1) -> Callable[[], int]:
+    """Return the main function of a node's process, which returns its exit code.
+
+    Args:
+        name: Name of the node, unless it is remapped.
+        module: Where what the node does is defined; imported when signals are handled already, so
+            that Ctrl-C is answered cleanly from the first moment.
+        kind: Its class there, which takes the node and the stop.
+        threads: Callbacks that may run at the same time, where their groups allow it.
+    """
+
+    def start(node: Node, stop: Stop) -> Running:
+        running: Running = getattr(importlib.import_module(module), kind)(node, stop)
+        return running
+
+    return lambda: run(name, start, threads=threads)
+
+
+def run(
+    name: str,
+    start: Callable[[Node, Stop], Running],
+    args: Sequence[str] | None = None,
+    *,
+    threads: int = 1,
+) -> int:
+    """Run one node from start-up to the end of its process.
+
+    Ctrl-C and SIGTERM end it cleanly at any time, also during start-up, and pressing Ctrl-C again
+    does not interrupt the clean-up. The handlers stay installed until the process ends.
+
+    Args:
+        name: Name of the node, unless it is remapped.
+        start: Builds what the node does; a :class:`SysidError` from it or from any callback ends
+            the process. Callbacks run in one other thread, after it has returned.
+        args: Command line with the program's name; default ``sys.argv``.
+        threads: Callbacks that may run at the same time, where their groups allow it.
+
+    Returns:
+        Exit code: 0 after a requested end, 2 after a :class:`SysidError`.
+    """
+    stop = Stop()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.request())
+    try:
+        _run(name, start, list(sys.argv if args is None else args), stop, threads)
+        if stop.error is not None:
+            raise stop.error
+    except SysidError as err:
+        print(f'{name}: {err}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
+        return EXIT_ERROR
+    return 0
+
+
+def _run(
+    name: str,
+    start: Callable[[Node, Stop], Running],
+    args: list[str],
+    stop: Stop,
+    threads: int,
+) -> None:
+    rclpy = import_rclpy()
+    if stop.requested:
+        return
+    _init(rclpy, args)
+    try:
+        node = rclpy.create_node(name)
+        try:
+            running = start(node, stop)
+            try:
+                _spin(node, stop, threads)
+            finally:
+                running.close()
+        finally:
+            node.destroy_node()
+    finally:
+        rclpy.try_shutdown()
+
+
+def import_rclpy() -> Any:
+    """Import rclpy.
+
+    Raises:
+        RosError: It is not there; the sentence says how to get it.
+    """
+    try:
+        import rclpy  # noqa: PLC0415 (absent on machines that only calibrate)
+        import rclpy.node  # noqa: PLC0415
+    except ImportError as err:
+        reason = ' '.join(str(err).split())
+        msg = (
+            f'Expected the Python package rclpy, found none ({reason}); get it with `sudo apt '
+            'install ros-jazzy-rclpy` and `source /opt/ros/jazzy/setup.bash`, or with '
+            "`pip install 'sysid_ros[ros]'`."
+        )
+        raise RosError(msg) from err
+    return rclpy
+
+
+def _init(rclpy: Any, args: list[str]) -> None:
+    try:
+        rclpy.init(args=args, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
+    except RuntimeError as err:
+        # rclpy appends the place in its C sources.
+        reason = ' '.join(str(err).partition(', at ')[0].split())
+        msg = f'Expected ROS arguments such as --ros-args -p name:=value, found an error: {reason}.'
+        raise RosError(msg) from err
+    others = rclpy.utilities.remove_ros_args(args)[1:]
+    if others:
+        rclpy.try_shutdown()
+        msg = f'Expected arguments after --ros-args, as -p name:=value, found {others[0]!r}.'
+        raise RosError(msg)
+
+
+def make_executor(threads: int = 1) -> Executor:
+    """Return rclpy's EventsExecutor, or its SingleThreadedExecutor where there is none.
+
+    For more than one thread it is the MultiThreadedExecutor: callbacks may block in that.
+
+    The EventsExecutor takes a third of the processor time. It cannot call a subscription's
+    callback of two arguments (message and info): such callbacks must not be used in our nodes.
+    """
+    if threads > 1:
+        from rclpy.executors import MultiThreadedExecutor  # noqa: PLC0415 (needs ROS)
+
+        return MultiThreadedExecutor(threads)
+    try:
+        from rclpy.experimental import EventsExecutor  # noqa: PLC0415 (not in every rclpy)
+    except ImportError:
+        from rclpy.executors import SingleThreadedExecutor  # noqa: PLC0415 (needs ROS)
+
+        return SingleThreadedExecutor()
+    return EventsExecutor()
+
+
+def _spin(node: Node, stop: Stop, threads: int) -> None:
+    """Spin a node in a thread of its own until the end is requested.
+
+    The main thread stays free for signals: Python runs their handlers only there, and not while
+    it waits inside an executor.
+    """
+    executor = make_executor(threads)
+    executor.add_node(node)
+    thread = threading.Thread(target=_spin_thread, args=(executor, stop), name='executor')
+    thread.daemon = True
+    thread.start()
+    stop.wait()
+    _drain(executor, thread)
+    executor.shutdown(_JOIN_SECONDS)
+    thread.join(_JOIN_SECONDS)
+
+
+def _drain(executor: Executor, thread: threading.Thread) -> None:
+    """Let callbacks run that wait already: a recorder's last messages are among them."""
+    drained = threading.Event()
+    if thread.is_alive():
+        executor.create_task(drained.set)
+        drained.wait(_DRAIN_SECONDS)
+
+
+def _spin_thread(executor: Executor, stop: Stop) -> None:
+    from rclpy.executors import Executor as PythonExecutor  # noqa: PLC0415 (needs ROS)
+    from rclpy.task import Future  # noqa: PLC0415
+
+    try:
+        if isinstance(executor, PythonExecutor):
+            # With a future it would remember one more function after every callback.
+            executor.spin()
+            return
+        never = Future()
+        while not stop.requested:
+            executor.spin_until_future_complete(never, timeout_sec=_SPIN_SECONDS)
+    except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+        stop.request(err)

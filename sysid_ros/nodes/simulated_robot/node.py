@@ -1,0 +1,135 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ``simulated_robot`` node does: run a plant in real time between two topics."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_msgs.msg import Float64MultiArray, String
+from trajectory_msgs.msg import JointTrajectory
+
+from sysid_ros.config import SimulatedRobotConfig, load_servos
+from sysid_ros.errors import ConfigError, RosError, nearest
+from sysid_ros.nodes.ros.inbox import Inbox, Source, finite, read_array
+from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.real_time import RealTime, StateSender
+from sysid_ros.nodes.ros.topics import resolve_topic
+from sysid_ros.pipeline.servos import joints_of
+from sysid_ros.virtual_robot import Noise, Plant, load_truth
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rclpy.node import Node
+
+    from sysid_ros.nodes.ros.runtime import Stop
+
+
+class Robot:
+    """A plant that follows the wall clock."""
+
+    def __init__(self, node: Node, stop: Stop) -> None:
+        """Declare parameters, build the plant and begin to publish.
+
+        Raises:
+            SysidError: A parameter, the model or the truth is not valid.
+        """
+        config = declare(node, SimulatedRobotConfig)
+        plant = _plant(config)
+        if not plant.settled:
+            text = 'the robot does not come to rest in its home pose; it starts moving'
+            node.get_logger().warning(text)
+        sender = StateSender(
+            node,
+            resolve_topic(node, 'joint_states_topic', config.joint_states_topic),
+            plant.joints,
+            jitter=config.stamp_jitter,
+            loss=config.loss,
+            seed=config.seed,
+        )
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._mjcf = node.create_publisher(String, '~/mjcf', latched)
+        text = Path(config.model).read_text(encoding='utf-8', errors='replace')
+        self._mjcf.publish(String(data=text))
+        commands = _Commands(plant)
+        inbox = Inbox(
+            node,
+            Source(
+                resolve_topic(node, 'commands_topic', config.commands_topic),
+                Float64MultiArray,
+                commands.of_array,
+            ),
+            Source(
+                resolve_topic(node, 'trajectory_topic', config.trajectory_topic),
+                JointTrajectory,
+                commands.of_trajectory,
+            ),
+        )
+        ready = (
+            f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on '
+            f'{sender.topic}, commands from {" and ".join(inbox.topics)}'
+        )
+        self._running = RealTime(node, stop, plant, sender, inbox, rate=config.rate, ready=ready)
+
+    def close(self) -> None:
+        """Stop stepping."""
+        self._running.close()
+
+
+class _Commands:
+    """Reads commands for a plant."""
+
+    def __init__(self, plant: Plant) -> None:
+        self._drives = plant.drives
+        self._by_joint = {
+            drive.joint: row
+            for row, drive in enumerate(plant.drives)
+            if drive.joint and drive.takes_positions
+        }
+
+    def of_array(self, message: Any) -> NDArray[np.float64]:
+        return read_array(message, len(self._drives))
+
+    def of_trajectory(self, message: Any) -> NDArray[np.float64]:
+        if not message.points:
+            msg = 'expected a point, found none'
+            raise RosError(msg)
+        positions = finite(np.array(message.points[-1].positions, dtype=np.float64))
+        if len(positions) != len(message.joint_names):
+            msg = f'expected {len(message.joint_names)} positions, found {len(positions)}'
+            raise RosError(msg)
+        values = np.full(len(self._drives), np.nan)
+        for name, position in zip(message.joint_names, positions, strict=True):
+            if name not in self._by_joint:
+                hint = nearest(name, self._by_joint)
+                msg = f'no position servo moves a joint {name!r}; {hint}'
+                raise RosError(msg)
+            row = self._by_joint[name]
+            values[row] = self._drives[row].command(float(position))
+        return values
+
+
+def _plant(config: SimulatedRobotConfig) -> Plant:
+    if not config.model:
+        msg = "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."
+        raise ConfigError(msg)
+    noise = Noise(
+        position=config.position_noise,
+        velocity=config.velocity_noise,
+        effort=config.effort_noise,
+        encoder_bits=config.encoder_bits,
+        seed=config.seed,
+    )
+    truth = load_truth(Path(config.truth)) if config.truth else {}
+    entries = load_servos(Path(config.servos)) if config.servos else ()
+    return Plant(
+        Path(config.model),
+        truth,
+        rate=config.rate,
+        noise=noise,
+        servos=partial(joints_of, entries),
+    )

@@ -1,0 +1,272 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a fit and its curves say, as parts of a result."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.results.result import (
+    CalibrationResult,
+    CombinationResult,
+    InferenceSummary,
+    NoiseScale,
+    ParameterResult,
+    Provenance,
+    Role,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    StartEntry,
+    TraceEntry,
+)
+from sysid_ros.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.results.result import FileHash
+
+#: Points that a report can show in all, and per curve.
+_PLOT_POINTS = 100_000
+_CURVE_POINTS = 1500
+_FEWEST_POINTS = 100
+_DIGITS = 6
+_LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One component of a sensor in one sequence: (n,) times, measured, before and after.
+
+    ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
+    whether the simulation became unstable after the fit.
+    """
+
+    sequence: str
+    role: Role
+    sensor: str
+    name: str
+    times: NDArray[np.float64]
+    measured: NDArray[np.float64]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    diverged: bool
+
+
+def summarise(
+    model: str,
+    fit: Fit,
+    curves: Sequence[Curve],
+    units: Mapping[str, str],
+    solver: SolverSummary,
+    provenance: Provenance,
+) -> CalibrationResult:
+    """Return what a fit found, not judged yet, without what is known of its recordings.
+
+    Args:
+        model: What was fitted.
+        fit: What was found.
+        curves: Of all sequences, measured and predicted.
+        units: Sensor name to its SI unit.
+        solver: How the fit went.
+        provenance: What it was made from.
+    """
+    held_out = whitened(curves, fit.noise, 'validate')
+    training = whitened(curves, fit.noise, 'train')
+    return CalibrationResult(
+        model=model,
+        parameters=_parameters(fit),
+        accepted=False,
+        acceptance='Not judged.',
+        held_out_before=held_out[0],
+        held_out_after=held_out[1],
+        training_before=training[0],
+        training_after=training[1],
+        errors=tuple(_errors(curves, units)),
+        noise=tuple(_noise(fit, units)),
+        plots=tuple(_plots(curves, units)),
+        topics=(),
+        health=(),
+        solver=solver,
+        warnings=(),
+        provenance=provenance,
+        inference=_inference(fit),
+        combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
+        diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
+    )
+
+
+def told(
+    command: str, config: dict[str, object], files: tuple[FileHash, ...], input_mode: str
+) -> Provenance:
+    """Return the provenance of a result that is made now, with this software.
+
+    Args:
+        command: How it was asked for.
+        config: What was asked for.
+        files: What it is made from.
+        input_mode: What drives the model.
+    """
+    versions = {'sysid_ros': __version__}
+    versions.update({name: importlib.metadata.version(name) for name in _LIBRARIES})
+    return Provenance(
+        created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
+        versions=versions,
+        files=files,
+        command=command,
+        config=config,
+        input_mode=input_mode,
+    )
+
+
+def solver_of(fit: Fit, backend: str, loss: str) -> SolverSummary:
+    """Return how a fit went, with the names of its solver and loss."""
+    solution = fit.solution
+    return SolverSummary(
+        backend=backend,
+        loss=loss,
+        status=solution.status,
+        message=solution.message,
+        success=solution.success,
+        iterations=len(solution.trace),
+        rollouts=fit.rollouts,
+        diverged=fit.diverged,
+        initial_cost=solution.trace[0].cost if solution.trace else math.nan,
+        final_cost=solution.cost,
+        seconds=fit.seconds,
+        trace=tuple(
+            TraceEntry(
+                iteration=entry.number,
+                cost=entry.cost,
+                step=entry.step,
+                rollouts=entry.rollouts,
+                diverged=entry.diverged,
+                jacobian=entry.jacobian,
+                regulariser=entry.regulariser,
+            )
+            for entry in solution.trace
+        ),
+        central=solution.trace[-1].central if solution.trace else (),
+        starts=tuple(
+            StartEntry(
+                initial_cost=attempt.start_cost, final_cost=attempt.cost, status=attempt.status
+            )
+            for attempt in fit.attempts
+        ),
+        start=fit.start,
+        start_sentence=fit.start_sentence,
+        window=fit.window,
+    )
+
+
+def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
+    seen = {noise.sensor: noise for noise in fit.inference.noises}
+    for sensor, sigma in sorted(fit.noise.items()):
+        source = 'configuration' if sensor in fit.told else 'estimated from residuals'
+        scale = NoiseScale(sensor=sensor, unit=units[sensor], sigma=sigma, source=source)
+        noise = seen.get(sensor)
+        if noise is not None:
+            scale = scale.model_copy(update=noise._asdict())
+        yield scale
+
+
+def _rms(values: NDArray[np.float64]) -> float:
+    values = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(values**2))) if len(values) else math.nan
+
+
+def whitened(curves: Sequence[Curve], noise: Mapping[str, float], role: str) -> tuple[float, float]:
+    """Return the root mean square residual before and after, in units of the noise."""
+    chosen = [curve for curve in curves if curve.role == role and curve.sensor in noise]
+    if not chosen:
+        return math.nan, math.nan
+    before = np.concatenate([(c.before - c.measured) / noise[c.sensor] for c in chosen])
+    after = np.concatenate([(c.after - c.measured) / noise[c.sensor] for c in chosen])
+    return _rms(before), _rms(after)
+
+
+def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
+    return tuple(
+        ParameterResult(
+            name=parameter.name,
+            targets=tuple(target.path for target in parameter.targets),
+            unit=parameter.unit,
+            initial=parameter.nominal,
+            value=float(value),
+            low=interval.low,
+            high=interval.high,
+            bounds=(parameter.min_value, parameter.max_value),
+            verdict=interval.verdict,
+            explanation=interval.explanation,
+        )
+        for parameter, value, interval in zip(
+            fit.parameters, fit.solution.x, fit.intervals, strict=True
+        )
+    )
+
+
+def _inference(fit: Fit) -> InferenceSummary:
+    count = len(fit.parameters)
+    found = fit.inference
+    covariance = found.covariance[:count, :count]
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid='ignore'):
+        correlation = covariance / np.outer(deviation, deviation)
+    return InferenceSummary(
+        method=found.method,
+        samples=sum(noise.samples for noise in found.noises),
+        effective_samples=found.effective,
+        covariance=tuple(tuple(row) for row in covariance.tolist()),
+        correlation=tuple(tuple(row) for row in correlation.tolist()),
+        notes=found.notes,
+    )
+
+
+def _errors(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[SensorError]:
+    roles: tuple[Role, ...] = ('train', 'validate')
+    for role in roles:
+        for name, sensor in dict.fromkeys((curve.name, curve.sensor) for curve in curves):
+            chosen = [c for c in curves if c.role == role and c.name == name]
+            if chosen:
+                measured = np.concatenate([c.measured for c in chosen])
+                before = np.concatenate([c.before for c in chosen])
+                after = np.concatenate([c.after for c in chosen])
+                yield SensorError(
+                    sensor=name,
+                    unit=units[sensor],
+                    role=role,
+                    before=_rms(before - measured),
+                    after=_rms(after - measured),
+                    samples=int(np.isfinite(measured).sum()),
+                )
+
+
+def _plots(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[SignalPlot]:
+    share = _PLOT_POINTS // max(len(curves), 1)
+    points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
+    for curve in curves:
+        stride = max(math.ceil(len(curve.times) / points), 1)
+        yield SignalPlot(
+            sequence=curve.sequence,
+            role=curve.role,
+            sensor=curve.name,
+            unit=units[curve.sensor],
+            times=_rounded(curve.times[::stride]),
+            measured=_rounded(curve.measured[::stride]),
+            before=_rounded(curve.before[::stride]),
+            after=_rounded(curve.after[::stride]),
+        )
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(f'{value:.{_DIGITS}g}') for value in values)

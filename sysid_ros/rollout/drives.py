@@ -1,0 +1,107 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What drives joints by laws that MuJoCo lacks: forces that are computed between steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sysid_ros.errors import FitError, ParameterError
+from sysid_ros.model.targets import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import mujoco
+    import numpy as np
+    from mujoco.batch import Batch
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.targets import Target
+    from sysid_ros.model.unknown import Unknown
+
+#: How an actuator comes to be driven by a law, in a clause.
+HOW = "expected the actuator under 'servos', with type and model, or params"
+
+
+class Stepper(Protocol):
+    """Steps simulations of one model with some unknowns.
+
+    Attributes:
+        fields: Fields of the model that it writes, each simulation having its own values.
+    """
+
+    fields: frozenset[str]
+
+    def roll(
+        self,
+        batch: Batch,
+        control: NDArray[np.float64],
+        values: NDArray[np.float64],
+        record: Mapping[Any, NDArray[np.float64]],
+    ) -> None:
+        """Simulate the first n simulations of a batch from the states that they are in.
+
+        Args:
+            batch: Its fields hold what else the candidates write.
+            control: (n, steps, nu); those of driven actuators are goals.
+            values: (n, p) values of the unknowns.
+            record: What ``Batch.rollout`` may be asked to record, to the (n, steps, width) arrays
+                that are filled in as it does: states after each step, sensors before it.
+        """
+
+
+class Drives(Protocol):
+    """Which actuators of a model are driven by laws."""
+
+    def prepared(self, model: mujoco.MjModel) -> mujoco.MjModel:
+        """Return a copy of a compiled model whose driven actuators exert what they are told."""
+
+    def stepper(self, model: mujoco.MjModel, written: Sequence[tuple[Target, int]]) -> Stepper:
+        """Return what steps simulations.
+
+        Args:
+            model: A prepared model.
+            written: Targets, and for each the column of its value.
+
+        Raises:
+            ParameterError: A target is a number of a law that its actuator does not have, or a
+                number of the model that a law decides.
+        """
+
+
+def check_undriven(written: Iterable[tuple[Target, int]]) -> None:
+    """Check that no target is a number of a law, as there are none.
+
+    Raises:
+        ParameterError: One is.
+    """
+    for target, _ in written:
+        if target.role is Role.LAW:
+            raise no_law(target)
+
+
+def no_law(target: Target) -> ParameterError:
+    """Return the error that an actuator is driven by no law."""
+    return ParameterError(
+        f'Target {target.path!r} is a number of a servo, and no servo drives actuator '
+        f'{target.name!r}: {HOW}.'
+    )
+
+
+def check_compiled_once(unknowns: Sequence[Unknown], columns: Iterable[int]) -> None:
+    """Check that no unknown has to be compiled again, which laws between steps cannot follow.
+
+    Args:
+        unknowns: All of them.
+        columns: Those that the compiler reads.
+
+    Raises:
+        FitError: There is one.
+    """
+    for column in columns:
+        msg = (
+            f'Parameter {unknowns[column].name!r} is read by the compiler: beside servos, expected '
+            'parameters that are numbers of the compiled model.'
+        )
+        raise FitError(msg)

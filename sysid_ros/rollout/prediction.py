@@ -1,0 +1,128 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a model and its parameters predict for sequences, compiled again only where it has to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError
+from sysid_ros.model.loading import writable_model
+from sysid_ros.model.rebuild import Rebuild
+from sysid_ros.model.targets import Role
+from sysid_ros.rollout.measurement import Readings, laws_along, laws_of
+from sysid_ros.rollout.simulation import Prediction, Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.rollout.drives import Drives
+    from sysid_ros.signals.trajectory import Trajectory
+
+
+def make_simulator(
+    model: mujoco.MjModel | mujoco.MjSpec,
+    unknowns: Sequence[Unknown],
+    sequences: Sequence[Trajectory],
+    threads: int = 0,
+    *,
+    drives: Drives | None = None,
+) -> Simulator:
+    """Return what simulates candidates, compiling each of them only where it has to be.
+
+    Args:
+        model: A spec, or what it compiled to if no unknown needs another compilation.
+        unknowns: What a candidate's values are.
+        sequences: What is simulated.
+        threads: Size of the pool; 0 means one per core.
+        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+
+    Raises:
+        FitError: An unknown needs the spec, or a sequence does not fit the model.
+        ModelError: The spec does not compile.
+        ParameterError: An unknown is a number of a law that is not there, or one of the model that
+            a law decides.
+    """
+    lead = max([0.0, *(-unknown.min_value for unknown in unknowns if _is_late(unknown))])
+    if isinstance(model, mujoco.MjModel):
+        for unknown in unknowns:
+            if any(target.role is Role.SPEC for target in unknown.targets):
+                msg = (
+                    f'Parameter {unknown.name!r} is read by the compiler: expected the spec of the '
+                    'model, found a compiled model.'
+                )
+                raise FitError(msg)
+        return Simulator(model, unknowns, sequences, threads, lead=lead, drives=drives)
+    rebuild = Rebuild(model, unknowns)
+    if rebuild.columns:
+        start = np.array([unknown.nominal for unknown in unknowns])
+        return Simulator(
+            rebuild(start),
+            unknowns,
+            sequences,
+            threads,
+            build=rebuild,
+            rebuilt=rebuild.columns,
+            lead=lead,
+            drives=drives,
+        )
+    compiled = writable_model(model, [target for u in unknowns for target in u.targets])
+    return Simulator(compiled, unknowns, sequences, threads, lead=lead, drives=drives)
+
+
+def _is_late(unknown: Unknown) -> bool:
+    """Whether an unknown is the delay of sensors; a negative one looks beyond the last sample."""
+    return any(t.role is Role.SENSOR and t.attribute == 'delay' for t in unknown.targets)
+
+
+def predict(
+    model: mujoco.MjModel | mujoco.MjSpec,
+    sequences: Sequence[Trajectory],
+    parameters: Sequence[Unknown] = (),
+    values: NDArray[np.float64] | None = None,
+    threads: int = 0,
+    *,
+    drives: Drives | None = None,
+) -> tuple[Prediction, ...]:
+    """Simulate sequences with a model as it is, or with parameters set to values.
+
+    What belongs to sequences that are not among these is ignored.
+
+    Args:
+        model: A spec, or what it compiled to if no parameter needs another compilation.
+        sequences: What is simulated.
+        parameters: What the values are.
+        values: (p,) parameter values.
+        threads: Simulation threads; 0 means one per core.
+        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+
+    Returns:
+        One prediction per sequence, of a single candidate: what sensors with their gains, biases
+        and delays say; NaN at instants when they would describe a time before the start.
+
+    Raises:
+        FitError: A parameter needs the spec, or a sequence does not fit the model.
+    """
+    x = np.zeros(0) if values is None else values
+    laws = laws_of(parameters)
+    found: dict[int, Prediction] = {}
+    with make_simulator(model, parameters, sequences, threads, drives=drives) as simulator:
+        one = np.zeros(1, dtype=np.int64)
+        for block in simulator.simulate(x[None, :], [one] * len(simulator.runs)):
+            rows = {field: values[0] for field, values in block.rows.items()}
+            channels = []
+            for entry in simulator.runs[block.run].channels:
+                own = laws_along(laws, entry.sensors)
+                reading = Readings(entry, own).predicted(rows, x)
+                delays = [0.0 if law.delay is None else float(x[law.delay]) for law in own]
+                early = entry.times[:, None] - np.array(delays) < 0
+                early &= np.array(delays) > 0
+                channels.append(np.where(early, np.nan, reading)[None])
+            found[block.run] = Prediction(tuple(channels), block.diverged.copy())
+    return tuple(found[index] for index in range(len(found)))

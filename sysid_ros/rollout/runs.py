@@ -1,0 +1,355 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences, prepared once for simulation with any candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.rollout.commands import HeldCommand
+from sysid_ros.signals import SignalType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
+
+#: A sample this close to a step is on it, s: stamps are differences of rounded numbers.
+_ON_STEP = 1e-9
+#: Activation dynamics whose steady state is the control itself.
+_FILTERS = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
+#: Which recorded field a signal of the state is found in.
+_STATE_FIELDS = {
+    SignalType.MjStateQPos: 'qpos',
+    SignalType.MjStateQVel: 'qvel',
+    SignalType.MjStateAct: 'act',
+}
+SENSORS = 'sensordata'
+
+
+class Command(NamedTuple):
+    """What one control was told.
+
+    Attributes:
+        actuator: Id of the actuator.
+        column: Column of the model's controls.
+        held: The command.
+        series: Which of the sequence's series of commands it is in.
+    """
+
+    actuator: int
+    column: int
+    held: HeldCommand
+    series: int
+
+
+class Lookup(NamedTuple):
+    """Where samples lie between the rows of a simulation.
+
+    Attributes:
+        rows: (n,) row at or before each sample.
+        weights: (n, 1) share of the row after it; None where every sample is on a row.
+        regular: The rows as a slice, where they are evenly spaced and every sample is on one.
+    """
+
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+    regular: slice | None
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate (…, steps, k) rows at the (…, n, k) samples."""
+        if self.regular is not None:
+            return values[..., self.regular, :]
+        before = values[..., self.rows, :]
+        if self.weights is None:
+            return before
+        result: NDArray[np.float64] = before + self.weights * (
+            values[..., self.rows + 1, :] - before
+        )
+        return result
+
+
+class LookupEach(NamedTuple):
+    """The same for columns that are looked up at times of their own.
+
+    Attributes:
+        rows: (n, k) row at or before each sample.
+        weights: (n, k) share of the row after it.
+    """
+
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate (steps, k) rows at the (n, k) samples."""
+        before = np.take_along_axis(values, self.rows, axis=0)
+        after = np.take_along_axis(values, self.rows + 1, axis=0)
+        result: NDArray[np.float64] = before + self.weights * (after - before)
+        return result
+
+
+def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
+    """Find samples between the rows of a simulation; row k describes ``k * timestep``.
+
+    Args:
+        times: (n,) seconds from the start.
+        timestep: Seconds.
+    """
+    rows, weights = _split(times, timestep)
+    if np.any(weights):
+        return Lookup(rows, weights[:, None], None)
+    strides = np.diff(rows)
+    if len(strides) and strides[0] > 0 and np.all(strides == strides[0]):
+        return Lookup(rows, None, slice(int(rows[0]), int(rows[-1]) + 1, int(strides[0])))
+    return Lookup(rows, None, None)
+
+
+def lookup_each(times: NDArray[np.float64], timestep: float) -> LookupEach:
+    """Find samples of columns at (n, k) times of their own, s."""
+    return LookupEach(*_split(times, timestep))
+
+
+def _split(
+    times: NDArray[np.float64], timestep: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the row at or before each time, and the share of the row after it."""
+    position = np.maximum(times / timestep, 0.0)
+    near = np.rint(position)
+    position = np.where(np.abs(position - near) * timestep <= _ON_STEP, near, position)
+    rows = np.floor(position).astype(np.int64)
+    weights: NDArray[np.float64] = position - rows
+    return rows, weights
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Where the samples of one measured series are found in a simulation.
+
+    Attributes:
+        sensors: (k,) name of the signal that each column belongs to.
+        source: Recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``.
+        columns: (k,) columns of that field.
+        own: (k,) columns of the measured series.
+        measured: (n, k) measured samples; NaN where there is none.
+        times: (n,) seconds from the start of the sequence.
+        timestep: Of the simulation, seconds.
+    """
+
+    sensors: tuple[str, ...]
+    source: str
+    columns: NDArray[np.int64]
+    own: NDArray[np.int64]
+    measured: NDArray[np.float64]
+    times: NDArray[np.float64]
+    timestep: float
+    _lookup: Lookup = field(init=False)
+    _columns: NDArray[np.int64] | slice = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, '_lookup', lookup(self.times, self.timestep))
+        consecutive = bool(np.all(np.diff(self.columns) == 1))
+        first = int(self.columns[0]) if len(self.columns) else 0
+        object.__setattr__(
+            self,
+            '_columns',
+            slice(first, first + len(self.columns)) if consecutive else self.columns,
+        )
+
+    def values(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the (…, steps, k) rows of the channels' own columns."""
+        return rows[self.source][..., self._columns]
+
+    def predict(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Evaluate simulations at the measured stamps.
+
+        Args:
+            rows: Recorded field to (m, steps, width); row k describes the state at
+                ``k * timestep``.
+
+        Returns:
+            (m, n, k) predictions.
+        """
+        return self._lookup(self.values(rows))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One sequence, prepared for simulation with any candidate.
+
+    Attributes:
+        sequence: What was recorded.
+        steps: Rows that its samples need.
+        qpos: (nq,) at the start.
+        qvel: (nv,) at the start.
+        act: (na,) at the start.
+        commands: What the controls were told.
+        channels: One per measured series.
+        timestep: Of the simulation, seconds.
+    """
+
+    sequence: Trajectory
+    steps: int
+    qpos: NDArray[np.float64]
+    qvel: NDArray[np.float64]
+    act: NDArray[np.float64]
+    commands: tuple[Command, ...]
+    channels: tuple[Channels, ...]
+    timestep: float
+
+
+def prepare(model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0) -> Run:
+    """Prepare a sequence for simulation.
+
+    Args:
+        model: The compiled model.
+        sequence: What was recorded.
+        lead: Seconds by which predictions may be looked up after the last sample's stamp.
+
+    Raises:
+        FitError: The sequence names a sensor or actuator that the model does not have, or its
+            initial state is not of the model's size.
+    """
+    timestep = float(model.opt.timestep)
+    # One row more than the last sample needs, so that every sample lies between two rows.
+    steps = int(np.floor((sequence.duration + lead) / timestep + _ON_STEP / timestep)) + 2
+    for what, values, size in (
+        ('qpos', sequence.initial_qpos, model.nq),
+        ('qvel', sequence.initial_qvel, model.nv),
+        ('act', sequence.initial_act, model.na),
+    ):
+        if values is not None and len(values) != size:
+            msg = (
+                f'Sequence {sequence.name!r} starts with {len(values)} numbers of {what}, '
+                f'the model has {size}.'
+            )
+            raise FitError(msg)
+    commands = tuple(_commands(model, sequence))
+    return Run(
+        sequence,
+        steps,
+        np.asarray(sequence.initial_qpos, dtype=np.float64),
+        np.asarray(sequence.initial_qvel, dtype=np.float64),
+        _activation(model, sequence, commands),
+        commands,
+        tuple(
+            channels
+            for series in sequence.measurements
+            for channels in _channels(model, series, sequence.name)
+        ),
+        timestep,
+    )
+
+
+def retimed(run: Run, times: Sequence[NDArray[np.float64]]) -> Run:
+    """Return a run whose commands have other stamps, (n,) seconds for each of its series."""
+    return replace(
+        run,
+        commands=tuple(c._replace(held=c.held.retimed(times[c.series])) for c in run.commands),
+    )
+
+
+def _commands(model: mujoco.MjModel, sequence: Trajectory) -> list[Command]:
+    found = []
+    for number, series in enumerate(sequence.commands):
+        for name in series.names:
+            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
+            if actuator < 0:
+                known = [model.actuator(i).name for i in range(model.nactuator)]
+                msg = f'Sequence {sequence.name!r} commands {name!r}; {nearest(name, known)}.'
+                raise FitError(msg)
+            first = int(model.actuator_ctrladr[actuator])
+            for offset, values in enumerate(series.get(name).T):
+                held = HeldCommand(series.times, np.ascontiguousarray(values))
+                found.append(Command(actuator, first + offset, held, number))
+    return found
+
+
+def _activation(
+    model: mujoco.MjModel, sequence: Trajectory, commands: tuple[Command, ...]
+) -> NDArray[np.float64]:
+    if sequence.initial_act is not None:
+        return np.asarray(sequence.initial_act, dtype=np.float64)
+    act = np.zeros(model.na)
+    for actuator, column, held, _ in commands:
+        if column != model.actuator_ctrladr[actuator]:
+            continue
+        if mujoco.mjtDyn(model.actuator_dyntype[actuator]) in _FILTERS:
+            first = held.at(0.0)
+            if model.actuator_ctrllimited[column]:
+                first = float(np.clip(first, *model.actuator_ctrlrange[column]))
+            act[model.actuator_actadr[actuator]] = first
+    return act
+
+
+def _channels(model: mujoco.MjModel, series: TimeSeries, sequence: str) -> list[Channels]:
+    """Return one entry per recorded field that the series' signals are found in."""
+    places: dict[str, list[tuple[str, int, int]]] = {}
+    for name, (kind, own) in series.signal_mapping.items():
+        source, columns = _place(model, name, kind, len(own), sequence)
+        places.setdefault(source, []).extend(
+            (name, column, int(mine)) for column, mine in zip(columns, own, strict=True)
+        )
+    return [
+        Channels(
+            tuple(name for name, _, _ in found),
+            source,
+            np.array([column for _, column, _ in found], dtype=np.int64),
+            np.array([mine for _, _, mine in found], dtype=np.int64),
+            series.data[:, [mine for _, _, mine in found]],
+            series.times,
+            float(model.opt.timestep),
+        )
+        for source, found in places.items()
+    ]
+
+
+def _place(
+    model: mujoco.MjModel, name: str, kind: SignalType, width: int, sequence: str
+) -> tuple[str, range]:
+    """Return the recorded field and the columns that a signal is found in."""
+    if kind in _STATE_FIELDS:
+        source = _STATE_FIELDS[kind]
+        first, size = _state_place(model, name, source, sequence)
+    else:
+        sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
+        if sensor < 0:
+            known = [model.sensor(i).name for i in range(model.nsensor)]
+            msg = f'Sequence {sequence!r} measures {name!r}; {nearest(name, known)}.'
+            raise FitError(msg)
+        source, first, size = SENSORS, int(model.sensor_adr[sensor]), int(model.sensor_dim[sensor])
+    if width != size:
+        msg = f'Sequence {sequence!r} measures {width} columns of {name!r}; the model has {size}.'
+        raise FitError(msg)
+    return source, range(first, first + size)
+
+
+def _state_place(model: mujoco.MjModel, name: str, source: str, sequence: str) -> tuple[int, int]:
+    """Return first column and width of a part of the state, named after a joint or actuator."""
+    bare = name.removesuffix(f'_{source}')
+    if source == 'act':
+        actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, bare)
+        if actuator >= 0 and model.actuator_actnum[actuator]:
+            return int(model.actuator_actadr[actuator]), int(model.actuator_actnum[actuator])
+        known = [model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]]
+    else:
+        joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, bare)
+        if joint < 0:  # a free joint may go by the name of its body
+            body = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, bare)
+            joint = int(model.body_jntadr[body]) if body >= 0 else -1
+        if joint >= 0:
+            widths = {mujoco.mjtJoint.mjJNT_FREE: (7, 6), mujoco.mjtJoint.mjJNT_BALL: (4, 3)}
+            sizes = widths.get(mujoco.mjtJoint(model.jnt_type[joint]), (1, 1))
+            if source == 'qpos':
+                return int(model.jnt_qposadr[joint]), sizes[0]
+            return int(model.jnt_dofadr[joint]), sizes[1]
+        known = [model.joint(i).name for i in range(model.njnt)]
+    msg = f'Sequence {sequence!r} measures the {source} of {bare!r}; {nearest(bare, known)}.'
+    raise FitError(msg)

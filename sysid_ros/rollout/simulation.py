@@ -1,0 +1,443 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulating every sequence with every candidate, in one batch on one thread pool."""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.model.rebuild import CandidateError
+from sysid_ros.model.targets import Role, Writer
+from sysid_ros.model.targets.frames import APART, all_frames
+from sysid_ros.rollout.batch_sizes import most_at_once, of_like_length
+from sysid_ros.rollout.controls import Controls
+from sysid_ros.rollout.drives import check_compiled_once, check_undriven
+from sysid_ros.rollout.pool import Pool
+from sysid_ros.rollout.runs import SENSORS, prepare, retimed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    from mujoco.batch import Batch
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.rebuild import Rebuild
+    from sysid_ros.model.targets import Target
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.rollout.drives import Drives
+    from sysid_ros.rollout.runs import Run
+    from sysid_ros.signals.trajectory import Trajectory
+
+#: The state vector that holds nothing but the time.
+_CLOCK = mujoco.mjtState.mjSTATE_TIME.value
+#: Recorded after each step, so that row k describes the state at ``(k + 1) * timestep``.
+_STATE = ('qpos', 'qvel', 'act')
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What all candidates predict for one sequence.
+
+    Attributes:
+        channels: One (m, n, k) array per measured series of the sequence.
+        diverged: (m,) whether the simulation became unstable.
+    """
+
+    channels: tuple[NDArray[np.float64], ...]
+    diverged: NDArray[np.bool_]
+
+
+class Block(NamedTuple):
+    """Simulations of one sequence; the arrays are valid until the batch simulates again.
+
+    Attributes:
+        run: Index of the sequence.
+        candidates: (m,) indices of the candidates.
+        rows: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
+        diverged: (m,) whether the simulation became unstable.
+    """
+
+    run: int
+    candidates: NDArray[np.int64]
+    rows: dict[str, NDArray[np.float64]]
+    diverged: NDArray[np.bool_]
+
+
+class Simulator:
+    """Runs candidates of one model over sequences.
+
+    The model is compiled once, by the caller. What candidates write are fields of a
+    ``mujoco.batch.Batch``, one value per simulation, so that there are no copies of the model; a
+    candidate that needs another compilation is built by ``build``. The batch, its threads and its
+    buffers are made once and kept. The caller's model is never changed.
+
+    Attributes:
+        parameters: What a candidate's values are, in order.
+        runs: The sequences, prepared.
+        drives: Which actuators are driven by laws that MuJoCo lacks, if any.
+        rollouts: Number of simulations so far.
+        threads: Size of the pool.
+        refused: Why no model could be built for some candidates of the last call, by their index.
+        refusals: Number of such candidates so far.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        parameters: Sequence[Unknown],
+        sequences: Sequence[Trajectory],
+        threads: int = 0,
+        *,
+        build: Rebuild | None = None,
+        rebuilt: Sequence[int] = (),
+        lead: float = 0.0,
+        drives: Drives | None = None,
+    ) -> None:
+        """Prepare the sequences.
+
+        Args:
+            model: The compiled nominal model; it is not changed, and must not be.
+            parameters: What a candidate's values are, in order.
+            sequences: What is simulated.
+            threads: Size of the pool; 0 means one per core.
+            build: Compiles a model for the (p,) values of a candidate, where some of them cannot
+                be written into a compiled model.
+            rebuilt: Columns of the values that ``build`` reads.
+            lead: Seconds by which predictions may be looked up after the last sample's stamp.
+            drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+
+        Raises:
+            FitError: A sequence names a sensor or actuator that the model does not have, or there
+                are laws and models to be compiled.
+            ParameterError: An unknown is a number of a law that is not there, or one of the model
+                that a law decides.
+        """
+        self.parameters = tuple(parameters)
+        self.rollouts = 0
+        self.refused: dict[int, CandidateError] = {}
+        self.refusals = 0
+        self._built = False
+        self._lead = lead
+        # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
+        # again may delay its actuators by itself.
+        self.model = model if build else _without_native_delay(model)
+        self._build = build
+        self._rebuilt = list(rebuilt)
+        self.threads = threads or os.cpu_count() or 1
+        self._written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
+        self.drives, self._stepper = drives, None
+        if drives is None:
+            check_undriven(self._written)
+        else:
+            check_compiled_once(self.parameters, self._rebuilt)
+            self.model = drives.prepared(self.model)
+            self._stepper = drives.stepper(self.model, self._written)
+        self._writer = Writer(model, self._written)
+        self._controls = Controls(model, self._written, native=build is not None)
+        self._pool = Pool(
+            self.model,
+            self._writer if build is None else None,
+            self.threads,
+            min(1 + len(self.parameters), most_at_once(0, self.threads, driven=drives is not None)),
+            also=frozenset() if self._stepper is None else self._stepper.fields,
+        )
+        self._prepare(sequences)
+
+    def _prepare(self, sequences: Sequence[Trajectory]) -> None:
+        self.runs: tuple[Run, ...] = tuple(
+            prepare(self.model, sequence, self._lead) for sequence in sequences
+        )
+        names = [sequence.name for sequence in sequences]
+        self._starts, self._offsets = _per_sequence(self._written, names)
+        sources = {channels.source for run in self.runs for channels in run.channels}
+        self._sources = tuple(sorted(sources | {SENSORS}))
+        recorded = (s for s in self._sources if s != SENSORS or self.model.nsensordata)
+        self._record = (_CLOCK, *recorded)
+        self._widths = [1] + [
+            self.model.nsensordata if s == SENSORS else getattr(self.runs[0], s).size
+            for s in self._record[1:]
+        ]
+        self._batches = of_like_length([run.steps for run in self.runs])
+
+    def of(self, sequences: Sequence[Trajectory]) -> Simulator:
+        """Return a simulator of other sequences with the same model and candidates."""
+        other = copy.copy(self)  # model, batch and threads are shared
+        other.rollouts = other.refusals = 0
+        other.refused = {}
+        other._prepare(sequences)  # noqa: SLF001 (one of us)
+        return other
+
+    def acts(self) -> NDArray[np.bool_]:
+        """Return (p, number of sequences) whether an unknown changes a sequence's simulation."""
+        found = np.zeros((len(self.parameters), len(self.runs)), dtype=bool)
+        found[self._rebuilt] = True
+        names = [run.sequence.name for run in self.runs]
+        for column, parameter in enumerate(self.parameters):
+            for target in parameter.targets:
+                if target.role is Role.SEQUENCE:
+                    found[column] |= np.array([name == target.name for name in names])
+                elif target.role is not Role.SENSOR:
+                    found[column] = True
+        return found
+
+    def close(self) -> None:
+        """Let go of the threads and buffers."""
+        self._pool.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
+        """Simulate every sequence with every candidate.
+
+        Args:
+            candidates: (m, p) parameter values.
+
+        Returns:
+            One prediction per sequence, in the order of the sequences.
+        """
+        every = np.arange(len(candidates))
+        found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
+        for block in self.simulate(candidates, [every] * len(self.runs)):
+            channels = self.runs[block.run].channels
+            values = tuple(np.array(channel.predict(block.rows)) for channel in channels)
+            found[block.run].append((block, values))
+        return tuple(
+            Prediction(
+                tuple(np.concatenate(parts) for parts in zip(*(v for _, v in blocks), strict=True)),
+                np.concatenate([block.diverged for block, _ in blocks]),
+            )
+            for blocks in found
+        )
+
+    def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model of its own with a candidate's values.
+
+        Args:
+            x: (p,) parameter values, or the first of them, the others being nominal.
+        """
+        rest = [parameter.nominal for parameter in self.parameters[len(x) :]]
+        values = np.concatenate([x, rest])
+        model = self.model.__copy__() if self._build is None else self._build(values)
+        self._writer.write(model, values)
+        if self._writer.fields and not self._writer.constant:
+            mujoco.mj_setConst(model, mujoco.MjData(model))
+        frames = self._writer.frames if self._build is None else all_frames(model)
+        for field, rows in frames.items():
+            getattr(model, field)[rows] = APART
+        return model
+
+    def check(self, x: NDArray[np.float64]) -> None:
+        """Check that a model can be built with a candidate's values, where it has to be.
+
+        Args:
+            x: (p,) parameter values, or the first of them, the others being nominal.
+
+        Raises:
+            CandidateError: The compiler or a callback refuses them.
+        """
+        if self._build is not None:
+            self.compiled(x)
+
+    def controls(self, run: Run, steps: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
+        control: NDArray[np.float64] = self._controls.of(run, steps, x[None], None)[0]
+        return control
+
+    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how much later than its stamps each command of a sequence acts, s."""
+        found = self._controls.delays(self.runs[index], x[None], self._offsets.get(index))
+        return np.array([delays[0] for delays in found])
+
+    def common_delay(self, index: int) -> NDArray[np.float64]:
+        """Return the derivative of the mean delay of a sequence's commands by the (p,) values."""
+        count = len(self.parameters)
+        return self._controls.common_delay(self.runs[index], count, self._offsets.get(index))
+
+    def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
+        self.runs = tuple(retimed(run, own) for run, own in zip(self.runs, times, strict=True))
+
+    def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence at the nominal values."""
+        return self.controls(run, steps, np.array([p.nominal for p in self.parameters]))
+
+    def simulate(
+        self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
+    ) -> Iterator[Block]:
+        """Simulate some candidates on each sequence.
+
+        Args:
+            candidates: (m, p) parameter values.
+            wanted: For each sequence, the indices of the candidates to simulate it with.
+
+        Yields:
+            One block per sequence, or several where their record would be large; those of a
+            sequence follow each other, in the order of its candidates. A candidate that no model
+            can be built for counts as diverged.
+
+        Raises:
+            CandidateError: There never was a candidate that a model can be built for.
+        """
+        models = self._compiled(candidates, wanted)
+        for batch in self._batches:
+            steps = max(self.runs[index].steps for index in batch)
+            size = 8 * sum(self._widths) * steps
+            most = most_at_once(size, self.threads, driven=self._stepper is not None)
+            jobs = [(index, int(c)) for index in batch for c in wanted[index]]
+            for first in range(0, len(jobs), most):
+                yield from self._roll(jobs[first : first + most], steps, candidates, models)
+
+    def _compiled(
+        self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
+    ) -> list[mujoco.MjModel] | None:
+        """Return a model per candidate where candidates have to be compiled."""
+        self.refused = {}
+        if self._build is None:
+            return None
+        needed = {int(c) for some in wanted for c in some}
+        models: dict[int, mujoco.MjModel] = {}
+        for index in sorted(needed):
+            try:
+                models[index] = self._candidate(candidates[index])
+            except CandidateError as err:
+                if not self._built:
+                    raise
+                self.refused[index] = err
+                continue
+            self._built = True
+        self.refusals += len(self.refused)
+        spare = next(iter(models.values()), self.model)
+        return [models.get(index, spare) for index in range(len(candidates))]
+
+    def _candidate(self, values: NDArray[np.float64]) -> mujoco.MjModel:
+        """Return a model with a candidate's values, which others may share."""
+        if self._build is not None and not self._writer.fields:
+            return self._build.shared(values)
+        return self.compiled(values)
+
+    def _roll(
+        self,
+        jobs: list[tuple[int, int]],
+        steps: int,
+        candidates: NDArray[np.float64],
+        models: list[mujoco.MjModel] | None,
+    ) -> Iterator[Block]:
+        count = len(jobs)
+        runs = np.array([run for run, _ in jobs])
+        which = np.array([candidate for _, candidate in jobs])
+        batch, ids = self._pool.batch(count), np.arange(count)
+        if models is not None:
+            chosen = [models[index] for index in which]
+            batch.set_models(chosen + [chosen[0]] * (batch.nsim - count))
+        batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
+        if models is None:
+            self._pool.write(candidates, which)
+        self._start(batch, candidates, runs, which)
+        control = np.concatenate(
+            [
+                self._controls.of(
+                    self.runs[run], steps, candidates[which[runs == run]], self._offsets.get(run)
+                )
+                for run in dict.fromkeys(runs.tolist())
+            ]
+        )
+        out = {
+            item: self._pool.buffer(item, (count, steps, width))
+            for item, width in zip(self._record, self._widths, strict=True)
+        }
+        if self._stepper is None:
+            batch.rollout(steps, control, record=self._record, ids=ids, out=out)
+        else:
+            self._stepper.roll(batch, control, candidates[which], out)
+        self.rollouts += count
+        for run in dict.fromkeys(runs.tolist()):
+            places = np.flatnonzero(runs == run)
+            rows = slice(int(places[0]), int(places[-1]) + 1)
+            yield self._block(run, which[rows], {k: v[rows] for k, v in out.items()}, candidates)
+
+    def _block(
+        self,
+        run: int,
+        which: NDArray[np.int64],
+        record: dict[Any, NDArray[np.float64]],
+        candidates: NDArray[np.float64],
+    ) -> Block:
+        last = self.runs[run].steps - 1
+        # A simulation that diverged stops and repeats its last record: its clock stands still.
+        reached = record[_CLOCK][:, last].reshape(len(which))
+        diverged = reached < (last + 0.5) * self.model.opt.timestep
+        diverged |= [int(candidate) in self.refused for candidate in which]
+        rows: dict[str, NDArray[np.float64]] = {}
+        for source in self._sources:
+            if source == SENSORS:
+                rows[source] = record.get(
+                    source, np.zeros((len(which), record[_CLOCK].shape[1], 0))
+                )
+                diverged |= ~np.isfinite(rows[source][:, last]).all(axis=1)
+            else:  # recorded after the step
+                start = self._initial(run, source, candidates[which])
+                rows[source] = np.concatenate([start[:, None], record[source][:, :-1]], axis=1)
+        return Block(run, which, rows, diverged)
+
+    def _start(
+        self,
+        batch: Batch,
+        candidates: NDArray[np.float64],
+        runs: NDArray[np.int64],
+        which: NDArray[np.int64],
+    ) -> None:
+        for source in _STATE:
+            if not getattr(self.runs[0], source).size:
+                continue
+            state = batch.bind(source)
+            for run in dict.fromkeys(runs.tolist()):
+                own = runs == run
+                state[: len(which)][own] = self._initial(run, source, candidates[which[own]])
+
+    def _initial(
+        self, run: int, source: str, candidates: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (m, width) part of the initial state of each candidate."""
+        values = np.tile(getattr(self.runs[run], source), (len(candidates), 1))
+        for what, index, column in self._starts.get(run, ()):
+            if what == source:
+                values[:, index] = candidates[:, column]
+        return values
+
+
+def _without_native_delay(model: mujoco.MjModel) -> mujoco.MjModel:
+    """Return a model whose commands are delayed here, not by MuJoCo as well."""
+    if not model.actuator_delay.any():
+        return model
+    copy = model.__copy__()
+    copy.actuator_delay[:] = 0.0
+    return copy
+
+
+def _per_sequence(
+    written: list[tuple[Target, int]], names: list[str]
+) -> tuple[dict[int, list[tuple[str, int, int]]], dict[int, int]]:
+    """Return the columns of initial states and of arrival offsets, by sequence."""
+    starts: dict[int, list[tuple[str, int, int]]] = {}
+    offsets: dict[int, int] = {}
+    for target, column in written:
+        if target.role is not Role.SEQUENCE or target.name not in names:
+            continue
+        run = names.index(target.name)
+        if target.attribute.startswith('initial_'):
+            what = target.attribute.removeprefix('initial_')
+            starts.setdefault(run, []).append((what, target.index or 0, column))
+        else:
+            offsets[run] = column
+    return starts, offsets

@@ -1,0 +1,91 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What to record on the bench so that coefficients of a servo are told apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.laws.servo import Servo
+
+#: Loads that differ by less than this part are one.
+_SAME_LOAD = 0.05
+#: So many loads at least tell how friction depends on load.
+_ENOUGH_LOADS = 2
+#: A motor that is off for less than this part of all samples is never really off.
+_OFF = 0.01
+
+_LOADS = 'logs with at least two masses or lengths that differ by a factor of 1.5'
+_OFF_LOGS = 'lift_and_drop, where the motor is switched off and back-EMF vanishes'
+_SLOW = 'slow motion through rest under load: up_and_down, half_sine'
+_DRIVEN = 'heavy loads that drive the joint as well as being driven: up_and_down, lift_and_drop'
+_RECORD = {
+    'kt': f'several gains kp, and {_OFF_LOGS}',
+    'R': f'several gains kp up to where the voltage saturates (steps), and {_OFF_LOGS}',
+    'armature': 'fast motion with a light load: sin_time_square',
+    'error_gain_ratio': 'several gains kp',
+    'ratio': 'several gains kp',
+    'max_velocity': 'goals that jump: steps',
+    'max_torque': 'goals that jump under a heavy load: steps',
+    'current_limit': 'goals that jump under a heavy load: steps',
+    'q_offset': 'swings to both sides: sin_sin',
+    'friction_base': _SLOW,
+    'friction_stribeck': _SLOW,
+    'dtheta_stribeck': f'{_SLOW}, and sin_sin for the speeds above',
+    'alpha': f'{_SLOW}, and sin_sin for the speeds above',
+    'friction_viscous': f'fast motion (sin_time_square), and {_OFF_LOGS}',
+    'load_friction_base': _LOADS,
+    'load_friction_stribeck': f'{_LOADS}, moving slowly',
+    'load_friction_motor': f'{_LOADS}; {_DRIVEN}',
+    'load_friction_external': f'{_LOADS}; {_DRIVEN}',
+    'load_friction_motor_stribeck': f'{_LOADS}; {_DRIVEN}',
+    'load_friction_external_stribeck': f'{_LOADS}; {_DRIVEN}',
+    'load_friction_motor_quad': f'{_LOADS}; {_DRIVEN}',
+    'load_friction_external_quad': f'{_LOADS}; {_DRIVEN}',
+}
+
+
+def what_to_record(coefficient: str) -> str:
+    """Return the motions and loads on which a coefficient acts most, in a clause."""
+    return _RECORD[coefficient]
+
+
+def load_of(log: Log) -> float:
+    """Return the torque of gravity at the level pendulum, over g: kg·m."""
+    return (log.mass + log.arm_mass / 2) * log.length
+
+
+def loads(logs: Sequence[Log]) -> list[float]:
+    """Return the different torques of gravity at the level pendulum, over g: kg·m."""
+    found: list[float] = []
+    for load in sorted(map(load_of, logs)):
+        if not found or load > (1 + _SAME_LOAD) * found[-1]:
+            found.append(load)
+    return found
+
+
+def gaps(servo: Servo, logs: Sequence[Log]) -> Iterator[str]:
+    """Yield what logs lack for the coefficients of a servo, a sentence each.
+
+    Args:
+        servo: The kind of servo and its friction law.
+        logs: Those that it is fitted to.
+    """
+    if servo.friction.load or servo.friction.directional:
+        count = len(loads(logs))
+        if count < _ENOUGH_LOADS:
+            names = ', '.join(name for name in servo.coefficients if name.startswith('load_'))
+            yield (
+                f'All logs have one load, from which friction that depends on load ({names}) is '
+                f'told by the form of the law alone: record {_LOADS}.'
+            )
+    off = sum(float((log.enabled == 0).sum()) for log in logs)
+    if 'kt' in servo.coefficients and off < _OFF * sum(len(log) for log in logs):
+        yield (
+            'The motor is never off: viscous friction and back-EMF brake alike, and only the form '
+            f'of the law tells kt, R and friction_viscous apart; record {_OFF_LOGS}.'
+        )

@@ -1,0 +1,270 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measured minus predicted positions of all logs, as a solver and the statistics need them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.estimation.layout import PRIOR, Samples
+from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.solver.problem import Around
+from sysid_ros.model.targets import Target
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.laws.coefficients import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.servos.bench.pendulum import Bench
+    from sysid_ros.servos.laws.servo import Servo
+
+    Array = NDArray[np.float64]
+
+#: Coefficients that MJCF has for joints, and what it calls them.
+_OF_JOINT = {'armature': 'armature', 'q_offset': 'ref'}
+#: The one thing that is compared, by its name in results.
+POSITION = 'position'
+#: A start is known from its first sample to so many standard deviations of the noise, …
+_START_DEVIATIONS = 3.0
+#: … its velocity to the same over this time, s, …
+_SLOPE_WINDOW = 0.025
+#: … and both are sought within so many of those.
+_START_REACH = 10.0
+#: A joint that does not move over so many samples is at rest at the first.
+_AT_REST = 10
+
+
+def unknowns_of(servo: Servo, fixed: Mapping[str, float]) -> tuple[Unknown, ...]:
+    """Return the coefficients that are to be found, those that are fixed left out."""
+    return tuple(
+        Unknown(
+            name,
+            (_target(servo, name),),
+            coefficient.initial,
+            coefficient.low,
+            coefficient.high,
+        )
+        for name, coefficient in servo.coefficients.items()
+        if name not in fixed
+    )
+
+
+def _target(servo: Servo, name: str) -> Target:
+    """Return what a coefficient is of in a model of the servo: its actuator, or its joint."""
+    attribute = _OF_JOINT.get(name)
+    element = 'joint' if attribute else 'actuator'
+    return Target(element, servo.type.name, attribute or name, None, -1, UNITS[name])
+
+
+class Starts(NamedTuple):
+    """States at the starts of logs that are unknown.
+
+    Attributes:
+        unknowns: Positions, then velocities.
+        log: The index of each one's log.
+        positions: How many of them are positions.
+    """
+
+    unknowns: tuple[Unknown, ...]
+    log: NDArray[np.int64]
+    positions: int
+
+
+def starts_of(bench: Bench, names: Sequence[str], noise: float) -> Starts:
+    """Return position and velocity at the start of each log, near what was measured.
+
+    What follows from an error of the start is no noise: it goes on through the whole prediction.
+    Where nothing moves at first, dry friction holds the joint: it is at rest.
+
+    Args:
+        bench: The logs.
+        names: Theirs.
+        noise: Standard deviation of a measured position, rad.
+    """
+    every = np.arange(len(names))
+    moving = every[np.ptp(bench.position[:_AT_REST], axis=0) > 0]
+    wide = _START_DEVIATIONS * noise
+    parts = (
+        ('initial_qpos', 'rad', bench.position[0], wide, every),
+        ('initial_qvel', 'rad/s', bench.speed[0], wide / _SLOPE_WINDOW, moving),
+    )
+    unknowns = tuple(
+        Unknown(
+            f'{attribute} of {names[log]}',
+            (Target('sequence', names[log], attribute, 0, 0, unit),),
+            float(values[log]),
+            float(values[log]) - _START_REACH * deviation,
+            float(values[log]) + _START_REACH * deviation,
+            prior=(float(values[log]), deviation),
+        )
+        for attribute, unit, values, deviation, logs in parts
+        for log in logs.tolist()
+    )
+    return Starts(unknowns, np.concatenate([every, moving]), len(every))
+
+
+class LogResiduals:
+    """The residual vector of a set of logs as a function of the candidates.
+
+    Residuals are ordered by log, then time; the rows of priors follow. Of an encoder at rest, one
+    reading counts: see `Bench.repeated`. Starts belong to one log
+    each, so that those of all logs are moved together for their derivatives.
+
+    Attributes:
+        unknowns: Coefficients, then starts, positions before velocities, where wanted.
+        noise: Standard deviation of a measured position, rad.
+        samples: What each residual is.
+        prior_rows: Where the residuals of priors are.
+        evaluations: Simulations of a log so far.
+        diverged: How many of them were not finite; the laws keep all of them finite.
+        unstable: (m,) the same for each candidate of the last call.
+        exact: (p,) all False: every column is a difference.
+    """
+
+    def __init__(
+        self,
+        servo: Servo,
+        bench: Bench,
+        names: Sequence[str],
+        noise: float,
+        *,
+        fixed: Mapping[str, float] | None = None,
+        starts: bool = False,
+        reset_period: float | None = None,
+    ) -> None:
+        """Lay out the residual vector.
+
+        Args:
+            servo: The laws.
+            bench: The logs.
+            names: Of the logs.
+            noise: Standard deviation of a measured position, rad.
+            fixed: Coefficients that are not to be found.
+            starts: Whether the states at the starts are unknown; as measured otherwise.
+            reset_period: Every so many seconds the state is set to the measured one.
+        """
+        self.servo, self.bench, self.names = servo, bench, tuple(names)
+        self._fixed = dict(fixed or {})
+        self._reset_period = reset_period
+        own = unknowns_of(servo, self._fixed)
+        self._count = len(own)
+        self._starts = starts_of(bench, names, noise) if starts else None
+        self.unknowns = own + (self._starts.unknowns if self._starts else ())
+        self.noise = noise
+        self.evaluations = self.diverged = 0
+        self.unstable = np.zeros(0, dtype=bool)
+        self.exact = np.zeros(len(self.unknowns), dtype=bool)
+        self._priors = prior_rows(self.unknowns)
+        counted = (bench.counted & ~bench.repeated).T  # by log, then time
+        self._counted = counted
+        log, sample = np.nonzero(counted)
+        about = len(self._priors.unknown)
+        owner = self._starts.log if self._starts else np.zeros(0, dtype=np.int64)
+        self.samples = Samples(
+            np.concatenate([log, owner]),
+            np.concatenate([sample * bench.dt, np.zeros(about)]),
+            np.concatenate([np.zeros(len(log), dtype=np.int64), np.full(about, PRIOR)]),
+            (POSITION,),
+            np.concatenate([np.ones(len(log)), self._priors.variance]),
+            self.names,
+        )
+        self.prior_rows = slice(len(log), len(log) + about)
+        # Rows of the samples of each log.
+        self._ends = np.cumsum([0, *counted.sum(axis=1).tolist()])
+
+    def __call__(self, candidates: Array) -> Array:
+        """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
+        position = velocity = None
+        if self._starts is not None:
+            split = self._count + self._starts.positions
+            position = candidates[:, self._count : split]
+            velocity = np.tile(self.bench.speed[0], (len(candidates), 1))
+            velocity[:, self._starts.log[self._starts.positions :]] = candidates[:, split:]
+        motion = simulate(
+            self.servo,
+            self.bench,
+            self.values(candidates),
+            position=position,
+            velocity=velocity,
+            reset_period=self._reset_period,
+        )
+        self.evaluations += len(candidates) * len(self.names)
+        self.unstable = np.zeros(len(candidates), dtype=bool)
+        error = (self.bench.position[:, None] - motion.position) / self.noise
+        found = np.empty((len(candidates), len(self.samples.time)))
+        found[:, : self.prior_rows.start] = error.transpose(1, 2, 0)[:, self._counted]
+        found[:, self.prior_rows] = self._priors.residual(candidates)
+        residual: Array = found.T
+        return residual
+
+    def values(self, candidates: Array) -> Array:
+        """Return the (m, c) coefficients of (m, p) candidates, with those that are fixed."""
+        columns = iter(candidates[:, : self._count].T)
+        every = [
+            np.full(len(candidates), self._fixed[name]) if name in self._fixed else next(columns)
+            for name in self.servo.coefficients
+        ]
+        return np.stack(every, axis=1)
+
+    def around(
+        self,
+        x: Array,
+        steps: Array,
+        columns: NDArray[np.bool_] | None = None,
+        base: Array | None = None,
+    ) -> Around:
+        """Evaluate a candidate and its neighbours in one batch.
+
+        Args:
+            x: (p,) candidate.
+            steps: (p,) signed steps, in the unknowns' units.
+            columns: (p,) which unknowns to move; all by default.
+            base: (n,) residuals at ``x`` where they are known.
+        """
+        wanted = np.ones(len(x), dtype=bool) if columns is None else columns
+        groups = [np.array([j]) for j in range(self._count)]
+        if self._starts is not None:
+            split = self._count + self._starts.positions
+            groups += [np.arange(self._count, split), np.arange(split, len(x))]
+        probes = [group[wanted[group]] for group in groups if wanted[group].any()]
+        candidates = np.tile(x, (len(probes) + (base is None), 1))
+        first = len(candidates) - len(probes)
+        for row, probe in enumerate(probes, start=first):
+            candidates[row, probe] += steps[probe]
+        values = self(candidates) if len(candidates) else np.zeros((len(self.samples.time), 0))
+        residual = values[:, 0] if base is None else base
+        changes = np.zeros((len(residual), len(x)))
+        for row, probe in enumerate(probes, start=first):
+            change = values[:, row] - residual
+            if probe[0] < self._count:
+                changes[:, probe[0]] = change
+                continue
+            for j in probe.tolist():
+                log = self._log_of(j)
+                own = slice(self._ends[log], self._ends[log + 1])
+                changes[own, j] = change[own]
+        changes[self.prior_rows] = -self._priors.matrix * np.where(wanted, steps, 0.0)
+        return Around(residual, changes, np.zeros(len(x), dtype=bool), unstable=False)
+
+    def _log_of(self, unknown: int) -> int:
+        """Return the log that a start belongs to."""
+        assert self._starts is not None  # noqa: S101
+        return int(self._starts.log[unknown - self._count])
+
+    def rescaled(self, solution: Solution, noise: float) -> Solution:
+        """Change the noise, rad, and return a solution in the new unit."""
+        factor = np.where(self.samples.sensor < 0, 1.0, self.noise / noise)
+        self.noise = noise
+        return dataclasses.replace(
+            solution,
+            residual=solution.residual * factor,
+            jacobian=solution.jacobian * factor[:, None],
+        )

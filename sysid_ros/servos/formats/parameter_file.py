@@ -1,0 +1,120 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of a servo with a friction law in BAM's format: one flat JSON object."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sysid_ros.errors import ParameterError, nearest
+from sysid_ros.files import replace_file
+from sysid_ros.servos.formats.json_file import bad_value, is_number, read_object
+from sysid_ros.servos.laws.servo import Servo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: Keys beside the coefficients: names of the friction law and of the servo.
+_NAMES = ('model', 'actuator')
+#: Written only where it is not 1, which is BAM's: the file then holds for another step.
+_SUBSTEPS = 'substeps'
+#: So many keys of a file are named when it has not those of parameters.
+_HINTS = 5
+
+
+def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dict[str, float]]:
+    """Read parameters.
+
+    Coefficients that the file lacks have their initial values: files that BAM published lack those
+    that its laws got later, as ``q_offset``.
+
+    Args:
+        path: The file.
+        actuator: A YAML file that defines the servo, where the catalogue has none of its name.
+
+    Returns:
+        The servo, and the values of ``servo.coefficients`` in their order.
+
+    Raises:
+        ParameterError: The file cannot be read, is none of parameters, or is about another servo.
+        ConfigError: The YAML file is not valid.
+    """
+    document = read_object(path, ParameterError)
+    servo = _servo(path, document, actuator)
+    coefficients = servo.coefficients
+    for key, value in document.items():
+        if key in (*_NAMES, _SUBSTEPS):
+            continue
+        if key not in coefficients:
+            hint = nearest(key, coefficients, _HINTS)
+            msg = f'{servo.name} has no coefficient {key!r}, found in {str(path)!r}; {hint}.'
+            raise ParameterError(msg)
+        if isinstance(value, bool) or not is_number(value):
+            raise ParameterError(bad_value(path, key, value, 'a finite number'))
+    return servo, {
+        name: float(document.get(name, usual.initial)) for name, usual in coefficients.items()
+    }
+
+
+def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> None:
+    """Write parameters.
+
+    Args:
+        path: The file.
+        servo: What they are of.
+        values: Of all of ``servo.coefficients``, finite.
+
+    Raises:
+        ParameterError: A coefficient is missing, unknown or not finite.
+        ResultError: The folder cannot be written.
+    """
+    coefficients = servo.coefficients
+    missing = [name for name in coefficients if name not in values]
+    unknown = [name for name in values if name not in coefficients]
+    if missing or unknown:
+        msg = (
+            f'Expected {", ".join(coefficients)} for {servo.name}, found '
+            f'{", ".join(values) or "nothing"}.'
+        )
+        raise ParameterError(msg)
+    document: dict[str, Any] = {name: float(values[name]) for name in coefficients}
+    for name, value in document.items():
+        if not is_number(value):
+            msg = f'Expected a finite number for {name!r} of {servo.name}, found {value:g}.'
+            raise ParameterError(msg)
+    document['model'] = servo.friction.name
+    document['actuator'] = servo.type.name
+    if servo.substeps != 1:
+        document[_SUBSTEPS] = servo.substeps
+    replace_file(path, f'{json.dumps(document, indent=2)}\n'.encode())
+
+
+def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:
+    missing = [key for key in _NAMES if key not in document]
+    if missing:
+        hint = nearest(missing[0], document, _HINTS)
+        msg = (
+            f'{str(path)!r} holds no parameters of a servo: it has no {", ".join(missing)}; {hint}.'
+        )
+        raise ParameterError(msg)
+    for key in _NAMES:
+        if not isinstance(document[key], str):
+            raise ParameterError(bad_value(path, key, document[key], 'text'))
+    substeps = document.get(_SUBSTEPS, 1)
+    if not isinstance(substeps, int) or isinstance(substeps, bool) or substeps < 1:
+        raise ParameterError(bad_value(path, _SUBSTEPS, substeps, 'a whole number above 0'))
+    try:
+        servo = Servo.named(actuator or document['actuator'], document['model'], substeps)
+    except ParameterError as err:
+        reason = str(err)
+        msg = f'Cannot use {str(path)!r}: {reason[0].lower()}{reason[1:]}'
+        raise ParameterError(msg) from err
+    if servo.type.name != document['actuator']:
+        msg = (
+            f'Expected parameters of {servo.type.name!r} in {str(path)!r}, found those of '
+            f'{document["actuator"]!r}.'
+        )
+        raise ParameterError(msg)
+    return servo

@@ -1,0 +1,234 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulations of a robot on one pool of threads, with its servos' laws evaluated between steps.
+
+As on the bench, torque and friction of a step are those of the state before it: the torque of the
+motor, and the torque from outside that gravity, gyroscopic effects and the other joints' motion
+exert. Forces of limits, contacts and other constraints, which a step only gives once it is made,
+are those of the step before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import mujoco
+import numpy as np
+
+from sysid_ros.servos.laws.forces import Forces, consecutive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mujoco.batch import Batch
+    from numpy.typing import NDArray
+
+    from sysid_ros.servos.laws.forces import Group
+
+    Array = NDArray[np.float64]
+
+#: Fields of the model that laws write at every step, or once.
+FIELDS = frozenset({'dof_frictionloss', 'dof_damping'})
+#: With this stage computed, what depends on positions and velocities is that of the new state.
+_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
+_CLOCK = mujoco.mjtState.mjSTATE_TIME.value
+_SENSORS = 'sensordata'
+
+
+class DrivenJoints(Protocol):
+    """The J joints that are stepped with laws.
+
+    Attributes:
+        groups: The laws.
+        dofs: (J,) degrees of freedom.
+        controls: (J,) columns of the controls.
+        qpos: (J,) places in ``qpos``.
+        gears: (J,) of the actuators.
+    """
+
+    groups: tuple[Group, ...]
+    dofs: NDArray[np.int64]
+    controls: NDArray[np.int64]
+    qpos: NDArray[np.int64]
+    gears: NDArray[np.float64]
+
+
+class ServoStepper:
+    """Steps simulations whose candidates have numbers of servos' laws.
+
+    Attributes:
+        fields: Fields of the model that it writes.
+    """
+
+    fields = FIELDS
+
+    def __init__(
+        self, joints: DrivenJoints, model: mujoco.MjModel, columns: Mapping[tuple[int, str], int]
+    ) -> None:
+        """Keep what is simulated.
+
+        Args:
+            joints: The driven joints.
+            model: The prepared model.
+            columns: Place of a joint and name of a number to the column of its value.
+        """
+        self._joints = joints
+        self._timestep = float(model.opt.timestep)
+        self._columns = dict(columns)
+
+    def roll(
+        self, batch: Batch, control: Array, values: Array, record: Mapping[Any, Array]
+    ) -> None:
+        """Simulate the first n simulations of a batch; see `identification.drives.Stepper`."""
+        given = {key: values[:, column] for key, column in self._columns.items()}
+        forces = Forces(self._joints.groups, self._timestep, given)
+        roll(self._joints, batch, forces, control, record)
+
+
+def roll(
+    joints: DrivenJoints,
+    batch: Batch,
+    forces: Forces,
+    control: Array,
+    record: Mapping[Any, Array],
+    enabled: Array | float = 1.0,
+) -> None:
+    """Simulate the first n simulations of a batch from the states that they are in.
+
+    A simulation that MuJoCo warns about stops and repeats its last record, as in
+    ``Batch.rollout``.
+
+    Args:
+        joints: The driven joints.
+        batch: Of the prepared model.
+        forces: The laws of n simulations.
+        control: (n, steps, nu); those of driven actuators are goals, rad.
+        record: States (after each step), ``sensordata``, or what accelerations give, such as
+            ``qfrc_actuator`` (both of the state before it), to the (n, steps, …) arrays that are
+            filled in.
+        enabled: 1 where a motor is powered, (steps, J) or (n, steps, J).
+    """
+    count, steps, _ = control.shape
+    dofs, columns, places = (consecutive(x) for x in (joints.dofs, joints.controls, joints.qpos))
+    q, v = batch.bind('qpos')[:count], batch.bind('qvel')[:count]
+    told, bias = batch.bind('ctrl')[:count], batch.bind('qfrc_bias')[:count]
+    friction = batch.expand('dof_frictionloss')[:count]
+    batch.expand('dof_damping')[:count, dofs] = forces.damping
+    others = _Others(joints, batch, count)
+    sources = [(out, _source(batch, item)[:count]) for item, out in record.items()]
+    running: NDArray[np.int64] | None = None if count == batch.nsim else np.arange(count)
+    batch.forward(running, stage=_VELOCITY)
+    warnings = batch.warning[:count]
+    warned = warnings.copy()
+    first = batch.bind(_SENSORS)[:count].copy() if _SENSORS in record else None
+    on = np.asarray(enabled, dtype=np.float64)
+    external = -bias[:, dofs]
+    with np.errstate(all='ignore'):  # a simulation that diverges is found by MuJoCo's warning
+        for step in range(steps):
+            told[:] = control[:, step]
+            speed = v[:, dofs].copy()
+            motor, most = forces(
+                told[:, columns].copy(),
+                on[..., step, :] if on.ndim else float(on),
+                q[:, places],
+                speed,
+                external,
+            )
+            told[:, columns] = motor / joints.gears
+            friction[:, dofs] = most
+            others.remember()
+            batch.step(running, stage=_VELOCITY)
+            external = others.load(speed, most) - bias[:, dofs]
+            for out, source in sources:
+                out[:, step] = source
+            if np.any(warnings != warned):
+                running = np.flatnonzero(np.all(warnings == warned, axis=(1, 2)))
+                if not len(running):
+                    for out, _ in sources:
+                        out[:, step + 1 :] = out[:, step : step + 1]
+                    break
+    if first is not None:
+        _describe_before(batch.model, record[_SENSORS], first)
+
+
+def _source(batch: Batch, item: Any) -> Array:
+    """Return the live array of what is recorded."""
+    if item == _CLOCK:
+        return np.asarray(batch.bind('time')[:, None])
+    found: Array = batch.bind(item)
+    return found
+
+
+def _describe_before(model: mujoco.MjModel, readings: Array, first: Array) -> None:
+    """Make each row describe the state before its step.
+
+    Sensors of positions and velocities were evaluated after it, as they are current then.
+
+    Args:
+        model: The model.
+        readings: (n, steps, nsensordata), changed in place.
+        first: (n, nsensordata) before the first step.
+    """
+    late = mujoco.mjtStage.mjSTAGE_ACC.value
+    early = np.flatnonzero(np.repeat(model.sensor_needstage != late, model.sensor_dim))
+    readings[:, 1:, early] = readings[:, :-1, early]
+    readings[:, 0, early] = first[:, early]
+
+
+class _Others:
+    """What limits, contacts and other constraints do to the driven joints.
+
+    The force of all constraints together less that of the joint's own dry friction, which follows
+    from MuJoCo's own formula for it: clip(-(a + b v) / R, ±frictionloss), with the reference
+    acceleration -b v and the regulariser R of the step. With the PGS solver that is approximate.
+    """
+
+    def __init__(self, joints: DrivenJoints, batch: Batch, count: int) -> None:
+        model = batch.model
+        self._dofs = consecutive(joints.dofs)
+        self._possible = _may_constrain(model)
+        self._touched = np.zeros(count, dtype=bool)
+        if not self._possible:
+            return
+        self._force = batch.bind('qfrc_constraint')[:count]
+        self._acceleration = batch.bind('qacc')[:count]
+        self._rows, self._frictions = batch.bind('nefc')[:count], batch.bind('nf')[:count]
+        self._tendons = bool(np.any(model.tendon_frictionloss > 0))
+        weights = batch.expanded('dof_invweight0')
+        inverse = model.dof_invweight0 if weights is None else weights[:count]
+        lowest, highest = model.dof_solimp[self._dofs, :2].T
+        self._regulariser = (1.0 - lowest) / lowest * inverse[..., self._dofs]
+        self._damping = 2.0 / (highest * model.dof_solref[self._dofs, 0])
+
+    def remember(self) -> None:
+        """Look which simulations have more constraints than dry friction in the coming step."""
+        if self._possible:
+            # Friction that was zero is added to both in the step.
+            self._touched = (self._rows != self._frictions) | self._tendons
+
+    def load(self, velocity: Array, friction: Array) -> Array | float:
+        """Return the (n, J) torques of the step that was made, N·m.
+
+        Args:
+            velocity: (n, J) before the step.
+            friction: (n, J) the largest that it could be.
+        """
+        if not self._touched.any():
+            return 0.0
+        reference = self._acceleration[:, self._dofs] + self._damping * velocity
+        own = np.clip(-reference / self._regulariser, -friction, friction)
+        return np.where(self._touched[:, None], self._force[:, self._dofs] - own, 0.0)
+
+
+def _may_constrain(model: mujoco.MjModel) -> bool:
+    """Whether a model has constraints beside the dry friction of joints."""
+    off = model.opt.disableflags
+    limits = model.jnt_limited.any() or model.tendon_limited.any()
+    contacts = model.npair > 0 or np.any(model.geom_contype) or np.any(model.geom_conaffinity)
+    return bool(
+        (limits and not off & mujoco.mjtDisableBit.mjDSBL_LIMIT.value)
+        or (contacts and not off & mujoco.mjtDisableBit.mjDSBL_CONTACT.value)
+        or model.neq
+        or model.nflex
+        or np.any(model.tendon_frictionloss > 0)
+    )

@@ -1,0 +1,49 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""One continuous run of the robot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sysid_ros.signals import TimeSeries
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One continuous run: where it starts, what was commanded, what was measured.
+
+    Every series keeps its own stamps, in seconds from the sequence's origin; nothing is resampled.
+
+    Attributes:
+        name: Unique name.
+        origin_ns: Time zero of the sequence, ns since the epoch.
+        initial_qpos: (nq,) configuration at time zero.
+        initial_qvel: (nv,) velocity at time zero.
+        commands: Series whose signals are named after actuators; each sample holds until the next,
+            and the first also before it. Samples before time zero are allowed.
+        measurements: Series whose signals are named after sensors or, by their signal type, are
+            parts of the state; samples at or after time zero, NaN where a channel was not measured.
+        initial_act: (na,) activation at time zero; None for filters that are at rest under the
+            first command.
+        bag: The recording that it is from; empty where it is one by itself.
+    """
+
+    name: str
+    origin_ns: int
+    initial_qpos: NDArray[np.float64]
+    initial_qvel: NDArray[np.float64]
+    commands: tuple[TimeSeries, ...]
+    measurements: tuple[TimeSeries, ...]
+    initial_act: NDArray[np.float64] | None = None
+    bag: str = ''
+
+    @property
+    def duration(self) -> float:
+        """Seconds from time zero to the last measured sample."""
+        return max((float(series.times[-1]) for series in self.measurements), default=0.0)

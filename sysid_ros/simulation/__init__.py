@@ -1,9 +1,0 @@
-# Copyright 2026 The sysid_ros authors
-# SPDX-License-Identifier: Apache-2.0
-"""Robots that exist only here, with true parameters that they hide."""
-
-from sysid_ros.simulation.pendulum import Pendulum
-from sysid_ros.simulation.plant import Noise, Plant, Sample
-from sysid_ros.simulation.truth import load_truth
-
-__all__ = ['Noise', 'Pendulum', 'Plant', 'Sample', 'load_truth']

@@ -1,0 +1,91 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The names of MuJoCo's sysid toolbox, on this engine.
+
+``from sysid_ros import toolbox as sysid`` runs code written for ``mujoco.sysid``; where that is
+wrong, the docstrings here say what is done instead.
+"""
+
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.toolbox import modifiers as model_modifier
+from sysid_ros.toolbox import parameter, signal_modifier
+from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
+from sysid_ros.toolbox.confidence import calculate_intervals
+from sysid_ros.toolbox.evaluation import construct_ts_from_defaults, model_residual, residual
+from sysid_ros.toolbox.inertia_parameter import apply_body_inertia, body_inertia_param
+from sysid_ros.toolbox.modifiers import (
+    apply_dgain,
+    apply_param_modifiers,
+    apply_param_modifiers_spec,
+    apply_pdgain,
+    apply_pgain,
+    remove_visuals,
+)
+from sysid_ros.toolbox.optimization import StampWarning, optimize
+from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
+from sysid_ros.toolbox.rendering import render_rollout
+from sysid_ros.toolbox.report import default_report
+from sysid_ros.toolbox.residual_fn import build_residual_fn
+from sysid_ros.toolbox.save import save_results
+from sysid_ros.toolbox.signal_modifier import (
+    apply_bias,
+    apply_delay,
+    apply_delayed_ts_window,
+    apply_gain,
+    apply_resample_and_delay,
+    get_sensor_indices,
+    normalize_residual,
+    weighted_diff,
+)
+from sysid_ros.toolbox.signal_transform import SignalTransform
+from sysid_ros.toolbox.trajectory import (
+    ModelSequences,
+    SystemTrajectory,
+    create_initial_state,
+    sysid_rollout,
+)
+
+__all__ = [
+    'BuildModelFn',
+    'CustomRolloutFn',
+    'InertiaType',
+    'ModelSequences',
+    'ModifyResidualFn',
+    'Parameter',
+    'ParameterDict',
+    'SignalTransform',
+    'SignalType',
+    'StampWarning',
+    'SystemTrajectory',
+    'TimeSeries',
+    'apply_bias',
+    'apply_body_inertia',
+    'apply_delay',
+    'apply_delayed_ts_window',
+    'apply_dgain',
+    'apply_gain',
+    'apply_param_modifiers',
+    'apply_param_modifiers_spec',
+    'apply_pdgain',
+    'apply_pgain',
+    'apply_resample_and_delay',
+    'body_inertia_param',
+    'build_residual_fn',
+    'calculate_intervals',
+    'construct_ts_from_defaults',
+    'create_initial_state',
+    'default_report',
+    'get_sensor_indices',
+    'model_modifier',
+    'model_residual',
+    'normalize_residual',
+    'optimize',
+    'parameter',
+    'remove_visuals',
+    'render_rollout',
+    'residual',
+    'save_results',
+    'signal_modifier',
+    'sysid_rollout',
+    'weighted_diff',
+]

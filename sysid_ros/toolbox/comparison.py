@@ -1,0 +1,262 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a fit changed: every signal before and after, and every parameter with its interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.toolbox.confidence import calculate_intervals
+from sysid_ros.toolbox.residual_fn import ResidualFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import mujoco
+    import scipy.optimize
+    from numpy.typing import NDArray
+
+    from sysid_ros.signals import TimeSeries
+    from sysid_ros.toolbox.parameter import ParameterDict
+    from sysid_ros.toolbox.trajectory import ModelSequences
+
+#: A value within this fraction of the bounds' distance from one of them is at the bound.
+_AT_BOUND = 1e-6
+#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
+_SMALLEST_SINGULAR = 1e-6
+#: A parameter takes part in a direction when its share of the unit vector exceeds this.
+_TAKES_PART = 0.1
+#: Parameters whose estimates correlate more than this cannot be told apart.
+_LARGEST_CORRELATION = 0.98
+#: An interval wider than both fractions, of the value and of the bounds, is no identification.
+_WIDE_OF_VALUE = 0.25
+_WIDE_OF_BOUNDS = 0.02
+
+
+class Curve(NamedTuple):
+    """One channel of one recording; (n,) each, times in seconds from the first measurement."""
+
+    sequence: str
+    signal: str
+    unit: str
+    times: NDArray[np.float64]
+    measured: NDArray[np.float64]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """One component of a parameter; ``half_width`` of its 95 % interval, NaN where it has none."""
+
+    name: str
+    target: str
+    unit: str
+    initial: float
+    value: float
+    half_width: float
+    bounds: tuple[float, float]
+    verdict: str
+
+
+class Noise(NamedTuple):
+    """What a signal's residuals were divided by, in its unit, and where that came from."""
+
+    signal: str
+    unit: str
+    sigma: float
+    source: str
+
+
+class Comparison(NamedTuple):
+    """All that a report shows. The residuals are in units of the noise, (n,) over all sequences."""
+
+    curves: tuple[Curve, ...]
+    estimates: tuple[Estimate, ...]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    warnings: tuple[str, ...]
+    noise: tuple[Noise, ...]
+
+
+def compare(
+    models_sequences: Sequence[ModelSequences],
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residual_fn: Callable[..., Any],
+    opt_result: scipy.optimize.OptimizeResult,
+) -> Comparison:
+    """Evaluate a fit's beginning and end.
+
+    Args:
+        models_sequences: Models and their recordings.
+        initial_params: Where the fit began.
+        opt_params: Where it ended.
+        residual_fn: Returns residuals, predictions and records, as of `build_residual_fn`.
+        opt_result: Its ``jac`` gives the intervals.
+
+    Raises:
+        FitError: The residual function returns other sequences than there are.
+    """
+    labels = list(_labels(models_sequences))
+    before, old, _ = residual_fn(initial_params.as_vector(), initial_params)
+    after, new, records = residual_fn(opt_params.as_vector(), opt_params)
+    if not len(labels) == len(old) == len(new):
+        msg = f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
+        raise FitError(msg)
+    curves = [
+        curve
+        for (label, model), first, last, record in zip(labels, old, new, records, strict=True)
+        for curve in _curves(label, model, record[0], first[0], last[0])
+    ]
+    return Comparison(
+        tuple(curves),
+        tuple(estimates(initial_params, opt_params, after, opt_result)),
+        np.concatenate(before),
+        np.concatenate(after),
+        tuple(_warnings(models_sequences, opt_result, [label for label, _ in labels])),
+        tuple(_noise(models_sequences, residual_fn, opt_params)),
+    )
+
+
+def _labels(models_sequences: Sequence[ModelSequences]) -> Iterator[tuple[str, mujoco.MjModel]]:
+    for group in models_sequences:
+        for name in group.sequence_name:
+            label = name if len(models_sequences) == 1 else f'{group.name}/{name}'
+            yield label, group.gt_model
+
+
+def _curves(
+    sequence: str,
+    model: mujoco.MjModel,
+    record: TimeSeries,
+    before: TimeSeries,
+    after: TimeSeries,
+) -> Iterator[Curve]:
+    for name, (_, indices) in record.signal_mapping.items():
+        unit = sensor_unit(model, name)
+        for place, column in enumerate(indices):
+            yield Curve(
+                sequence,
+                component_label(name, place, len(indices)),
+                unit,
+                record.times - record.times[0],
+                record.data[:, column],
+                before.data[:, before.signal_mapping[name][1][place]],
+                after.data[:, after.signal_mapping[name][1][place]],
+            )
+
+
+def _noise(
+    models_sequences: Sequence[ModelSequences],
+    residual_fn: Callable[..., Any],
+    params: ParameterDict,
+) -> Iterator[Noise]:
+    if not isinstance(residual_fn, ResidualFunction):
+        return
+    residuals = residual_fn.prepared(params).residuals
+    if not isinstance(residuals, Residuals):
+        return
+    given = residual_fn.options.noise or {}
+    for signal, sigma in residuals.noise.items():
+        sensor = signal.partition('[')[0]
+        units = (sensor_unit(group.gt_model, sensor) for group in models_sequences)
+        source = 'the caller' if signal in given else 'differences of the measured signal'
+        yield Noise(signal, next(filter(None, units), ''), sigma, source)
+
+
+def estimates(
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residuals: Sequence[NDArray[np.float64]],
+    opt_result: scipy.optimize.OptimizeResult,
+) -> Iterator[Estimate]:
+    """Say of every free component what it is, how sure that is, and why not if it is not."""
+    x, start = opt_params.as_vector(), initial_params.as_vector()
+    bounds = opt_params.get_bounds()
+    names = opt_params.get_non_frozen_parameter_names()
+    jacobian = np.asarray(opt_result.jac)
+    blind = blind_directions(jacobian)
+    covariance, half_widths = calculate_intervals(residuals, jacobian)
+    unseen = np.any(np.abs(blind) > _TAKES_PART, axis=1) | ~np.isfinite(half_widths)
+    half_widths = np.where(unseen, np.nan, half_widths)
+    place = 0
+    for parameter in opt_params.values():
+        targets = _targets(parameter.target, parameter.size)
+        for component in range(0 if parameter.frozen else parameter.size):
+            half_width = float(half_widths[place])
+            if _at_bound(x[place], bounds[0][place], bounds[1][place]):
+                verdict, half_width = 'at bound', float('nan')
+            elif _narrow(x[place], half_widths[place], bounds[1][place] - bounds[0][place]):
+                verdict = 'identified'
+            else:
+                others = _partners(place, blind, covariance)
+                found = ', '.join(names[other] for other in others)
+                verdict = f'confounded with {found}' if found else 'not excited'
+            yield Estimate(
+                name=names[place],
+                target=targets[component],
+                unit=parameter.unit,
+                initial=float(start[place]),
+                value=float(x[place]),
+                half_width=half_width,
+                bounds=(float(bounds[0][place]), float(bounds[1][place])),
+                verdict=verdict,
+            )
+            place += 1
+
+
+def blind_directions(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (p, k) combinations of the parameters, each in its own scale, that data do not see.
+
+    Args:
+        jacobian: (n, p) derivative of the residuals.
+    """
+    norms = np.linalg.norm(jacobian, axis=0)
+    scaled = jacobian / np.where(norms > 0, norms, 1.0)
+    _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
+    unseen = singular <= _SMALLEST_SINGULAR**2 * singular.max(initial=0.0)
+    directions: NDArray[np.float64] = right[unseen].T
+    return directions
+
+
+def _targets(target: str | tuple[str, ...] | None, size: int) -> tuple[str, ...]:
+    if isinstance(target, tuple):
+        return target
+    return (target or '',) * size
+
+
+def _at_bound(value: float, low: float, high: float) -> bool:
+    return bool(min(value - low, high - value) <= _AT_BOUND * (high - low))
+
+
+def _narrow(value: float, half_width: float, width: float) -> bool:
+    """Whether an interval, NaN where there is none, says where the value is."""
+    return bool(half_width <= max(_WIDE_OF_VALUE * abs(value), _WIDE_OF_BOUNDS * width))
+
+
+def _partners(place: int, blind: NDArray[np.float64], covariance: NDArray[np.float64]) -> list[int]:
+    """Return the parameters that the data do not tell from one."""
+    involved = np.abs(blind) > _TAKES_PART
+    shared = involved[:, involved[place]].any(axis=1)
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid='ignore', divide='ignore'):
+        correlation = covariance[place] / (deviation[place] * deviation)
+    close = np.abs(np.nan_to_num(correlation)) > _LARGEST_CORRELATION
+    return [int(other) for other in np.flatnonzero(shared | close) if other != place]
+
+
+def _warnings(
+    models_sequences: Sequence[ModelSequences],
+    opt_result: scipy.optimize.OptimizeResult,
+    labels: list[str],
+) -> Iterator[str]:
+    if not opt_result.get('success', True):
+        yield str(opt_result.get('message', 'The solver did not converge.'))
+    shift = opt_result.get('shift')
+    if shift is not None and shift.alarming:
+        yield shift.sentence(models_sequences[0].gt_model.opt.timestep, labels)

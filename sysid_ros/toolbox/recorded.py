@@ -1,0 +1,236 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measured trajectories of the toolbox as sequences of the engine.
+
+A trajectory's series carry the user's stamps, from any origin. Its initial state belongs to the
+first control stamp, or to its own time where that is set and lies within the controls; there a
+sequence begins. A sample is compared with the model at the time that it carries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.rollout.runs import Channels
+    from sysid_ros.toolbox.trajectory import SystemTrajectory
+
+SensorStamps = Literal['measured', 'rollout']
+
+#: Stamps this much apart are the same instant, s, …
+_SAME_INSTANT = 1e-9
+#: … or so many roundings of a float of their size.
+_ROUNDINGS = 4.0
+_STATE_TYPES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
+
+
+class Recorded(NamedTuple):
+    """A measured trajectory, prepared for the engine.
+
+    Attributes:
+        sequence: In seconds from the trajectory's start.
+        origin: The start on the trajectory's own clock, s.
+        measured: The samples that are compared, on the trajectory's own clock.
+        excluded: Samples left out because they lie before the start or after the controls.
+    """
+
+    sequence: Trajectory
+    origin: float
+    measured: TimeSeries
+    excluded: int
+
+    def predicted(
+        self, channels: tuple[Channels, ...], readings: tuple[NDArray[np.float64], ...]
+    ) -> TimeSeries:
+        """Return what a candidate predicts of the measured samples.
+
+        Args:
+            channels: The sequence's channels, prepared for simulation.
+            readings: (n, k) readings for each of them.
+        """
+        data = np.full_like(self.measured.data, np.nan)
+        for channel, values in zip(channels, readings, strict=True):
+            data[:, channel.own] = values
+        return TimeSeries(self.measured.times, data, self.measured.signal_mapping)
+
+
+def record(
+    model: mujoco.MjModel,
+    name: str,
+    trajectory: SystemTrajectory,
+    *,
+    stamps: SensorStamps = 'measured',
+    resample: bool = True,
+    signals: Collection[str] | None = None,
+) -> Recorded:
+    """Turn a measured trajectory into a sequence.
+
+    Args:
+        model: The compiled model.
+        name: Name of the sequence.
+        trajectory: What was measured.
+        stamps: ``measured`` when a sensor's stamp is the time that it describes; ``rollout`` when
+            it is that of ``mujoco.rollout``'s state in the same row, which is one step later.
+        resample: False takes both controls and measurements sample by sample, one per step,
+            whatever their stamps say.
+        signals: Names of the signals that are compared; all unless given.
+
+    Raises:
+        FitError: Controls and measurements do not overlap, a signal is not in the recording, or
+            the start is outside of the controls.
+    """
+    timestep = float(model.opt.timestep)
+    control, sensordata = trajectory.control, _named(trajectory.sensordata, model)
+    if signals is not None:
+        sensordata = _chosen(sensordata, signals, name)
+    if resample:
+        origin = _origin(model, trajectory, name)
+        tolerance = _tolerance(origin)
+        control_times = _snapped(control.times - origin, timestep, tolerance)
+        sample_times = _snapped(sensordata.times - origin, timestep, tolerance)
+    else:
+        origin, tolerance = float(control.times[0]), _SAME_INSTANT
+        control_times = timestep * np.arange(len(control), dtype=np.float64)
+        sample_times = timestep * np.arange(len(sensordata), dtype=np.float64)
+    shift = timestep if resample and stamps == 'rollout' else 0.0
+    late = np.array([kind not in _STATE_TYPES for kind, _ in sensordata.signal_mapping.values()])
+    described = sample_times - (shift if late.any() else 0.0)
+    kept = (described >= -tolerance) & (described <= control_times[-1] + tolerance)
+    if not kept.any():
+        msg = (
+            f'Sequence {name!r} has controls from {control.times[0]:.9g} to '
+            f'{control.times[-1]:.9g} s and starts at {origin:.9g} s, but its measurements, from '
+            f'{sensordata.times[0]:.9g} to {sensordata.times[-1]:.9g} s, lie outside.'
+        )
+        raise FitError(msg)
+    measured = TimeSeries(sensordata.times[kept], sensordata.data[kept], sensordata.signal_mapping)
+    groups: list[TimeSeries] = []
+    for of_state, times in (
+        (False, np.maximum(described, 0.0)[kept]),
+        (True, np.maximum(sample_times, 0.0)[kept]),
+    ):
+        mapping = {
+            signal: entry
+            for signal, entry in sensordata.signal_mapping.items()
+            if (entry[0] in _STATE_TYPES) is of_state
+        }
+        if mapping:
+            groups.append(TimeSeries(times, measured.data, mapping))
+    qpos, qvel, act = _state(model, trajectory.initial_state, name)
+    return Recorded(
+        Trajectory(
+            name=name,
+            origin_ns=round(origin * 1e9),
+            initial_qpos=qpos,
+            initial_qvel=qvel,
+            commands=(_commands(model, control, control_times),),
+            measurements=tuple(groups),
+            initial_act=act,
+        ),
+        origin,
+        measured,
+        int(np.count_nonzero(~kept)),
+    )
+
+
+def described(series: TimeSeries, shift: float) -> TimeSeries:
+    """Move sensors' samples in time, so that a stamp is the time that they describe.
+
+    Args:
+        series: Measured sensors, and parts of the state, which stay.
+        shift: Seconds; 0 moves nothing.
+    """
+    of_state = {
+        name: entry for name, entry in series.signal_mapping.items() if entry[0] in _STATE_TYPES
+    }
+    if not shift:
+        return series
+    if not of_state:
+        return TimeSeries(series.times + shift, series.data, series.signal_mapping)
+    data = series.interpolate(series.times - shift)
+    data[series.times - shift > series.times[-1]] = np.nan
+    for _, columns in of_state.values():
+        data[:, columns] = series.data[:, columns]
+    return TimeSeries(series.times, data, series.signal_mapping)
+
+
+def _tolerance(origin: float) -> float:
+    return max(_SAME_INSTANT, _ROUNDINGS * float(np.spacing(abs(origin))))
+
+
+def _snapped(times: NDArray[np.float64], timestep: float, tolerance: float) -> NDArray[np.float64]:
+    """Put stamps on the step that they are meant to be on: far from zero they are rounded."""
+    steps = np.rint(times / timestep) * timestep
+    return np.where(np.abs(times - steps) <= tolerance, steps, times)
+
+
+def _origin(model: mujoco.MjModel, trajectory: SystemTrajectory, name: str) -> float:
+    """Return the time of the initial state on the clock of the stamps, s."""
+    times = trajectory.control.times
+    start = float(trajectory.initial_state[0])
+    if start == 0.0:  # not set
+        return float(times[0])
+    tolerance = max(_tolerance(start), float(model.opt.timestep) * 1e-3)
+    if not times[0] - tolerance <= start <= times[-1]:
+        msg = (
+            f'The initial state of sequence {name!r} is of {start:.9g} s, outside of its controls '
+            f'from {times[0]:.9g} to {times[-1]:.9g} s; expected the time of the first control.'
+        )
+        raise FitError(msg)
+    return float(times[0]) if abs(start - times[0]) <= tolerance else start
+
+
+def _named(series: TimeSeries, model: mujoco.MjModel) -> TimeSeries:
+    if series.signal_mapping:
+        return series
+    return TimeSeries(series.times, series.data, TimeSeries.compute_all_sensor_mapping(model))
+
+
+def _chosen(series: TimeSeries, signals: Collection[str], name: str) -> TimeSeries:
+    missing = [signal for signal in signals if signal not in series.signal_mapping]
+    if missing:
+        hint = nearest(missing[0], series.signal_mapping)
+        msg = f'Sequence {name!r} has no signal {missing[0]!r}; {hint}.'
+        raise FitError(msg)
+    return series.slice_by_name(list(signals))
+
+
+def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.float64]) -> TimeSeries:
+    """Return the controls with actuators' names, in seconds from the start."""
+    mapping = control.signal_mapping or TimeSeries.compute_all_control_mapping(model)
+    actuators = {model.actuator(i).name for i in range(model.nactuator)}
+    return TimeSeries(
+        times,
+        control.data,
+        {
+            name if name in actuators else name.removesuffix('_ctrl'): entry
+            for name, entry in mapping.items()
+        },
+    )
+
+
+def _state(
+    model: mujoco.MjModel, state: NDArray[np.float64], name: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+    size = mujoco.mj_stateSize(model, full)
+    if len(state) != size:
+        msg = (
+            f'The initial state of sequence {name!r} has {len(state)} numbers, expected {size}: '
+            'make it with create_initial_state.'
+        )
+        raise FitError(msg)
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, np.asarray(state, dtype=np.float64), full)
+    return data.qpos.copy(), data.qvel.copy(), data.act.copy()

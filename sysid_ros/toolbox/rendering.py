@@ -1,0 +1,344 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of simulated motions, several models in one scene, with or without a display."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ModelError, nearest
+from sysid_ros.toolbox.offscreen import gl_context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+Color = tuple[float, float, float, float]
+
+#: Red, green, blue, amber, violet: RGBA, transparent so that a copy behind another is seen.
+TINTS: tuple[Color, ...] = (
+    (0.90, 0.25, 0.20, 0.55),
+    (0.20, 0.70, 0.30, 0.55),
+    (0.20, 0.40, 0.95, 0.55),
+    (0.95, 0.65, 0.10, 0.55),
+    (0.60, 0.30, 0.85, 0.55),
+)
+
+_FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+_ALL = mujoco.mjtCatBit.mjCAT_ALL.value
+_MOVING = mujoco.mjtCatBit.mjCAT_DYNAMIC.value
+#: Geoms of this group are drawn only where a moving body has none in the groups before it.
+_SPARE_GROUP = 3
+_SCENE_GEOMS = 10_000
+#: The free camera looks for where a motion gets at about so many frames, and stands back at most
+#: so many times.
+_LOOKS = 25
+_FARTHEST = 6.0
+#: A frame's row may be this fraction of a step early: stamps are sums of rounded steps.
+_ROUNDING = 1e-6
+
+
+class Scene(NamedTuple):
+    """What is needed to draw one size of picture: context, scene and camera."""
+
+    context: mujoco.MjrContext
+    scene: mujoco.MjvScene
+    camera: mujoco.MjvCamera
+    option: mujoco.MjvOption
+    viewport: mujoco.MjrRect
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """Draw the scene as it is: (height, width, 3) RGB, the top row first."""
+        image = np.empty((self.viewport.height, self.viewport.width, 3), dtype=np.uint8)
+        mujoco.mjr_render(self.viewport, self.scene, self.context)
+        mujoco.mjr_readPixels(image, None, self.viewport, self.context)
+        upright: NDArray[np.uint8] = image[::-1].copy()
+        return upright
+
+
+def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
+    model: mujoco.MjModel | Sequence[mujoco.MjModel],
+    data: mujoco.MjData | None,
+    state: NDArray[np.float64],
+    framerate: float,
+    camera: str | int = -1,
+    width: int = 640,
+    height: int = 480,
+    light_pos: Sequence[float] | None = None,
+    *,
+    colors: Sequence[Color] | None = None,
+) -> list[NDArray[np.uint8]]:
+    """Draw a motion, or several in one scene, as frames of a film.
+
+    Frame k shows every motion where it was k / ``framerate`` seconds after the first state, by the
+    times in the states; ``mujoco.sysid`` counts steps instead, which leaves out the first states
+    and slows the film down where there are fewer steps than frames. No display is needed.
+
+    Args:
+        model: The model, or one per motion; all with the same assets.
+        data: Where mocap poses and switched equality constraints are taken from; not changed.
+            None takes them from the model.
+        state: (motions, steps, states) ``mjSTATE_FULLPHYSICS`` vectors, as ``mujoco.rollout``
+            returns them; (steps, states) is one motion. Copies whose state is not finite are left
+            out.
+        framerate: Frames per second.
+        camera: Name or id of a camera; -1 is the free one, which stands back as far as the motion
+            reaches.
+        width: Pixels; not limited by the model's offscreen buffer.
+        height: Pixels.
+        light_pos: (3,) where a spotlight that shines down is added, m.
+        colors: RGBA of each motion's moving geoms. By default several motions are tinted where
+            their models are coloured alike, and keep the colours of their models elsewhere.
+
+    Returns:
+        (height, width, 3) RGB pictures.
+
+    Raises:
+        ModelError: There is no OpenGL, or models, states and camera do not go together.
+    """
+    states = np.asarray(state, dtype=np.float64)
+    states = states[None] if states.ndim == len(('steps', 'states')) else states
+    models = _one_per_motion(model, states)
+    tints = _tints(models, colors)
+    datas = [_scratch(m, data) for m in models]
+    frames = []
+    shown = _rows(models, states, framerate)
+    with _open_scene(models, camera, width, height) as scene:
+        if scene.camera.type == mujoco.mjtCamera.mjCAMERA_FREE:
+            scene.camera.distance *= _reach(models, datas, states, shown)
+        for rows in shown:
+            drawn = 0
+            for motion, row in enumerate(rows):
+                if np.isfinite(states[motion, row]).all():
+                    _place(models[motion], datas[motion], states[motion, row])
+                    _draw(scene, models[motion], datas[motion], tints[motion], first=drawn == 0)
+                    drawn += 1
+            if not drawn:
+                scene.scene.ngeom = 0
+            if light_pos is not None:
+                _add_spotlight(scene.scene, light_pos)
+            frames.append(scene.pixels())
+    return frames
+
+
+def _one_per_motion(
+    model: mujoco.MjModel | Sequence[mujoco.MjModel], states: NDArray[np.float64]
+) -> list[mujoco.MjModel]:
+    """Check that models and states go together and return a model for every motion.
+
+    Raises:
+        ModelError: They do not.
+    """
+    if states.ndim != len(('motions', 'steps', 'states')) or not states.shape[1]:
+        msg = f'Expected states of shape (motions, steps, states), got {states.shape}.'
+        raise ModelError(msg)
+    models = list(model) if isinstance(model, Sequence) else [model]
+    if len(models) == 1:
+        models *= len(states)
+    if len(models) != len(states):
+        msg = f'Expected one model or one per motion ({len(states)}), got {len(models)}.'
+        raise ModelError(msg)
+    for number, one in enumerate(models):
+        size = mujoco.mj_stateSize(one, _FULLPHYSICS)
+        if size != states.shape[2]:
+            msg = f'Model {number} has states of {size} numbers, got states of {states.shape[2]}.'
+            raise ModelError(msg)
+        found, shared = _assets(one), _assets(models[0])
+        if found != shared:
+            msg = (
+                'Models in one scene share meshes, height fields and textures: the first has '
+                f'{shared} of them, model {number} has {found}.'
+            )
+            raise ModelError(msg)
+    return models
+
+
+def _assets(model: mujoco.MjModel) -> tuple[int, int, int]:
+    return model.nmesh, model.nhfield, model.ntex
+
+
+def _tints(models: list[mujoco.MjModel], colors: Sequence[Color] | None) -> list[Color | None]:
+    """Return the colour that each motion gets; None keeps that of its model.
+
+    Raises:
+        ModelError: There are fewer or more colours than motions.
+    """
+    if colors is not None:
+        if len(colors) != len(models):
+            msg = f'Expected one colour per motion ({len(models)}), got {len(colors)}.'
+            raise ModelError(msg)
+        return list(colors)
+    looks = {(m.geom_rgba.tobytes(), m.mat_rgba.tobytes(), m.geom_matid.tobytes()) for m in models}
+    if len(looks) == len(models):
+        return [None] * len(models)
+    return [TINTS[number % len(TINTS)] for number in range(len(models))]
+
+
+def _scratch(model: mujoco.MjModel, data: mujoco.MjData | None) -> mujoco.MjData:
+    own = mujoco.MjData(model)
+    user = mujoco.mjtState.mjSTATE_USER.value
+    size = mujoco.mj_stateSize(model, user)
+    if data is not None and mujoco.mj_stateSize(data.model, user) == size:
+        vector = np.empty(size)
+        mujoco.mj_getState(data.model, data, vector, user)
+        mujoco.mj_setState(model, own, vector, user)
+    return own
+
+
+def _rows(
+    models: list[mujoco.MjModel], states: NDArray[np.float64], framerate: float
+) -> NDArray[np.int64]:
+    """Return (frames, motions): the state that each motion is in, frame by frame.
+
+    Raises:
+        ModelError: The rate is not a positive number.
+    """
+    if not (np.isfinite(framerate) and framerate > 0):
+        msg = f'Expected a framerate above 0 Hz, got {framerate}.'
+        raise ModelError(msg)
+    count = states.shape[1]
+    times = states[:, :, 0].copy()
+    for clock, model in zip(times, models, strict=True):
+        if not np.isfinite(clock).all() or clock[-1] <= clock[0]:  # diverged, or without times
+            begin = clock[0] if np.isfinite(clock[0]) else 0.0
+            clock[:] = begin + model.opt.timestep * np.arange(count)
+    start, end = times[:, 0].min(), times[:, -1].max()
+    slack = _ROUNDING * models[0].opt.timestep
+    wanted = start + np.arange(int((end - start + slack) * framerate) + 1) / framerate
+    rows = []
+    for clock in times:
+        after = np.clip(np.searchsorted(clock, wanted - slack), 1, max(count - 1, 1)) % count
+        before = np.maximum(after - 1, 0)
+        rows.append(np.where(wanted - clock[before] < clock[after] - wanted, before, after))
+    return np.stack(rows, axis=1).astype(np.int64)
+
+
+def _place(model: mujoco.MjModel, data: mujoco.MjData, state: NDArray[np.float64]) -> None:
+    mujoco.mj_setState(model, data, state, _FULLPHYSICS)
+    mujoco.mj_forward(model, data)
+
+
+def _reach(
+    models: list[mujoco.MjModel],
+    datas: list[mujoco.MjData],
+    states: NDArray[np.float64],
+    shown: NDArray[np.int64],
+) -> float:
+    """Return how far moving geoms get from the centre of the model, in units of its extent.
+
+    At least 1, what the free camera sees; at most ``_FARTHEST``, lest a copy that flies off makes
+    the others too small to be seen.
+    """
+    centre, extent = models[0].stat.center, float(models[0].stat.extent)
+    farthest = extent
+    for rows in shown[:: max(len(shown) // _LOOKS, 1)]:
+        for motion, row in enumerate(rows):
+            model, data = models[motion], datas[motion]
+            moving = model.body_weldid[model.geom_bodyid] != 0
+            if moving.any() and np.isfinite(states[motion, row]).all():
+                mujoco.mj_setState(model, data, states[motion, row], _FULLPHYSICS)
+                mujoco.mj_kinematics(model, data)
+                away = np.linalg.norm(data.geom_xpos[moving] - centre, axis=1)
+                farthest = max(farthest, float(np.max(away + model.geom_rbound[moving])))
+    return min(farthest / extent, _FARTHEST)
+
+
+def _draw(
+    scene: Scene,
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    tint: Color | None,
+    *,
+    first: bool,
+) -> None:
+    """Put a model into the scene: the first with its surroundings, others the moving parts."""
+    if first:
+        mujoco.mjv_updateScene(model, data, scene.option, None, scene.camera, _ALL, scene.scene)
+        start = 0
+    else:
+        start = scene.scene.ngeom
+        mujoco.mjv_addGeoms(model, data, scene.option, mujoco.MjvPerturb(), _MOVING, scene.scene)
+    if tint is None:
+        return
+    for geom in scene.scene.geoms[start : scene.scene.ngeom]:
+        if geom.category == _MOVING:
+            geom.rgba = tint
+            geom.matid = -1
+            geom.transparent = int(tint[3] < 1)
+
+
+def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
+    if scene.nlight >= len(scene.lights):
+        return
+    light = scene.lights[scene.nlight]
+    light.type = mujoco.mjtLightType.mjLIGHT_SPOT
+    light.pos, light.dir = position, (0, 0, -1)
+    light.ambient, light.diffuse, light.specular = (0, 0, 0), (0.8,) * 3, (0.3,) * 3
+    light.attenuation, light.cutoff, light.exponent = (1, 0, 0), 45, 10
+    light.castshadow, light.headlight = 1, 0
+    light.id = light.texid = -1
+    scene.nlight += 1
+
+
+@contextlib.contextmanager
+def _open_scene(
+    models: list[mujoco.MjModel], camera: str | int, width: int, height: int
+) -> Iterator[Scene]:
+    """Open an OpenGL context for pictures of one size."""
+    view = _camera(models[0], camera)
+    option = mujoco.MjvOption()
+    option.geomgroup[_SPARE_GROUP] = any(_needs_spare_group(model) for model in models)
+    with gl_context(width, height):
+        context = mujoco.MjrContext(models[0], mujoco.mjtFontScale.mjFONTSCALE_150.value)
+        try:
+            mujoco.mjr_resizeOffscreen(width, height, context)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
+            scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)
+            # Copies that are seen through each other would shade each other; and without a
+            # graphics card most of the time goes into shadows.
+            scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(models) == 1
+            yield Scene(
+                context,
+                scene,
+                view,
+                option,
+                mujoco.MjrRect(0, 0, width, height),
+            )
+        finally:
+            context.free()
+
+
+def _needs_spare_group(model: mujoco.MjModel) -> bool:
+    moving = model.body_weldid[model.geom_bodyid] != 0
+    return not bool(np.any(model.geom_group[moving] < _SPARE_GROUP))
+
+
+def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
+    """Find a camera of a model.
+
+    Raises:
+        ModelError: There is none of that name or id.
+    """
+    view = mujoco.MjvCamera()
+    mujoco.mjv_defaultFreeCamera(model, view)
+    if isinstance(camera, str):
+        number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, camera)
+        if number < 0:
+            names = [model.camera(row).name for row in range(model.ncam)]
+            msg = f'No camera is named {camera!r}; {nearest(camera, names)}.'
+            raise ModelError(msg)
+    else:
+        number = camera
+        if not -1 <= number < model.ncam:
+            msg = f'Expected a camera from -1 (free) to {model.ncam - 1}, got {number}.'
+            raise ModelError(msg)
+    if number >= 0:
+        view.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        view.fixedcamid = number
+    return view

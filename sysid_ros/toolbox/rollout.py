@@ -1,0 +1,212 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulating trajectories with the toolbox's call, stamped as what they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import mujoco
+import numpy as np
+from mujoco.rollout import Rollout
+
+from sysid_ros.errors import FitError
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.mapping import control_mapping, sensor_mapping, state_mappings
+from sysid_ros.signals.resampling import held_means, regular_grid, snapped
+from sysid_ros.toolbox.initial_state import set_clock, state_size
+from sysid_ros.toolbox.pairing import check_controls, control_columns, start_time
+from sysid_ros.toolbox.system_trajectory import SystemTrajectory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.signals import SignalMapping
+
+    States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
+
+T = TypeVar('T')
+
+
+class _Steps(NamedTuple):
+    """The steps of a rollout.
+
+    Attributes:
+        edges: (steps + 1,) their limits on the clock of the commands, seconds.
+        controls: (steps, nu) in the model's order.
+    """
+
+    edges: NDArray[np.float64]
+    controls: NDArray[np.float64]
+
+
+class _Job(NamedTuple):
+    """One rollout.
+
+    Attributes:
+        model: The model.
+        given: (nstate,) initial state as it was given.
+        edges: Of its steps.
+        controls: Of its steps.
+    """
+
+    model: mujoco.MjModel
+    given: NDArray[np.float64]
+    edges: NDArray[np.float64]
+    controls: NDArray[np.float64]
+
+
+def sysid_rollout(
+    models: mujoco.MjModel | Sequence[mujoco.MjModel],
+    datas: mujoco.MjData | Sequence[mujoco.MjData],
+    control_signal: TimeSeries | Sequence[TimeSeries],
+    initial_states: States,
+    rollout_signal_mapping: SignalMapping | None = None,
+    rollout_state_mapping: SignalMapping | None = None,
+    ctrl_mapping: SignalMapping | None = None,
+) -> list[SystemTrajectory]:
+    """Simulate models with commands, in parallel.
+
+    Steps of the model's ``timestep`` go from the initial state to the last command. That state
+    belongs to the first command (``pairing.start_time``). A command holds until the next one; a
+    step inside of which it changes gets its mean. With steps of ``dt`` from ``t0``, row k of the
+    result is stamped:
+
+    - ``control``, ``sensordata``: ``t0 + k * dt``. MuJoCo computes sensors before it steps.
+    - ``state``: ``t0 + (k + 1) * dt``, also in its first column.
+
+    From where a simulation became unstable, its rows are NaN.
+
+    Args:
+        models: One model for all rollouts, or one per rollout.
+        datas: One per thread.
+        control_signal: Commands for all rollouts, or per rollout, of any lengths; columns are
+            found by the actuators' names.
+        initial_states: (nstate,) state of kind ``mjSTATE_FULLPHYSICS`` for all, or (m, nstate).
+        rollout_signal_mapping: Names of the model's ``sensordata``; all sensors by default.
+        rollout_state_mapping: Names of the states as ``compute_all_state_mappings`` has them, the
+            columns not counting the time; all by default. In the result they count it.
+        ctrl_mapping: Names of the model's controls; all by default.
+
+    Returns:
+        One trajectory per rollout.
+
+    Raises:
+        FitError: The numbers of models, commands and states differ, a command is missing or not
+            finite, a state has another size, its time lies outside of the commands, or these are
+            shorter than one step.
+    """
+    jobs = _jobs(models, control_signal, initial_states)
+    threads = [datas] if isinstance(datas, mujoco.MjData) else list(datas)
+    if not threads:
+        msg = 'Expected one MjData per thread, found none.'
+        raise FitError(msg)
+    sizes: dict[int, list[int]] = {}
+    for index, job in enumerate(jobs):
+        sizes.setdefault(len(job.controls), []).append(index)
+    found: dict[int, SystemTrajectory] = {}
+    with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
+        for steps, batch in sizes.items():
+            chosen = [jobs[index] for index in batch]
+            # The clock starts at zero: at an epoch's seconds it would not advance by exact steps.
+            zero = [set_clock(job.model, job.given[None], np.zeros(1))[0] for job in chosen]
+            state, sensordata = pool.rollout(
+                [job.model for job in chosen],
+                threads,
+                np.stack(zero),
+                np.stack([job.controls for job in chosen]),
+                nstep=steps,
+            )
+            for place, index in enumerate(batch):
+                mappings = (rollout_signal_mapping, rollout_state_mapping, ctrl_mapping)
+                found[index] = _trajectory(jobs[index], state[place], sensordata[place], mappings)
+    return [found[index] for index in range(len(jobs))]
+
+
+def _jobs(
+    models: mujoco.MjModel | Sequence[mujoco.MjModel],
+    control_signal: TimeSeries | Sequence[TimeSeries],
+    initial_states: States,
+) -> list[_Job]:
+    several_models = [models] if isinstance(models, mujoco.MjModel) else list(models)
+    controls = [control_signal] if isinstance(control_signal, TimeSeries) else list(control_signal)
+    states = list(np.atleast_2d(np.asarray(initial_states, dtype=np.float64)))
+    counts = len(several_models), len(controls), len(states)
+    count = max(counts)
+    if min(counts) == 0 or not {1, count}.issuperset(counts):
+        msg = (
+            f'Expected one model, control series and initial state for each rollout or for all, '
+            f'found {counts[0]}, {counts[1]} and {counts[2]}.'
+        )
+        raise FitError(msg)
+    jobs = []
+    # Candidates of one model share their commands, which are put on its steps only once.
+    prepared: dict[tuple[int, bytes, float, float], _Steps] = {}
+    for model, control, state in zip(
+        _repeated(several_models, count),
+        _repeated(controls, count),
+        _repeated(states, count),
+        strict=True,
+    ):
+        if state.shape != (state_size(model),):
+            size = state_size(model)
+            msg = f'Initial state dimension {state.shape} does not match the ({size},) needed.'
+            raise FitError(msg)
+        key = (id(control), model.names, float(model.opt.timestep), float(state[0]))
+        if key not in prepared:
+            prepared[key] = _steps(model, control, state)
+        jobs.append(_Job(model, state.copy(), *prepared[key]))
+    return jobs
+
+
+def _repeated(items: list[T], count: int) -> list[T]:
+    return items * count if len(items) == 1 else items
+
+
+def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64]) -> _Steps:
+    check_controls(model, control)
+    start = start_time(model, state, control)
+    timestep = float(model.opt.timestep)
+    edges = regular_grid(np.array([start, max(start, control.times[-1])]), timestep)
+    if len(edges) == 1:
+        msg = (
+            f'Expected commands over at least one step of {timestep:g} s from {start:.9g} s, '
+            f'found the last at {control.times[-1]:.9g} s.'
+        )
+        raise FitError(msg)
+    values = control.data[:, control_columns(model, control)]
+    means = held_means(control.times, values, snapped(edges, control.times, timestep))
+    return _Steps(edges, means)
+
+
+def _trajectory(
+    job: _Job,
+    state: NDArray[np.float64],
+    sensordata: NDArray[np.float64],
+    mappings: tuple[SignalMapping | None, SignalMapping | None, SignalMapping | None],
+) -> SystemTrajectory:
+    signals, states, controls = mappings
+    steps = len(state)
+    timestep = float(job.model.opt.timestep)
+    # MuJoCo stops an unstable simulation and repeats its last record: the clock stands still.
+    late = np.abs(state[:, 0] - (np.arange(steps) + 1) * timestep) > 0.5 * timestep
+    stable = int(np.argmax(late)) if late.any() else steps
+    after = job.edges[1:]
+    moved = set_clock(job.model, state, after)
+    measured = sensordata.copy()
+    moved[stable:, 1:] = np.nan
+    measured[stable:] = np.nan
+    if states is None:
+        qpos, qvel, act = state_mappings(job.model)
+        states = qpos | qvel | act
+    return SystemTrajectory(
+        model=job.model,
+        control=TimeSeries(job.edges[:-1], job.controls, controls or control_mapping(job.model)),
+        sensordata=TimeSeries(job.edges[:-1], measured, signals or sensor_mapping(job.model)),
+        initial_state=job.given,
+        state=TimeSeries(
+            after, moved, {name: (kind, at + 1) for name, (kind, at) in states.items()}
+        ),
+    )

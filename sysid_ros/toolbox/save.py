@@ -1,0 +1,194 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What `optimize` found, on disk: parameters, numbers and identified models; nothing pickled."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sysid_ros.errors import ModelError, ResultError
+from sysid_ros.toolbox.comparison import estimates
+from sysid_ros.toolbox.confidence import calculate_intervals
+from sysid_ros.toolbox.modifiers import apply_param_modifiers_spec
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import scipy.optimize
+    from numpy.typing import NDArray
+
+    from sysid_ros.toolbox.parameter import ParameterDict
+    from sysid_ros.toolbox.trajectory import ModelSequences
+
+INITIAL = 'params_x_0.yaml'
+IDENTIFIED = 'params_x_hat.yaml'
+SUMMARY = 'results.json'
+ARRAYS = 'results.npz'
+#: Arrays of the solver's result that are kept, beside those of the statistics.
+_SOLVER_ARRAYS = ('x', 'fun', 'jac', 'grad', 'active_mask')
+#: What a summary holds of the solver's result; the arrays are in the other file.
+_SOLVER_FACTS = (
+    'status',
+    'message',
+    'success',
+    'cost',
+    'optimality',
+    'nfev',
+    'njev',
+    'nit',
+    'rollouts',
+    'diverged',
+    'backend',
+    'loss',
+)
+_UNSAFE = re.compile(r'[^A-Za-z0-9._ -]+')
+
+
+def save_results(
+    experiment_results_folder: str | os.PathLike[str],
+    models_sequences: Sequence[ModelSequences],
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    opt_result: scipy.optimize.OptimizeResult,
+    residual_fn: Callable[..., Any],
+) -> None:
+    """Write a fit into a folder.
+
+    The folder gets ``params_x_0.yaml`` and ``params_x_hat.yaml``, the parameters before and after;
+    ``results.json``, the outcome with the interval and the verdict of each parameter;
+    ``results.npz``, the solver's arrays with covariance and half-widths, for
+    ``numpy.load(allow_pickle=False)``; and ``NAME.xml`` for each model, with the identified values.
+    All is written beside the folder and moved there at the end; other files in it stay.
+
+    The specs that are passed are not changed. ``mujoco.sysid`` writes the spec in whatever state
+    the last evaluation left it, and pickles the rest.
+
+    Args:
+        experiment_results_folder: The folder, made if it is not there.
+        models_sequences: Models and their recordings.
+        initial_params: Where the fit began.
+        opt_params: Where it ended.
+        opt_result: What `optimize` returned beside the parameters.
+        residual_fn: What was minimised, from `build_residual_fn`.
+
+    Raises:
+        ResultError: The folder cannot be written.
+        ModelError: A model cannot be written as XML.
+    """
+    folder = Path(experiment_results_folder)
+    residuals, _, _ = residual_fn(opt_params.as_vector(), opt_params)
+    summary = _summary(initial_params, opt_params, residuals, opt_result)
+    arrays = _arrays(residuals, opt_result)
+    models = dict(_models(models_sequences, opt_params))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
+        try:
+            initial_params.save_to_disk(beside / INITIAL)
+            opt_params.save_to_disk(beside / IDENTIFIED)
+            (beside / SUMMARY).write_text(summary, encoding='utf-8')
+            np.savez(beside / ARRAYS, **arrays)
+            for name, text in models.items():
+                (beside / name).write_text(text, encoding='utf-8')
+            _move(beside, folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except OSError as err:
+        msg = f'Cannot write results into {str(folder)!r}: {err.strerror}.'
+        raise ResultError(msg) from err
+
+
+def _move(beside: Path, folder: Path) -> None:
+    """Let a complete folder take its place; in one that is there, file by file."""
+    beside.chmod(0o755)
+    if not folder.exists():
+        beside.replace(folder)
+        return
+    for path in sorted(beside.iterdir()):
+        path.replace(folder / path.name)
+
+
+def _summary(
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residuals: Sequence[NDArray[np.float64]],
+    opt_result: scipy.optimize.OptimizeResult,
+) -> str:
+    facts = {name: _plain(opt_result[name]) for name in _SOLVER_FACTS if name in opt_result}
+    shift = opt_result.get('shift')
+    document = {
+        'solver': facts,
+        'stamp_shift': None
+        if shift is None
+        else {
+            'seconds': _plain(shift.shift),
+            'gain': _plain(shift.gain),
+            'p_value': _plain(shift.p_value),
+            'significant': bool(shift.significant),
+        },
+        'interval_level': 0.95,
+        'parameters': [
+            {key: _plain(value) for key, value in estimate._asdict().items()}
+            for estimate in estimates(initial_params, opt_params, residuals, opt_result)
+        ],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + '\n'
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; None for what is not finite, as in other results."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return str(value)
+
+
+def _arrays(
+    residuals: Sequence[NDArray[np.float64]], opt_result: Mapping[str, Any]
+) -> dict[str, Any]:
+    covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
+    found = {
+        name: np.asarray(opt_result[name], dtype=np.float64)
+        for name in _SOLVER_ARRAYS
+        if opt_result.get(name) is not None
+    }
+    return {**found, 'covariance': covariance, 'intervals': half_widths}
+
+
+def _models(
+    models_sequences: Sequence[ModelSequences], params: ParameterDict
+) -> Iterator[tuple[str, str]]:
+    """Write every model with the identified parameters, as file name and text.
+
+    Raises:
+        ModelError: MuJoCo cannot compile or write one of them.
+    """
+    taken: set[str] = set()
+    for group in models_sequences:
+        stem = _UNSAFE.sub('_', group.name).strip('. ') or 'model'
+        name, count = f'{stem}.xml', 1
+        while name in taken:
+            count += 1
+            name = f'{stem}_{count}.xml'
+        taken.add(name)
+        spec = apply_param_modifiers_spec(params, group.spec.copy())
+        try:
+            spec.compile()
+            text = spec.to_xml()
+        except (ValueError, RuntimeError) as err:
+            msg = f'Cannot write model {group.name!r} with the identified values: {err}'
+            raise ModelError(msg) from err
+        yield name, text

@@ -1,0 +1,398 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which parameters delay, scale and offset which sensors, said once for patterns of names."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from sysid_ros.errors import ParameterError, SignalError, nearest
+from sysid_ros.signals import TimeSeries
+from sysid_ros.toolbox.signal_modifier import (
+    apply_delayed_ts_window,
+    apply_resample_and_delay,
+    in_order_of,
+    normalize_residual,
+    per_column,
+    weighted_diff,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import mujoco
+    from numpy.typing import NDArray
+
+    from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+
+    Side = Literal['predicted', 'measured', 'both']
+
+_SIDES = ('predicted', 'measured', 'both')
+
+
+class ChannelLaw(NamedTuple):
+    """The parameters that act on one sensor.
+
+    The residual of a sample y at time t is w·((g_m·y + b_m) − (g_p·p(t − d) + b_p))/σ, where the
+    gains are products and the biases sums of the values of the parameters named here.
+
+    Attributes:
+        sensor: Name of the sensor.
+        predicted_gains: Names of the parameters whose product is g_p.
+        measured_gains: Names of the parameters whose product is g_m.
+        predicted_biases: Names of the parameters whose sum is b_p.
+        measured_biases: Names of the parameters whose sum is b_m.
+        delay: Name of the parameter that is d, seconds; None without delay.
+    """
+
+    sensor: str
+    predicted_gains: tuple[str, ...] = ()
+    measured_gains: tuple[str, ...] = ()
+    predicted_biases: tuple[str, ...] = ()
+    measured_biases: tuple[str, ...] = ()
+    delay: str | None = None
+
+
+class _Rule(NamedTuple):
+    """A parameter for the sensors that a pattern matches."""
+
+    pattern: str
+    parameter: str
+    side: Side
+
+    def acts_on(self, sensor: str, side: Side) -> bool:
+        return self.side in {side, 'both'} and fnmatch.fnmatchcase(sensor, self.pattern)
+
+
+class SignalTransform:
+    """Delays, gains and biases of sensors, for ``build_residual_fn(signal_transform=…)``.
+
+    Example::
+
+        transform = SignalTransform()
+        transform.delay('*_pos', params['delay_pos'])
+        transform.gain('*_torque', params['torque_scale'], target='predicted')
+        transform.enable_sensors(['joint1_pos', 'joint1_torque'])
+
+    Patterns are those of ``fnmatch``, in which upper and lower case differ. Of the delays that
+    match a sensor the last one counts; gains multiply and biases add up, gains before biases.
+
+    Attributes:
+        normalize: Whether ``apply`` divides residuals by how much each channel varies.
+    """
+
+    def __init__(self, normalize: bool = True) -> None:  # noqa: FBT002 (the toolbox's signature)
+        """Start without any rule."""
+        self.normalize = normalize
+        self._delays: list[_Rule] = []
+        self._gains: list[_Rule] = []
+        self._biases: list[_Rule] = []
+        self._enabled: tuple[str, ...] | None = None
+        self._weights: dict[str, float] | None = None
+        self._checked = False
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of all parameters that act on some sensor."""
+        rules = (*self._delays, *self._gains, *self._biases)
+        return tuple(dict.fromkeys(rule.parameter for rule in rules))
+
+    @property
+    def enabled(self) -> tuple[str, ...] | None:
+        """Names of the sensors that count; None for all."""
+        return self._enabled
+
+    @property
+    def weights(self) -> Mapping[str, float] | None:
+        """Name of a sensor to the factor of its residuals, 1 for the others; None for all 1."""
+        return self._weights
+
+    def delay(self, pattern: str, param: Parameter) -> None:
+        """Delay sensors: a sample describes the state of the model ``param.value`` seconds before.
+
+        Args:
+            pattern: Which sensors.
+            param: Seconds; its bounds decide which samples are compared.
+
+        Raises:
+            ParameterError: The parameter has more than one component.
+        """
+        if param.size != 1:
+            msg = f'Expected a delay of 1 component, found {param.size} in {param.name!r}.'
+            raise ParameterError(msg)
+        self._add(self._delays, pattern, param, 'predicted')
+
+    def gain(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
+        """Multiply sensors by a parameter.
+
+        Args:
+            pattern: Which sensors.
+            param: One factor, or one for each column of the sensor.
+            target: Whether what is ``'predicted'``, what was ``'measured'``, or ``'both'``.
+
+        Raises:
+            SignalError: ``target`` is none of these.
+        """
+        self._add(self._gains, pattern, param, target)
+
+    def bias(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
+        """Add a parameter to sensors.
+
+        Args:
+            pattern: Which sensors.
+            param: One value in the sensor's unit, or one for each of its columns.
+            target: Whether to what is ``'predicted'``, what was ``'measured'``, or ``'both'``.
+
+        Raises:
+            SignalError: ``target`` is none of these.
+        """
+        self._add(self._biases, pattern, param, target)
+
+    def enable_sensors(self, sensor_names: Iterable[str]) -> None:
+        """Let only some sensors count.
+
+        Args:
+            sensor_names: Their names, in the order of the residual's columns.
+
+        Raises:
+            SignalError: There is none.
+        """
+        names = [sensor_names] if isinstance(sensor_names, str) else sensor_names
+        self._enabled = tuple(dict.fromkeys(names))
+        self._checked = False
+        if not self._enabled:
+            msg = 'Expected the name of at least one sensor to enable, found none.'
+            raise SignalError(msg)
+
+    def set_sensor_weights(self, weights: Mapping[str, float]) -> None:
+        """Set the factors of residuals.
+
+        Args:
+            weights: Name of a sensor to a factor of at least 0; 1 for the others.
+
+        Raises:
+            SignalError: A weight is negative or not finite.
+        """
+        for name, weight in weights.items():
+            if not (np.isfinite(weight) and weight >= 0):
+                msg = f'Expected a finite weight of at least 0 for {name!r}, found {weight}.'
+                raise SignalError(msg)
+        self._weights = {name: float(weight) for name, weight in weights.items()}
+        self._checked = False
+
+    def _add(self, rules: list[_Rule], pattern: str, param: Parameter, side: Side) -> None:
+        if side not in _SIDES:
+            msg = (
+                "target must be 'predicted', 'measured' or 'both', "
+                f'found {side!r}; {nearest(str(side), _SIDES)}.'
+            )
+            raise SignalError(msg)
+        rules.append(_Rule(pattern, param.name, side))
+        self._checked = False
+
+    def check(self, sensor_names: Sequence[str]) -> None:
+        """Check that every pattern and name means a sensor.
+
+        Where several models have different sensors, this is called with those of all of them;
+        ``apply`` then accepts that a model lacks some.
+
+        Args:
+            sensor_names: Names of all sensors.
+
+        Raises:
+            SignalError: A pattern matches no sensor, or an enabled or weighted one is missing.
+        """
+        for rule in (*self._delays, *self._gains, *self._biases):
+            if not any(rule.acts_on(name, rule.side) for name in sensor_names):
+                msg = (
+                    f'Pattern {rule.pattern!r} of parameter {rule.parameter!r} matches no sensor; '
+                    f'{nearest(rule.pattern, sensor_names)}.'
+                )
+                raise SignalError(msg)
+        for what, names in (('enable', self._enabled or ()), ('weight', self._weights or ())):
+            for name in names:
+                if name not in sensor_names:
+                    msg = f'There is no sensor {name!r} to {what}; {nearest(name, sensor_names)}.'
+                    raise SignalError(msg)
+        self._checked = True
+
+    def channel_laws(self, sensor_names: Sequence[str]) -> tuple[ChannelLaw, ...]:
+        """Return what acts on each sensor.
+
+        Args:
+            sensor_names: Names of all sensors, of all models.
+
+        Raises:
+            SignalError: See ``check``.
+        """
+        self.check(sensor_names)
+        return tuple(self._law(name) for name in sensor_names)
+
+    def _law(self, sensor: str) -> ChannelLaw:
+        def acting(rules: list[_Rule], side: Side) -> tuple[str, ...]:
+            return tuple(rule.parameter for rule in rules if rule.acts_on(sensor, side))
+
+        delays = acting(self._delays, 'predicted')
+        return ChannelLaw(
+            sensor,
+            acting(self._gains, 'predicted'),
+            acting(self._gains, 'measured'),
+            acting(self._biases, 'predicted'),
+            acting(self._biases, 'measured'),
+            delays[-1] if delays else None,
+        )
+
+    def delay_bounds(
+        self, params: ParameterDict, sensor_names: Sequence[str] | None = None
+    ) -> tuple[float, float]:
+        """Return the smallest and the largest delay that any sensor may have, seconds.
+
+        A sensor without delay has 0, a frozen parameter its value.
+
+        Args:
+            params: The parameters.
+            sensor_names: The sensors; unknown ones may have no delay.
+
+        Raises:
+            ParameterError: A delay's parameter is not among them.
+        """
+        if sensor_names is None:
+            names: set[str | None] = {None, *(rule.parameter for rule in self._delays)}
+        else:
+            names = {self._law(sensor).delay for sensor in sensor_names} or {None}
+        limits: list[float] = []
+        for name in names:
+            if name is None:
+                limits.append(0.0)
+                continue
+            param = _named(params, name)
+            bounds = (param.value,) if param.frozen else (param.min_value, param.max_value)
+            limits.extend(float(np.ravel(bound)[0]) for bound in bounds)
+        return min(limits), max(limits)
+
+    def apply(
+        self,
+        params: ParameterDict,
+        sensordata_predicted: TimeSeries,
+        sensordata_measured: TimeSeries,
+        model: mujoco.MjModel,
+        return_pred_all: bool = False,  # noqa: FBT002 (the toolbox's signature)
+        state: NDArray[np.float64] | None = None,
+        sensor_weights: Mapping[str, float] | None = None,
+    ) -> tuple[NDArray[np.float64], TimeSeries, TimeSeries]:
+        """Compare one rollout with its measurements, as ``modify_residual`` callbacks do.
+
+        Measurements are compared at their own times, from the start of the rollout plus the
+        largest delay to its end plus the smallest; the sensors of the two series are paired by
+        name. Samples that were not measured (NaN) have residual zero.
+
+        Args:
+            params: The parameters.
+            sensordata_predicted: The rollout's sensors.
+            sensordata_measured: The measurements; columns without names are the model's
+                ``sensordata``.
+            model: The model of the rollout.
+            return_pred_all: Whether to keep sensors that are not enabled.
+            state: Not used.
+            sensor_weights: Name of a sensor to a factor, instead of ``set_sensor_weights``.
+
+        Returns:
+            (m, k) residuals, and the two series with m samples of the k columns.
+
+        Raises:
+            SignalError: A pattern or name means no sensor, a measured signal is not predicted, or
+                rollout and measurements share no time.
+            ParameterError: A parameter is missing.
+        """
+        del state
+        predicted, measured = _named_series(sensordata_predicted, sensordata_measured, model)
+        if not self._checked:
+            self.check(predicted.names)
+        names = measured.names
+        if not return_pred_all and self._enabled is not None:
+            names = tuple(name for name in self._enabled if name in names)
+        measured = _only(measured, names)
+        predicted = in_order_of(predicted, measured)
+        laws = [self._law(name) for name in measured.names]
+        window = self.delay_bounds(params, measured.names)
+        measured = apply_delayed_ts_window(measured, predicted, *window)
+        delays = {
+            law.sensor: float(np.ravel(_named(params, law.delay).value)[0])
+            for law in laws
+            if law.delay is not None
+        }
+        predicted = apply_resample_and_delay(predicted, measured.times, 0.0, delays)
+        predicted = _corrected(
+            predicted, params, [(law.predicted_gains, law.predicted_biases) for law in laws]
+        )
+        measured = _corrected(
+            measured, params, [(law.measured_gains, law.measured_biases) for law in laws]
+        )
+        residual = weighted_diff(
+            predicted, measured, model, sensor_weights or self._weights or None
+        )
+        if self.normalize:
+            residual = normalize_residual(residual, measured.data)
+        return np.where(np.isfinite(measured.data), residual, 0.0), predicted, measured
+
+
+def _named(params: ParameterDict, name: str) -> Parameter:
+    if name not in params:
+        msg = f'The transform needs parameter {name!r}; {nearest(name, list(params))}.'
+        raise ParameterError(msg)
+    return params[name]
+
+
+def _named_series(
+    predicted: TimeSeries, measured: TimeSeries, model: mujoco.MjModel
+) -> tuple[TimeSeries, TimeSeries]:
+    """Return both with names; columns without them are the model's sensors."""
+    mapping = predicted.signal_mapping or TimeSeries.compute_all_sensor_mapping(model)
+    width = 1 + max((int(columns.max()) for _, columns in mapping.values()), default=-1)
+    named = []
+    for series in (predicted, measured):
+        if series.signal_mapping:
+            named.append(series)
+            continue
+        if series.data.shape[1] != width:
+            msg = (
+                f'Expected {width} columns, one for each value of the sensors, or named signals, '
+                f'found {series.data.shape[1]} columns.'
+            )
+            raise SignalError(msg)
+        named.append(TimeSeries(series.times, series.data, mapping))
+    return named[0], named[1]
+
+
+def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:
+    """Return some signals of a series, their columns in the order of the names."""
+    data, mapping, first = [], {}, 0
+    for name in names:
+        kind, columns = series.get_indices(name)
+        data.append(series.data[:, columns])
+        mapping[name] = (kind, np.arange(first, first + len(columns)))
+        first += len(columns)
+    if not data:
+        msg = f'None of the enabled sensors was measured; {nearest(" ", series.names)}.'
+        raise SignalError(msg)
+    return TimeSeries(series.times, np.hstack(data), mapping)
+
+
+def _corrected(
+    series: TimeSeries,
+    params: ParameterDict,
+    laws: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
+) -> TimeSeries:
+    """Return a series times gains plus biases; one pair of names for each signal, in order."""
+    data = np.array(series.data)
+    for (name, (_, columns)), (gains, biases) in zip(
+        series.signal_mapping.items(), laws, strict=True
+    ):
+        for gain in gains:
+            data[:, columns] *= per_column(_named(params, gain), name, len(columns))
+        for bias in biases:
+            data[:, columns] += per_column(_named(params, bias), name, len(columns))
+    return TimeSeries(series.times, data, series.signal_mapping)

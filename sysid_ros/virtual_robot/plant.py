@@ -1,0 +1,295 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The physics of a simulated robot: commands in, noisy joint states out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ConfigError, ModelError
+from sysid_ros.excitation.drives import (
+    compile_spec,
+    drives,
+    holding_commands,
+    home_position,
+    joint_names,
+    read_spec,
+)
+from sysid_ros.servos.laws.controller import ServoController
+from sysid_ros.virtual_robot.commands import CommandQueue
+from sysid_ros.virtual_robot.truth import resolve_truth, write_truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.excitation.drives import Drive
+    from sysid_ros.servos.laws.joints import ServoJoints
+
+#: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
+_REST_SPEED = 1e-5
+#: A robot that does not come to rest in so many seconds, as a pendulum, starts moving.
+_LONGEST_SETTLING = 20.0
+_DIVERGED = [
+    int(mujoco.mjtWarning.mjWARN_BADQPOS),
+    int(mujoco.mjtWarning.mjWARN_BADQVEL),
+    int(mujoco.mjtWarning.mjWARN_BADQACC),
+]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How a robot's sensors err.
+
+    Attributes:
+        position: Standard deviation before the encoder, rad or m.
+        velocity: Standard deviation, rad/s or m/s.
+        effort: Standard deviation, N·m or N.
+        encoder_bits: A hinge's encoder has 2^bits counts per turn; 0 means exact. Slides have none.
+        seed: Equal seeds give equal noise.
+    """
+
+    position: float = 0.0
+    velocity: float = 0.0
+    effort: float = 0.0
+    encoder_bits: int = 0
+    seed: int = 0
+
+
+class Sample(NamedTuple):
+    """What the sensors of all joints say at one instant, in the order of ``Plant.joints``.
+
+    Attributes:
+        time: Seconds since the start, a multiple of the time step.
+        position: (n,) rad or m.
+        velocity: (n,) rad/s or m/s.
+        effort: (n,) N·m or N, of the actuators at the joint.
+    """
+
+    time: float
+    position: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    effort: NDArray[np.float64]
+
+
+class Plant:
+    """A model with hidden true parameters, stepped at its own time step from time 0.
+
+    Attributes:
+        model: The compiled model, with the true values.
+        joints: Names of the hinge and slide joints, in model order.
+        drives: The actuators, in model order.
+        timestep: Seconds.
+        settled: Whether it was at rest at time 0.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        truth: Mapping[str, float] | None = None,
+        *,
+        rate: float = 500.0,
+        noise: Noise | None = None,
+        servos: Callable[[mujoco.MjModel], ServoJoints | None] | None = None,
+    ) -> None:
+        """Compile a model, write the truth into it and let it come to rest in its home pose.
+
+        Args:
+            path: MJCF file.
+            truth: Target or pattern of targets, as ``joint/*/damping``, to the true value.
+            rate: Samples per second.
+            noise: Of the sensors; default none.
+            servos: From the compiled model to the joints that servos drive; default none. Their
+                commands are positions.
+
+        Raises:
+            ModelError: The model cannot be compiled, has no named hinge or slide joint, or is
+                unstable at rest.
+            ParameterError: A target of the truth is unknown.
+            ConfigError: The rate is above one sample per time step.
+        """
+        self._name = str(path)
+        spec = read_spec(path)
+        self.joints = joint_names(compile_spec(spec, path))
+        if not self.joints:
+            msg = f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'
+            raise ModelError(msg)
+        for joint in self.joints:
+            spec.add_sensor(
+                type=mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+                objtype=mujoco.mjtObj.mjOBJ_JOINT,
+                objname=joint,
+            )
+        delays = _take_delays(spec)
+        self.model = compile_spec(spec, path)
+        self.timestep = float(self.model.opt.timestep)
+        self._rate = rate
+        if rate * self.timestep > 1.0 + 1e-9:
+            msg = (
+                f'Expected a rate of at most {1 / self.timestep:g} Hz, one sample per time step of '
+                f'{str(path)!r}, found {rate:g} Hz.'
+            )
+            raise ConfigError(msg)
+        write_truth(self.model, resolve_truth(self.model, truth or {}), delays)
+        self.drives: tuple[Drive, ...] = drives(self.model)
+        driven = servos(self.model) if servos is not None else None
+        if driven is not None:
+            self.model = driven.model
+        self._sensors = _Sensors(self.model, self.joints, noise or Noise())
+        self._data = mujoco.MjData(self.model)
+        self._data.qpos[:] = home_position(self.model)
+        held = holding_commands(self.model, self._data.qpos)
+        self._servos = None
+        if driven is not None:
+            held[driven.controls] = self._data.qpos[driven.qpos]
+            self._servos = _Servos(driven, self._data)
+        self.settled = self._settle(held)
+        self._queue = CommandQueue(held, delays)
+        self._step = 0
+        self._samples = 0
+
+    @property
+    def time(self) -> float:
+        """Seconds that were simulated so far."""
+        return self._step * self.timestep
+
+    @property
+    def late(self) -> int:
+        """Commands so far that came when their time to take effect had passed."""
+        return self._queue.late
+
+    def command(self, time: float, values: NDArray[np.float64]) -> bool:
+        """Tell the servos where to go.
+
+        Args:
+            time: When the command arrived, seconds since the start.
+            values: (nu,) one per actuator, in model order; NaN leaves an actuator as it is.
+
+        Returns:
+            Whether it came in time to take effect its delay after its arrival.
+        """
+        return self._queue.put(time, values)
+
+    def advance(self, until: float) -> Iterator[Sample]:
+        """Simulate all whole steps up to a time, yielding the samples on the way.
+
+        Sample k is of time k / rate, or of the nearest step when the time step does not divide it;
+        its time says so.
+
+        Args:
+            until: Seconds since the start. Commands that arrive by then less their delay must have
+                been given.
+
+        Raises:
+            ModelError: The simulation became unstable.
+        """
+        # The small part keeps a step whose end is this very time, which floating point puts after.
+        last = int(np.floor(until / self.timestep + 1e-6))
+        while self._step < last:
+            start = self._step * self.timestep
+            told = self._queue.mean(start, (self._step + 1) * self.timestep)
+            if self._step != self._sample_step:
+                self._advance(told)
+                self._step += 1
+                continue
+            position, velocity = self._sensors.state(self._data)
+            # Forces are computed with this step's command, before the state moves on.
+            self._advance(told)
+            self._step += 1
+            self._samples += 1
+            self._check(start)
+            yield self._sensors.measure(start, position, velocity, self._data)
+
+    def _advance(self, told: NDArray[np.float64]) -> None:
+        """Make one step with (nu,) commands."""
+        self._data.ctrl[:] = told
+        if self._servos is not None:
+            self._servos.drive()
+        mujoco.mj_step(self.model, self._data)
+
+    def _check(self, time: float) -> None:
+        """Stop where MuJoCo has found the state unbounded and started anew from ``qpos0``."""
+        if self._data.warning.number[_DIVERGED].any():
+            msg = f'The simulation of {self._name!r} became unstable at {time:g} s.'
+            raise ModelError(msg)
+
+    @property
+    def _sample_step(self) -> int:
+        return round(self._samples / (self._rate * self.timestep))
+
+    def _settle(self, held: NDArray[np.float64]) -> bool:
+        """Hold the home pose until gravity and servos balance; say whether they do."""
+        settled = False
+        for step in range(int(_LONGEST_SETTLING / self.timestep)):
+            self._advance(held)
+            settled = step > 0 and float(np.max(np.abs(self._data.qvel))) < _REST_SPEED
+            if settled:
+                break
+        self._check(0.0)
+        self._data.time = 0.0
+        return settled
+
+
+class _Servos:
+    """Servos in the simulation: what their actuators are told becomes torques and friction."""
+
+    def __init__(self, joints: ServoJoints, data: mujoco.MjData) -> None:
+        self._controls, self._data = joints.controls, data
+        self._controller = ServoController(joints, data)
+
+    def drive(self) -> None:
+        """Replace goals among the controls by torques."""
+        self._controller.goal[:] = self._data.ctrl[self._controls]
+        self._controller.update()
+
+
+class _Sensors:
+    """Position, velocity and effort of named joints, with their errors."""
+
+    def __init__(self, model: mujoco.MjModel, joints: tuple[str, ...], noise: Noise) -> None:
+        rows = [model.joint(name).id for name in joints]
+        self._qpos = model.jnt_qposadr[rows]
+        self._dofs = model.jnt_dofadr[rows]
+        self._efforts = model.sensor_adr[-len(joints) :]
+        hinge = model.jnt_type[rows] == int(mujoco.mjtJoint.mjJNT_HINGE)
+        self._encoded = np.flatnonzero(hinge) if noise.encoder_bits else np.zeros(0, np.int64)
+        self._count = 2.0 * np.pi / 2.0**noise.encoder_bits
+        self._noise = noise
+        self._rng = np.random.default_rng(noise.seed)
+
+    def state(self, data: mujoco.MjData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return copies of the true positions and velocities."""
+        return data.qpos[self._qpos], data.qvel[self._dofs]
+
+    def measure(
+        self,
+        time: float,
+        position: NDArray[np.float64],
+        velocity: NDArray[np.float64],
+        data: mujoco.MjData,
+    ) -> Sample:
+        errors = self._rng.standard_normal((3, len(position)))
+        position = position + self._noise.position * errors[0]
+        counts = np.round(position[self._encoded] / self._count)
+        position[self._encoded] = counts * self._count
+        return Sample(
+            time,
+            position,
+            velocity + self._noise.velocity * errors[1],
+            data.sensordata[self._efforts] + self._noise.effort * errors[2],
+        )
+
+
+def _take_delays(spec: mujoco.MjSpec) -> NDArray[np.float64]:
+    """Take the delays out of a model's actuators: the queue of commands applies them exactly."""
+    delays = np.array([actuator.delay for actuator in spec.actuators], dtype=np.float64)
+    for actuator in spec.actuators:
+        actuator.delay = 0.0
+        actuator.nsample = 0
+    return delays

@@ -1,0 +1,221 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mappings that are proposed from names and motion."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.alignment import map_columns
+from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
+from sysid_ros.alignment.mapping.proposal.file import to_json, to_yaml
+from sysid_ros.alignment.mapping.proposal.propose import CONFIDENCE, propose
+from sysid_ros.alignment.mapping.proposal.units import nearest_unit, units
+from sysid_ros.bags import Field
+from sysid_ros.config import load_mapping
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from sysid_ros.alignment.mapping.proposal.propose import ProposedPair
+    from sysid_ros.bags import BagColumns
+
+TIMES = np.arange(0, 2, 0.01)
+
+
+@pytest.fixture(scope='module')
+def bench() -> Any:
+    """Return the benchmark that spoils bags of a simulated arm."""
+    path = Path(__file__).parents[3] / 'benchmarks' / 'mapping.py'
+    spec = importlib.util.spec_from_file_location('mapping_benchmark', path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope='module')
+def run(bench: Any) -> Any:
+    """Return one motion of the arm."""
+    return bench.simulate(0)
+
+
+def _found(bag: BagColumns, model: mujoco.MjModel) -> dict[str, ProposedPair]:
+    return {pair.name: pair for pair in propose(bag, model).pairs}
+
+
+def _with(bag: BagColumns, kind: str, change: Any) -> BagColumns:
+    """Return a bag in which a field of the states has other values."""
+    topics = []
+    for topic in bag.topics:
+        fields = [
+            Field(field.name, field.labels, change(field.values.copy()))
+            if field.name == kind
+            else field
+            for field in topic.fields
+        ]
+        topics.append(replace(topic, fields=tuple(fields)))
+    return replace(bag, topics=tuple(topics))
+
+
+def _plain(bench: Any, run: Any) -> BagColumns:
+    """Return a bag of a run in which nothing is wrong."""
+    stamps = bench.ORIGIN_NS + np.round(1e9 * run.times).astype(int)
+    told_at = bench.ORIGIN_NS + np.round(1e9 * run.told_at).astype(int)
+    spoilt, _ = bench.spoil(run, 0)
+    commands, state = spoilt.topics
+    told = Field('data', commands.fields[0].labels, run.told)
+    fields = tuple(Field(kind, run.joints, values) for kind, values in run.states.items())
+    bag: BagColumns = replace(
+        spoilt,
+        topics=(
+            replace(commands, receive_ns=told_at, fields=(told,)),
+            replace(state, receive_ns=stamps, header_ns=stamps, fields=fields),
+        ),
+    )
+    return bag
+
+
+@pytest.mark.parametrize('seed', [0, 3, 7])
+def test_signs_degrees_offsets_swapped_names_and_orders_are_found(
+    bench: Any, run: Any, seed: int
+) -> None:
+    bag, right = bench.spoil(run, seed)
+    assert bench.mistakes(propose(bag, bench.model()), right) == []
+
+
+def test_a_bag_in_which_nothing_is_wrong_is_left_as_it_is(bench: Any, run: Any) -> None:
+    found = propose(_plain(bench, run), bench.model())
+    assert len(found.pairs) == 24
+    assert all(pair.confident for pair in found.pairs)
+    assert {(pair.scale, pair.offset) for pair in found.pairs} == {(1.0, 0.0)}
+    for pair in found.pairs:
+        joint = pair.name.rpartition('_')[0] if pair.role.value == 'sensor' else pair.name
+        expected = joint if pair.role.value == 'sensor' else str(run.joints.index(joint))
+        assert pair.labels == (expected,)
+
+
+def test_counts_and_gears_are_found(bench: Any, run: Any) -> None:
+    wrist, pan = run.joints.index('wrist_3'), run.joints.index('shoulder_pan')
+
+    def position(values: Any) -> Any:
+        values[:, wrist] = np.round((values[:, wrist] + math.pi) * 4096 / (2 * math.pi))
+        values[:, pan] *= 50
+        return values
+
+    found = _found(_with(_plain(bench, run), 'position', position), bench.model())
+    counts = found['wrist_3_position']
+    assert counts.scale == pytest.approx(2 * math.pi / 4096)
+    assert counts.offset == pytest.approx(-math.pi, abs=0.01)
+    assert 'counts of 2^12 per turn' in counts.reason
+    geared = found['shoulder_pan_position']
+    assert geared.scale == pytest.approx(1 / 50)
+    assert 'gear ratio of 50' in geared.reason
+    assert found['wrist_3_velocity'].scale == 1.0
+
+
+def test_what_is_in_doubt_is_commented_out_and_the_rest_can_be_loaded(
+    arm: Any, columns: Any, tmp_path: Path
+) -> None:
+    labels = {'shoulder': TIMES, 'elbo': 2 * TIMES, 'yes': 3 * TIMES}
+    bag = columns.bag(columns.topic('/js', TIMES, {'position': labels}))
+    proposal = propose(bag, arm)
+    score = {pair.name: pair.score for pair in proposal.pairs}
+    assert score['s0'] >= CONFIDENCE > score['s1']
+    path = tmp_path / 'mapping.yaml'
+    path.write_text(to_yaml(proposal, 'arm.xml'))
+    assert '# s1: {topic: /js, field: position, label: elbo}' in path.read_text()
+    assert 'label: "yes"' in path.read_text()
+    mapping = map_columns(bag, arm, load_mapping(path))
+    assert [pair.name for pair in mapping.pairs] == ['s0']
+    # Without the marks in front all of it is valid.
+    lines = [line.replace('  # s', '  s', 1) for line in path.read_text().splitlines()]
+    path.write_text('\n'.join(lines))
+    assert set(load_mapping(path).sensors) == set(score)
+    document = json.loads(to_json(proposal))
+    assert [pair['used'] for pair in document['pairs']] == [
+        pair.confident for pair in proposal.pairs
+    ]
+
+
+def test_a_joint_that_follows_another_takes_its_column(columns: Any) -> None:
+    model = mujoco.MjModel.from_xml_string("""
+    <mujoco><worldbody>
+      <body><joint name="left"/><geom size=".1"/></body>
+      <body><joint name="right"/><geom size=".1"/></body>
+    </worldbody>
+    <equality><joint joint1="right" joint2="left" polycoef=".2 -2 0 0 0"/></equality>
+    <sensor><jointpos name="l" joint="left"/><jointpos name="r" joint="right"/></sensor></mujoco>
+    """)
+    state = columns.topic('/js', TIMES, {'position': {'left': np.sin(3 * TIMES)}})
+    right = _found(columns.bag(state), model)['r']
+    assert (right.labels, right.scale, right.offset) == (('left',), -2.0, 0.2)
+    assert 'follows left by an equality constraint' in right.reason
+
+
+def test_sensors_with_several_values_are_found_by_their_quantity(columns: Any) -> None:
+    model = mujoco.MjModel.from_xml_string("""
+    <mujoco><worldbody><body><freejoint/><geom size=".1"/><site name="imu"/></body></worldbody>
+    <sensor><gyro name="imu_gyro" site="imu"/><framequat name="tilt" objtype="site" objname="imu"/>
+    <force name="grip" site="imu"/></sensor></mujoco>
+    """)
+    vector = dict.fromkeys('xyz', TIMES)
+    imu = columns.topic(
+        '/imu', TIMES, {'angular_velocity': vector, 'orientation': {**vector, 'w': TIMES}}
+    )
+    wrenches = [columns.topic(name, TIMES, {'wrench.force': vector}) for name in ('/a', '/b')]
+    found = _found(columns.bag(imu, *wrenches), model)
+    assert found['imu_gyro'][2:5] == ('/imu', 'angular_velocity', ('x', 'y', 'z'))
+    assert found['imu_gyro'].confident
+    assert found['tilt'].labels == ('w', 'x', 'y', 'z')
+    assert found['tilt'].confident
+    assert not found['grip'].confident
+
+
+def test_a_bag_without_anything_for_the_model_is_an_error(arm: Any, columns: Any) -> None:
+    image = columns.topic('/image', TIMES, {'brightness': {'': TIMES}}, msgtype='any/msg/Type')
+    with pytest.raises(AlignmentError, match=r'Nothing in .* can be a sensor.*topics: /image'):
+        propose(columns.bag(image), arm)
+
+
+@pytest.mark.parametrize(
+    ('bag', 'model', 'score'),
+    [
+        ('elbow', 'elbow', EXACT),
+        ('Left-Elbow', 'left_elbow', SAME_LETTERS),
+        ('leftElbow', 'left_elbow', SAME_LETTERS),
+        ('elbow_joint', 'elbow', SAME_CORE),
+        ('joint_2', 'j2', SAME_CORE),
+        ('joint_2', 'joint_3', 0.0),
+        ('7', 'elbow', 0.0),
+        ('wheel', 'elbow', 0.0),
+    ],
+)
+def test_names_are_compared_word_by_word(bag: str, model: str, score: float) -> None:
+    assert similarities([bag], [model])[0, 0] == score
+
+
+def test_what_all_names_share_does_not_matter() -> None:
+    alike = similarities(['ur5_hip', 'ur5_knee'], ['knee', 'hip'])
+    assert alike[0, 1] == alike[1, 0] == SAME_CORE
+    assert 0 < similarities(['sholder'], ['shoulder'])[0, 0] < ALIKE
+
+
+def test_units_are_told_by_their_factor() -> None:
+    choices = units('position', hinge=True, whole=True)
+    for factor, name in ((0.0172, 'degrees'), (6.4, 'revolutions'), (0.00153, 'counts of 2^12')):
+        unit = nearest_unit(factor, choices, 0.3)
+        assert unit is not None
+        assert unit.name.startswith(name)
+    assert nearest_unit(0.3, choices, 0.3) is None

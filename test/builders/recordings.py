@@ -1,0 +1,87 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Short logs of a simulated servo, read by its encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.bench.trajectories import TRAJECTORIES
+from sysid_ros.servos.formats.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sysid_ros.servos.laws.servo import Servo
+
+COUNT = 2 * np.pi / 4096
+#: Published coefficients of an xl330, rounded.
+M1 = {
+    'kt': 0.387,
+    'R': 4.0,
+    'armature': 0.0018,
+    'q_offset': 0.03,
+    'friction_base': 0.0128,
+    'friction_viscous': 0.0037,
+}
+RUNS = ((0.15, 0.1, 400.0), (0.3, 0.15, 200.0))
+
+
+def record(
+    servo: Servo,
+    values: Mapping[str, float],
+    *,
+    motions: Sequence[str] = ('sin_time_square', 'lift_and_drop', 'up_and_down'),
+    runs: Sequence[tuple[float, float, float]] = RUNS,
+    dt: float = 0.01,
+    seconds: float = 4.0,
+    noise: float = 0.2,
+    seed: int = 0,
+) -> list[Log]:
+    """Return a log for each motion and run, a run being mass, length and gain.
+
+    Args:
+        servo: The laws.
+        values: Its true coefficients.
+        motions: Names of the motions.
+        runs: Mass in kg, length in m, gain kp.
+        dt: Time between samples, s.
+        seconds: Of each log.
+        noise: Standard deviation of what shakes the encoder, counts.
+        seed: Of that.
+    """
+    rng = np.random.default_rng(seed)
+    times = np.arange(round(seconds / dt)) * dt
+    truth = np.array([[values[name] for name in servo.coefficients]])
+    made = []
+    for name in motions:
+        motion = TRAJECTORIES[name]
+        for mass, length, kp in runs:
+            log = Log(
+                name=f'{name}_m{mass}_l{length}_kp{kp:g}',
+                motor=servo.type.name,
+                trajectory=name,
+                mass=mass,
+                arm_mass=0.02,
+                length=length,
+                constants={'kp': kp, 'vin': 7.5},
+                dt=dt,
+                position=np.zeros(len(times)),
+                goal=motion.goal(times),
+                enabled=motion.enabled(times).astype(np.float64),
+                speed=np.zeros(len(times)),
+            )
+            moved = simulate(servo, bench(servo, [log]), truth, velocities=True)
+            assert moved.velocity is not None
+            read = moved.position[:, 0, 0] + noise * COUNT * rng.normal(size=len(times))
+            made.append(
+                dataclasses.replace(
+                    log, position=np.round(read / COUNT) * COUNT, speed=moved.velocity[:, 0, 0]
+                )
+            )
+    return made

@@ -1,0 +1,356 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits to commands that robot and recorder received at different moments."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.estimation.arrivals import WithArrivals
+from sysid_ros.estimation.nuisances import arrival_offsets
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise
+from sysid_ros.identification.fit import fit
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.pipeline.scores import residuals_of, rms
+from sysid_ros.rollout.prediction import make_simulator
+from sysid_ros.signals.timeseries import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.signals.trajectory import Trajectory
+
+    Measure = Callable[..., Trajectory]
+
+ARM = """
+<mujoco>
+  <option timestep="0.002" integrator="implicitfast"/>
+  <worldbody>
+    <body><joint name="j" axis="0 1 0" damping="1" armature=".1"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/>
+      <body pos=".3 0 0"><joint name="k" axis="0 1 0" damping=".5" armature=".05"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".5" contype="0"/></body></body>
+  </worldbody>
+  <actuator>
+    <position name="a" joint="j" kp="2000" kv="80"/><position name="b" joint="k" kp="800" kv="30"/>
+  </actuator>
+  <sensor>
+    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/><actuatorfrc name="e" actuator="a"/>
+    <jointpos name="p" joint="k"/><jointvel name="u" joint="k"/><actuatorfrc name="f" actuator="b"/>
+  </sensor>
+</mujoco>
+"""
+TRUTH = {
+    'joint/j/armature': 0.14,
+    'joint/j/damping': 1.6,
+    'joint/k/armature': 0.07,
+    'joint/k/damping': 0.7,
+}
+DELAY = 0.0073
+NOISE = {'q': 2e-4, 'v': 5e-3, 'e': 0.05, 'p': 2e-4, 'u': 5e-3, 'f': 0.05}
+#: Of the motion, Hz.
+FREQUENCIES = (0.7, 1.1, 1.9, 0.5)
+#: Robot and recorder each receive messages so much later than they were sent, on average, s.
+JITTER = 4e-5
+
+
+@pytest.fixture(scope='module')
+def arm() -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(ARM)
+
+
+def shared_delay(model: mujoco.MjModel) -> tuple[Unknown, ...]:
+    return make_unknowns('actuator/*/delay', model, name='delay', shared=True, bounds=(0, 0.02))
+
+
+def own_delays(model: mujoco.MjModel) -> tuple[Unknown, ...]:
+    return make_unknowns('actuator/*/delay', model, bounds=(0, 0.02))
+
+
+def constants(model: mujoco.MjModel) -> list[Unknown]:
+    return [
+        unknown
+        for path, true in TRUTH.items()
+        for unknown in make_unknowns(path, model, bounds=(0.2 * true, 3 * true))
+    ]
+
+
+def record(
+    model: mujoco.MjModel,
+    measure: Measure,
+    seed: int,
+    *,
+    name: str = 'run',
+    late: dict[int, float] | None = None,
+    rests: bool = False,
+    friction: float = 0.0,
+) -> tuple[Trajectory, NDArray[np.float64]]:
+    """Return a recording of 2 s, and how much later than its stamp each message acted.
+
+    Args:
+        model: The nominal model.
+        measure: Simulates the true one.
+        seed: Of motion, arrivals and noise.
+        name: Of the sequence.
+        late: Message to the seconds by which the robot received it later still.
+        rests: Whether all commands are the same.
+        friction: Of the first joint, which the model lacks, N·m.
+    """
+    rng = np.random.default_rng(seed)
+    sent = np.arange(-0.05, 2.0, 0.01)
+    phase = rng.uniform(0, 2 * np.pi, 4)
+    waves = [np.sin(2 * np.pi * f * sent + p) for f, p in zip(FREQUENCIES, phase, strict=True)]
+    values = np.stack([0.5 * waves[0] + 0.2 * waves[1], 0.4 * waves[2] + 0.3 * waves[3]], axis=1)
+    values = np.zeros_like(values) if rests else values
+    robot, recorder = sent + np.abs(rng.normal(0.0, JITTER, (2, len(sent))))
+    for place, seconds in (late or {}).items():
+        robot[place] += seconds
+    command = TimeSeries.from_columns(robot, values, ['a', 'b'], SignalType.MjCtrl)
+    truth = {**TRUTH, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
+    sequence = measure(
+        model,
+        {**truth, 'joint/j/frictionloss': friction},
+        name=name,
+        times=np.arange(0.0, 2.0, 0.002),
+        commands=command,
+        start=(values[0], np.zeros(2)),
+        noise=NOISE,
+        seed=seed,
+    )
+    stamped = TimeSeries.from_columns(recorder, values, ['a', 'b'], SignalType.MjCtrl)
+    return dataclasses.replace(sequence, commands=(stamped,)), robot - recorder
+
+
+def at_truth(
+    model: mujoco.MjModel, unknowns: list[Unknown], sequences: list[Trajectory]
+) -> tuple[Residuals, Solution]:
+    """Return the residuals as they are, and those at the truth as a solution."""
+    every = [*unknowns, *arrival_offsets(sequences)]
+    bare = Residuals(make_simulator(model, every, sequences, 1), NOISE)
+    known = {**TRUTH, 'delay': DELAY, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
+    x = np.array([known.get(unknown.name, 0.0) for unknown in every])
+    residual = bare(x[None])[:, 0]
+    return bare, Solution(x, residual, 0.0, '', '', success=True, trace=())
+
+
+def located(
+    model: mujoco.MjModel, unknowns: list[Unknown], sequences: list[Trajectory]
+) -> tuple[WithArrivals, Solution]:
+    """Return the residuals at the truth, with the arrivals found there."""
+    bare, solution = at_truth(model, unknowns, sequences)
+    found = WithArrivals(bare, solution, JITTER)
+    told = found.tell(solution)
+    assert told is not None
+    return found, told
+
+
+def test_errors_of_arrival_are_found(arm: mujoco.MjModel, measure: Measure) -> None:
+    sequence, errors = record(arm, measure, 1)
+    residuals, solution = located(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    (found,) = residuals.errors()['run']
+    # Where the robot hardly moves nothing tells; elsewhere an effort of 0.05 N·m tells some µs.
+    speed = np.abs(np.diff(sequence.commands[0].data[:, 0], prepend=0.0)) / 0.01
+    moving = (speed > 1.0) & (found != 0)
+    assert np.sum(moving) > 50
+    apart = (found - errors)[moving]
+    assert np.std(apart) < 0.3 * np.std(errors[moving])
+    # What is left is the noise of the sensors.
+    spread = residuals.spread(solution.residual)
+    assert spread == {sensor: pytest.approx(1.0, abs=0.05) for sensor in NOISE}
+
+
+def test_residuals_are_those_of_weighted_least_squares(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 2)
+    residuals, solution = located(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    count = len(residuals.bare.samples.time)
+    messages, system = residuals._messages[0], residuals._systems[0]
+    rows = residuals.bare.rows(0)
+    bare = residuals.bare(solution.x[None])[:, 0]
+    answers = system.responses.toarray()
+    covariance = np.eye(rows.stop - rows.start) + answers @ answers.T
+    apart = bare[rows] - answers @ messages.known
+    others = np.delete(bare, np.arange(rows.start, rows.stop))
+    expected = apart @ np.linalg.solve(covariance, apart) + others @ others
+    assert solution.residual @ solution.residual == pytest.approx(expected, rel=1e-9)
+    assert len(solution.residual) == count + len(messages.effect)
+    assert np.sum(residuals.samples.sensor == -2) == len(messages.effect)
+
+
+@pytest.mark.parametrize('delays', [shared_delay, own_delays])
+def test_derivatives_are_those_of_the_function(
+    arm: mujoco.MjModel, measure: Measure, delays: Callable[..., tuple[Unknown, ...]]
+) -> None:
+    runs = [record(arm, measure, seed, name=f'run_{seed}')[0] for seed in (3, 4)]
+    unknowns = [*constants(arm), *delays(arm)]
+    residuals, solution = located(arm, unknowns, runs)
+    np.testing.assert_allclose(
+        residuals(solution.x[None])[:, 0], solution.residual, atol=1e-9, rtol=0
+    )
+    jacobian = linearise(residuals, solution.x)
+    size = np.linalg.norm(jacobian, axis=0)
+    for column, unknown in enumerate(residuals.unknowns):
+        # A thousandth of a standard error: no command crosses a time step on the way.
+        step = 1e-3 / size[column]
+        pair = np.stack([solution.x, solution.x])
+        pair[:, column] += step, -step
+        ahead, back = residuals(pair).T
+        expected = (ahead - back) / (2 * step)
+        far = np.linalg.norm(jacobian[:, column] - expected) / size[column]
+        assert far < 1e-3, unknown.name
+
+
+def test_other_scales_are_those_of_a_new_start(arm: mujoco.MjModel, measure: Measure) -> None:
+    sequence, _ = record(arm, measure, 5)
+    residuals, solution = located(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    louder = {sensor: 1.7 * noise for sensor, noise in NOISE.items()}
+    changed = residuals.rescaled(solution, louder)
+    np.testing.assert_allclose(
+        residuals(solution.x[None])[:, 0], changed.residual, atol=1e-9, rtol=0
+    )
+    np.testing.assert_allclose(
+        linearise(residuals, solution.x, solution.differences)[:, 0],
+        changed.jacobian[:, 0],
+        rtol=1e-3,
+        atol=1e-4 * np.abs(changed.jacobian[:, 0]).max(),
+    )
+    assert residuals.noise == pytest.approx(louder)
+
+
+def test_a_message_that_came_far_too_late_is_found(arm: mujoco.MjModel, measure: Measure) -> None:
+    sequence, errors = record(arm, measure, 6, late={90: 0.0065})
+    found = fit_of(arm, [sequence])
+    (own,) = found.arrival_errors['run']
+    assert own[90] == pytest.approx(errors[90], abs=3e-4)
+    assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.2)
+
+
+def fit_of(arm: mujoco.MjModel, sequences: list[Trajectory], **choices: Any) -> Fit:
+    return fit(arm, [*constants(arm), *shared_delay(arm)], sequences, threads=1, **choices)
+
+
+def test_intervals_hold_the_truth(arm: mujoco.MjModel, measure: Measure) -> None:
+    count = 8
+    scores = []
+    for seed in range(count):
+        runs = [record(arm, measure, 10 * seed + k, name=f'run_{k}')[0] for k in range(2)]
+        found = fit_of(arm, runs)
+        for parameter, value, interval in zip(
+            found.parameters, found.solution.x, found.intervals, strict=True
+        ):
+            half = (interval.high - interval.low) / 2
+            if parameter.name in TRUTH:
+                scores.append(1.96 * (value - TRUTH[parameter.name]) / half)
+        assert found.noise == pytest.approx(NOISE, rel=0.1)
+    # 32 scores, most of them as good as independent: their root mean square has an error of .15.
+    assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.4
+
+
+def test_even_stamps_have_no_errors(arm: mujoco.MjModel, measure: Measure) -> None:
+    sequence, _ = record(arm, measure, 7)
+    series = sequence.commands[0]
+    even = TimeSeries(np.round(series.times, 2), series.data, series.signal_mapping)
+    found = fit_of(arm, [dataclasses.replace(sequence, commands=(even,))])
+    assert found.arrival_errors == {}
+    assert found.as_arrived([sequence]) == [sequence]
+
+
+def test_a_robot_at_rest_tells_nothing(arm: mujoco.MjModel, measure: Measure) -> None:
+    moving, _ = record(arm, measure, 8, name='moving')
+    resting, _ = record(arm, measure, 9, name='resting', rests=True)
+    unknowns = [*constants(arm), *shared_delay(arm)]
+    residuals, _ = located(arm, unknowns, [moving, resting])
+    assert not residuals.errors()['resting'][0].any()
+    assert residuals.errors()['moving'][0].any()
+    bare, solution = at_truth(arm, unknowns, [resting])
+    assert WithArrivals(bare, solution, JITTER).tell(solution) is None
+
+
+def test_what_the_model_lacks_does_not_pass_for_errors_of_arrival(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, errors = record(arm, measure, 10, friction=3.0)
+    found = fit_of(arm, [sequence])
+    # Far from the truth, with a residual of many times the noise, …
+    assert found.noise['e'] > 5 * NOISE['e']
+    # … and yet messages are taken to be as far off as they are, but for some where friction turns.
+    own = np.abs(np.concatenate([*found.arrival_errors.get('run', ()), np.zeros(1)]))
+    assert np.percentile(own, 90) < 1.5 * np.percentile(np.abs(errors), 90)
+
+
+def test_errors_that_would_be_far_too_large_are_not_told(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 10)
+    unknowns = [*constants(arm), *shared_delay(arm)]
+    bare, solution = at_truth(arm, unknowns, [sequence])
+    wrong = solution.x.copy()
+    wrong[:4] *= 20.0
+    before = bare(wrong[None])[:, 0]
+    start = dataclasses.replace(solution, x=wrong, residual=before)
+    assert WithArrivals(bare, start, JITTER).tell(start) is None
+    # The simulations are again what the stamps say.
+    np.testing.assert_array_equal(bare(wrong[None])[:, 0], before)
+
+
+def test_a_robust_loss_takes_late_commands_for_outliers(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 12)
+    found = fit_of(arm, [sequence], settings=SolverSettings(loss='huber'))
+    assert found.arrival_errors == {}
+
+
+def test_sequences_as_they_arrived_are_those_that_were_fitted(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 11)
+    found = fit_of(arm, [sequence])
+    (moved,) = found.as_arrived([sequence])
+    expected = sequence.commands[0].times + found.arrival_errors['run'][0]
+    np.testing.assert_array_equal(moved.commands[0].times, expected)
+    assert np.any(moved.commands[0].times != sequence.commands[0].times)
+    # Their own fit finds the same, without anything to move.
+    again = fit_of(arm, [dataclasses.replace(moved)])
+    assert again.solution.x[:4] == pytest.approx(found.solution.x[:4], rel=0.01)
+
+
+def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 11)
+    found = fit_of(arm, [sequence])
+
+    def error(sequences: list[Trajectory]) -> float:
+        (told,) = residuals_of(
+            arm, sequences, found.parameters, found.solution.x, noise={'e': NOISE['e']}
+        )
+        return rms([told])
+
+    assert error([sequence]) > 1.5
+    assert error(found.as_arrived([sequence], offsets=True)) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_single_step_has_one_error(arm: mujoco.MjModel, measure: Measure) -> None:
+    sequence, _ = record(arm, measure, 13, rests=True)
+    stamps = sequence.commands[0].times
+    values = np.where(stamps[:, None] > 1.0, [0.1, 0.1], 0.0)
+    series = TimeSeries.from_columns(stamps, values, ['a', 'b'], SignalType.MjCtrl)
+    truth = {**TRUTH, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
+    step = measure(
+        arm, truth, times=sequence.measurements[0].times, commands=series, noise=NOISE, seed=13
+    )
+    (errors,) = fit_of(arm, [step]).arrival_errors['run']
+    assert np.count_nonzero(errors) == 1
+    assert np.max(np.abs(errors)) < 5 * JITTER

@@ -1,0 +1,163 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Residual functions and their differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.least_squares import linearise, solve
+from sysid_ros.estimation.solver.problem import FunctionResiduals
+from sysid_ros.model.unknown import Unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TIMES = np.linspace(0, 2, 50)[:, None]
+
+
+def waves(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (50, m) residuals of m frequencies and amplitudes."""
+    return x[:, 1] * np.sin(x[:, 0] * TIMES)
+
+
+def derivative(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.hstack([x[1] * TIMES * np.cos(x[0] * TIMES), np.sin(x[0] * TIMES)])
+
+
+def unknowns(low: float = -100.0, high: float = 100.0) -> list[Unknown]:
+    return [Unknown('w', (), 3.0, low, high), Unknown('a', (), 1.0, low, high)]
+
+
+def test_a_function_is_called_once_for_a_point_and_all_its_steps() -> None:
+    shapes = []
+
+    def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        shapes.append(x.shape)
+        return waves(x)
+
+    residuals = FunctionResiduals(function, unknowns())
+    x, steps = np.array([3.0, 1.0]), np.array([1e-3, -1e-3])
+    around = residuals.around(x, steps)
+    assert shapes == [(3, 2)]
+    assert residuals.evaluations == 3
+    np.testing.assert_allclose(around.residual, waves(x[None, :])[:, 0])
+    np.testing.assert_allclose(around.changes / steps, derivative(x), atol=3e-3)
+    second = residuals.around(x, steps, np.array([False, True]), around.residual)
+    assert shapes[1:] == [(1, 2)]
+    np.testing.assert_array_equal(second.changes[:, 1], around.changes[:, 1])
+    assert not second.changes[:, 0].any()
+
+
+def test_a_function_of_another_shape_is_an_error() -> None:
+    residuals = FunctionResiduals(lambda x: waves(x)[:, :1], unknowns())
+    with pytest.raises(FitError, match=r'shape \(n, 2\) for 2 candidates, got \(50, 1\)'):
+        residuals(np.ones((2, 2)))
+
+
+def test_residuals_that_are_not_finite_count_as_diverged() -> None:
+    residuals = FunctionResiduals(lambda x: np.log(x.T), [Unknown('x', (), 1.0, -1.0, 2.0)])
+    with np.errstate(invalid='ignore'):
+        residuals(np.array([[1.0], [-1.0], [2.0]]))
+    assert residuals.unstable.tolist() == [False, True, False]
+    assert (residuals.diverged, residuals.evaluations) == (1, 3)
+
+
+@pytest.mark.parametrize('bound', [4.0, 1e4, np.inf])
+def test_a_smooth_function_has_accurate_forward_differences(bound: float) -> None:
+    x = np.array([3.0, 1.0])
+    residuals = FunctionResiduals(waves, unknowns(-bound, bound))
+    jacobian = linearise(residuals, x)
+    assert np.linalg.norm(jacobian - derivative(x)) < 3e-5 * np.linalg.norm(jacobian)
+    differences = Differences(residuals)
+    differences.at(x)
+    assert differences.names == ()
+
+
+@pytest.mark.parametrize('x', [(3.0, 1.0), (5.0, 2.0)])
+def test_differences_at_a_bound_look_inwards(x: tuple[float, float]) -> None:
+    seen = []
+
+    def function(candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        seen.append(candidates)
+        return waves(candidates)
+
+    free = [Unknown('w', (), 4.0, 3.0, 5.0), Unknown('a', (), 1.5, 1.0, 2.0)]
+    jacobian = linearise(FunctionResiduals(function, free), np.array(x))
+    tried = np.concatenate(seen)
+    assert np.all((tried >= [3.0, 1.0]) & (tried <= [5.0, 2.0]))
+    expected = derivative(np.array(x))
+    assert np.linalg.norm(jacobian - expected) < 3e-5 * np.linalg.norm(expected)
+
+
+def test_bounds_closer_than_a_step_are_kept() -> None:
+    narrow = [Unknown('w', (), 3.0, 3.0, 3.0 + 1e-9), Unknown('a', (), 1.0, 0.0, 2.0)]
+    x = np.array([3.0, 1.0])
+    jacobian = linearise(FunctionResiduals(waves, narrow), x)
+    assert np.linalg.norm(jacobian - derivative(x)) < 1e-5 * np.linalg.norm(jacobian)
+
+
+def test_a_step_off_a_cliff_is_taken_to_the_other_side() -> None:
+    def cliff(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(x[:, 0] > 3.0, np.nan, waves(x))
+
+    x = np.array([3.0, 1.0])
+    jacobian = linearise(FunctionResiduals(cliff, unknowns()), x)
+    assert np.linalg.norm(jacobian - derivative(x)) < 1e-4 * np.linalg.norm(jacobian)
+
+
+def noisy(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return residuals with rough noise of 1e-8 by the frequency, as a solver's tolerance has."""
+    phase = 1e9 * x[:, 0] * (1 + TIMES)
+    return waves(x) + 1e-8 * np.sin(phase)
+
+
+def test_noise_of_the_function_asks_for_longer_steps_or_central_differences() -> None:
+    x = np.array([3.0, 1.0])
+    residuals = FunctionResiduals(noisy, unknowns())
+    differences = Differences(residuals)
+    linear = differences.at(x)
+    expected = derivative(x)
+    before = np.linalg.norm(linear.jacobian - expected, axis=0)
+    assert differences.check(x, linear.residual, linear.jacobian)
+    after = np.linalg.norm(linear.jacobian - expected, axis=0)
+    norms = np.linalg.norm(expected, axis=0)
+    assert before[0] > 1e-4 * norms[0]
+    assert np.all(after < 3e-5 * norms)
+    assert differences.names == ('w',)
+    again = differences.at(x).jacobian
+    assert np.all(np.linalg.norm(again - expected, axis=0) < 3e-5 * norms)
+
+
+def test_the_trace_names_what_is_differenced_centrally() -> None:
+    measured = waves(np.array([[3.1, 1.2]]))
+    measured = measured + 0.01 * np.random.default_rng(0).normal(size=measured.shape)
+    residuals = FunctionResiduals(lambda x: (measured - noisy(x)) / 0.01, unknowns())
+    solution = solve(residuals, np.array([3.0, 1.0]))
+    smooth = solve(
+        FunctionResiduals(lambda x: (measured - waves(x)) / 0.01, unknowns()), np.array([3.0, 1.0])
+    )
+    assert solution.success
+    assert smooth.differences is not None
+    assert smooth.differences.names == ()
+    assert (solution.trace[-1].central, solution.trace[0].central) == (('w',), ())
+    assert solution.trace[0].jacobian == 'forward'
+    errors = np.sqrt(np.diag(np.linalg.inv(smooth.jacobian.T @ smooth.jacobian)))
+    assert np.max(np.abs(solution.x - smooth.x) / errors) < 1e-4
+
+
+def test_columns_that_are_known_exactly_are_not_doubted() -> None:
+    class Exact(FunctionResiduals):
+        exact = np.array([True, True])
+
+    residuals = Exact(noisy, unknowns())
+    residuals.exact = np.array([True, True])
+    differences = Differences(residuals)
+    x = np.array([3.0, 1.0])
+    linear = differences.at(x)
+    assert not differences.check(x, linear.residual, linear.jacobian)

@@ -1,0 +1,72 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The start that is used is the one of use, and the fit says which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.start import check_choice
+from sysid_ros.estimation.start.choice import choose
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.prediction import make_simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sysid_ros.estimation.start import Start
+    from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
+
+MODEL = mujoco.MjModel.from_xml_string(
+    """<mujoco><option timestep=".002" integrator="implicitfast"/><worldbody><body>
+    <inertial mass="1" pos=".1 0 -.2" diaginertia=".02 .02 .02"/>
+    <joint name="j" axis="0 1 0" armature=".1" damping=".2"/></body></worldbody>
+    <actuator><motor name="a" joint="j"/></actuator>
+    <sensor><jointpos name="j_position" joint="j"/></sensor></mujoco>"""
+)
+PATHS = ('joint/j/armature', 'joint/j/damping')
+
+
+@pytest.fixture(scope='module')
+def run(measure: Callable[..., Trajectory], sweep: Callable[..., TimeSeries]) -> Trajectory:
+    return measure(MODEL, commands=sweep('a', amplitude=2.0), noise={'j_position': 1e-4})
+
+
+def chosen(run: Trajectory, choice: Any, **options: Any) -> Start:
+    unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, **options)]
+    with make_simulator(MODEL, unknowns, [run], 1) as simulator:
+        residuals = Residuals(simulator, estimate_noise(simulator.runs))
+        return choose(residuals, choice, SolverSettings())
+
+
+def test_values_that_are_near_stay(run: Trajectory) -> None:
+    start = chosen(run, 'auto')
+    assert start.name == 'nominal'
+    np.testing.assert_array_equal(start.x, [0.1, 0.2])
+
+
+def test_values_that_are_far_give_way_to_the_regression(run: Trajectory) -> None:
+    start = chosen(run, 'auto', initial=3.0)
+    assert start.name == 'regression'
+    assert not start.rough
+    np.testing.assert_allclose(start.x, [0.1, 0.2], rtol=0.05)
+
+
+def test_what_was_asked_for_is_done(run: Trajectory) -> None:
+    assert chosen(run, 'nominal', initial=3.0).name == 'nominal'
+    assert chosen(run, 'regression').name == 'regression'
+    assert chosen(run, 'windows').rough
+
+
+def test_an_unknown_choice_is_an_error_with_the_nearest() -> None:
+    with pytest.raises(FitError, match=r'no start .regresion.; nearest: regression'):
+        check_choice('regresion')

@@ -1,0 +1,182 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The equations of motion find what made a recording, without any simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.estimation.start.regression import Regression, regress
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.prediction import make_simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sysid_ros.signals import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
+
+    Measure = Callable[..., Trajectory]
+    Sweep = Callable[..., TimeSeries]
+
+MOTORS = '<motor name="a" joint="j"/><motor name="b" joint="k"/>'
+SERVOS = (
+    '<position name="a" joint="j" kp="20" kv="1"/><position name="b" joint="k" kp="10" kv=".5"/>'
+)
+TORQUES = (
+    '<jointactuatorfrc name="j_torque" joint="j"/><jointactuatorfrc name="k_torque" joint="k"/>'
+)
+#: What the recordings are made with; the model says otherwise.
+TRUTH = {
+    'joint/j/armature': 0.12,
+    'joint/k/armature': 0.05,
+    'joint/j/damping': 0.6,
+    'joint/k/damping': 0.25,
+    'joint/k/frictionloss': 0.15,
+    'body/tip/mass': 0.8,
+}
+NOISE = {'j_position': 1e-5, 'k_position': 1e-5}
+
+
+def make(
+    actuators: str = MOTORS, sensors: str = '', integrator: str = 'implicitfast', more: str = ''
+) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(
+        f"""<mujoco><option timestep=".002" integrator="{integrator}"/><worldbody>
+        <body name="link"><inertial mass="1" pos=".1 0 -.2" diaginertia=".02 .02 .02"/>
+          <joint name="j" axis="0 1 0" armature=".3" damping=".1"/>
+          <body name="tip" pos="0 0 -.4">
+            <inertial mass=".3" pos=".1 .02 -.1" diaginertia=".004 .003 .002"/>
+            <joint name="k" axis="0 1 0" armature=".2" damping=".6"/></body></body>{more}
+        </worldbody><actuator>{actuators}</actuator><sensor>
+        <jointpos name="j_position" joint="j"/><jointpos name="k_position" joint="k"/>{sensors}
+        </sensor></mujoco>"""
+    )
+
+
+def found(model: mujoco.MjModel, paths: Any, run: Trajectory, **options: Any) -> Any:
+    unknowns = [p for path in paths for p in make_unknowns(path, model, **options)]
+    with make_simulator(model, unknowns, [run], 1) as simulator:
+        return regress(simulator)
+
+
+def relative(result: Regression, truth: dict[str, float]) -> np.ndarray:
+    assert isinstance(result, Regression), result
+    values = np.array(list(truth.values()))
+    error: np.ndarray = np.abs(result.x - values) / values
+    return error
+
+
+@pytest.mark.parametrize(
+    ('actuators', 'sensors', 'integrator', 'source'),
+    [
+        (MOTORS, '', 'implicitfast', 'actuators exert'),
+        (MOTORS, '', 'Euler', 'actuators exert'),
+        (MOTORS, '', 'RK4', 'actuators exert'),
+        (MOTORS, TORQUES, 'implicitfast', 'measured torques'),
+        (SERVOS, '', 'implicitfast', 'actuators exert'),
+        (SERVOS, TORQUES, 'implicitfast', 'measured torques'),
+    ],
+)
+def test_what_a_model_made_is_found_to_a_tenth(
+    measure: Measure, sweep: Sweep, actuators: str, sensors: str, integrator: str, source: str
+) -> None:
+    model = make(actuators, sensors, integrator)
+    commands = sweep('a', 'b', amplitude=2.0, duration=4.0)
+    run = measure(model, TRUTH, times=np.arange(0, 4, 0.01), commands=commands, noise=NOISE)
+    result = found(model, TRUTH, run)
+    assert source in result.sentence
+    assert np.all(relative(result, TRUTH) < 0.1)
+
+
+def test_the_start_does_not_matter_to_what_is_linear(measure: Measure, sweep: Sweep) -> None:
+    model = make()
+    linear = [path for path in TRUTH if not path.endswith('frictionloss')]
+    run = measure(model, TRUTH, commands=sweep('a', 'b', amplitude=2.0), noise=NOISE)
+    near = found(model, linear, run, bounds=(1e-3, 5.0), initial=0.1)
+    far = found(model, linear, run, bounds=(1e-3, 5.0), initial=4.0)
+    np.testing.assert_allclose(near.x, far.x, rtol=0.01)
+
+
+def test_gains_and_delays_of_servos_come_with_it(measure: Measure, sweep: Sweep) -> None:
+    model = make(SERVOS)
+    truth = {'actuator/a/kp': 35.0, 'actuator/b/kp': 6.0, 'actuator/a/delay': 0.02}
+    commands = sweep('a', 'b', duration=4.0)
+    run = measure(model, truth, times=np.arange(0, 4, 0.004), commands=commands, noise=NOISE)
+    assert np.all(relative(found(model, truth, run), truth) < 0.1)
+
+
+def test_measured_torque_tells_the_gain_of_its_servo(measure: Measure, sweep: Sweep) -> None:
+    model = make(SERVOS, TORQUES)
+    truth = {'actuator/a/kp': 35.0, 'joint/j/armature': 0.1}
+    run = measure(model, truth, commands=sweep('a', 'b'), noise=NOISE)
+    assert np.all(relative(found(model, truth, run), truth) < 0.1)
+
+
+def test_a_joint_without_actuator_has_no_torque(measure: Measure) -> None:
+    model = make('')
+    truth = {'joint/j/damping': 0.05, 'joint/k/damping': 0.08, 'body/tip/mass': 0.6}
+    run = measure(model, truth, start=([1.5, 0.5], [0, 0]), noise=NOISE)
+    assert np.all(relative(found(model, truth, run), truth) < 0.1)
+
+
+def test_an_inertia_is_found_and_physical(measure: Measure, sweep: Sweep) -> None:
+    model = make()
+    true = make()
+    tip = true.body('tip').id
+    true.body_mass[tip], true.body_ipos[tip] = 0.9, (0.05, 0.02, -0.2)
+    mujoco.mj_setConst(true, mujoco.MjData(true))
+    run = measure(true, commands=sweep('a', 'b', amplitude=2.0), noise=NOISE)
+    unknowns = make_unknowns('body/tip/inertia', model)
+    with make_simulator(model, unknowns, [run], 1) as simulator:
+        result = regress(simulator)
+        assert isinstance(result, Regression)
+        moved = simulator.compiled(result.x)
+    assert np.all(moved.body_inertia[tip] > 0)
+    # In the plane only these three are determined, with the moment about the joint.
+    for axis in (0, 2):
+        first = moved.body_mass[tip] * moved.body_ipos[tip, axis]
+        assert first == pytest.approx(0.9 * true.body_ipos[tip, axis], rel=0.1)
+
+
+def test_bounds_hold(measure: Measure, sweep: Sweep) -> None:
+    model = make()
+    run = measure(model, TRUTH, commands=sweep('a', 'b', amplitude=2.0), noise=NOISE)
+    result = found(model, ['joint/j/armature'], run, bounds=(0.2, 0.5))
+    assert result.x[0] == pytest.approx(0.2)
+
+
+def test_what_the_motion_does_not_tell_stays_or_follows_its_prior(
+    measure: Measure, sweep: Sweep
+) -> None:
+    model = make()
+    run = measure(model, commands=sweep('a', 'b', amplitude=2.0), noise=NOISE)
+    beside = ['joint/j/armature', 'body/tip/ipos[1]']  # along the axis of both joints
+    unknowns = [p for path in beside for p in make_unknowns(path, model)]
+    for prior, expected in ((None, 0.02), ((0.3, 0.1), 0.3)):
+        chosen = [unknowns[0], dataclasses.replace(unknowns[1], prior=prior)]
+        with make_simulator(model, chosen, [run], 1) as simulator:
+            result = regress(simulator)
+        assert isinstance(result, Regression)
+        assert result.x[1] == pytest.approx(expected, abs=1e-3)
+
+
+def test_it_says_why_it_is_not_possible(measure: Measure, sweep: Sweep) -> None:
+    commands = sweep('a', 'b')
+    free = make(more='<body name="ball"><freejoint name="f"/><geom size=".1"/></body>')
+    run = measure(free, commands=commands)
+    assert "joint 'f' turns or moves about more than one axis" in found(free, TRUTH, run)
+    model = make()
+    run = measure(model, commands=commands)
+    (series,) = run.measurements
+    kept = {'k_position': series.signal_mapping['k_position']}
+    blind = dataclasses.replace(series, signal_mapping=kept)
+    run = dataclasses.replace(run, measurements=(blind,))
+    assert "the position of joint 'j' is not measured in 'run'" in found(model, TRUTH, run)
+    still = measure(model, commands=commands, times=np.arange(0, 0.2, 0.01))
+    assert 'not measured' in found(model, TRUTH, still)

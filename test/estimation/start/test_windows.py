@@ -1,0 +1,128 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Windows hold every sample once, start where the robot was, and recover chaotic motion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.start.roughness import ROUGH, roughness_at
+from sysid_ros.estimation.start.windows import Cutter
+from sysid_ros.identification.fit import fit
+from sysid_ros.model.targets import Target
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.prediction import make_simulator
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Measure = Callable[..., Trajectory]
+
+#: A double pendulum that falls from above.
+CHAOTIC = mujoco.MjModel.from_xml_string(
+    """<mujoco><compiler angle="radian"/><option timestep=".005" integrator="RK4"/><worldbody>
+    <body><inertial mass="1" pos="0 0 -.25" diaginertia=".02 .02 .001"/>
+    <joint name="j" axis="0 1 0" damping=".1"/>
+    <body name="lower" pos="0 0 -.5"><inertial mass="1" pos="0 0 -.25" diaginertia=".02 .02 .001"/>
+    <joint name="k" axis="0 1 0" damping=".02"/></body></body></worldbody>
+    <sensor><jointpos name="j_position" joint="j"/><jointpos name="k_position" joint="k"/></sensor>
+    </mujoco>"""
+)
+TRUTH = {'body/lower/mass': 0.7, 'joint/j/damping': 0.02}
+NOISE = {'j_position': 0.005, 'k_position': 0.005}
+ABOVE = ([2.6, 0.4], [0.0, 0.0])
+
+
+@pytest.fixture(scope='module')
+def tumbling(measure: Measure) -> Trajectory:
+    times = np.arange(0, 8, 0.01)
+    return measure(CHAOTIC, TRUTH, times=times, start=ABOVE, noise=NOISE)
+
+
+def unknowns(**options: Any) -> list[Unknown]:
+    return [
+        *make_unknowns('body/lower/mass', CHAOTIC, bounds=(0.1, 3.0), **options),
+        *make_unknowns('joint/j/damping', CHAOTIC, bounds=(0.0, 0.5)),
+    ]
+
+
+@pytest.fixture
+def whole(tumbling: Trajectory) -> Iterator[Residuals]:
+    offset = Unknown(
+        'offset', (Target('sequence', 'run', 'arrival_offset', None, 0, 's'),), 0.0, -0.01, 0.01
+    )
+    with make_simulator(CHAOTIC, [*unknowns(), offset], [tumbling], 1) as simulator:
+        yield Residuals(simulator, estimate_noise(simulator.runs))
+
+
+def test_windows_hold_every_sample_once(whole: Residuals, tumbling: Trajectory) -> None:
+    windows = Cutter(whole).cut(0.5)
+    assert windows is not None
+    assert windows.taken == pytest.approx(1.0)
+    assert len(windows.sequences) == 15  # the rest after 7.5 s belongs to the last one
+    data = np.concatenate([window.measurements[0].data for window in windows.sequences])
+    np.testing.assert_array_equal(data, tumbling.measurements[0].data)
+    begins = [1e-9 * (w.origin_ns - tumbling.origin_ns) for w in windows.sequences]
+    assert begins == pytest.approx([0.5 * k for k in range(15)])
+
+
+def test_windows_start_where_the_robot_was(whole: Residuals, measure: Measure) -> None:
+    clean = measure(CHAOTIC, TRUTH, times=np.arange(0, 8, 0.005), start=ABOVE)
+    truth = clean.measurements[0].data
+    rates = np.gradient(truth, 0.005, axis=0)
+    windows = Cutter(whole).cut(0.5)
+    assert windows is not None
+    for number, window in enumerate(windows.sequences):
+        np.testing.assert_allclose(window.initial_qpos, truth[100 * number], atol=0.05)
+        np.testing.assert_allclose(window.initial_qvel, rates[100 * number], atol=1.0)
+
+
+def test_each_start_is_unknown_but_the_very_first(whole: Residuals) -> None:
+    windows = Cutter(whole).cut(0.5)
+    assert windows is not None
+    assert [u.name for u in windows.unknowns[:3]] == [u.name for u in whole.unknowns]
+    assert len(windows.unknowns) == 3 + 14 * 4
+    named = {target.name for u in windows.unknowns[3:] for target in u.targets}
+    assert named == {window.name for window in windows.sequences[1:]}
+    # What shifts the commands of the sequence shifts those of all its windows.
+    assert [t.name for t in windows.unknowns[2].targets] == [w.name for w in windows.sequences]
+
+
+def test_chaos_is_rough_and_an_overdamped_pendulum_is_not(whole: Residuals) -> None:
+    assert roughness_at(whole, np.array([0.7, 0.02, 0.0]), 2) > 1.0
+    assert roughness_at(whole, np.array([0.7, 5.0, 0.0]), 2) < ROUGH
+
+
+def test_windows_recover_what_whole_sequences_lose(measure: Measure) -> None:
+    times = np.arange(0, 5, 0.02)
+    run = measure(CHAOTIC, TRUTH, times=times, start=ABOVE, noise=NOISE)
+    found = fit(CHAOTIC, unknowns(initial=2.0), [run], threads=1, start='windows')
+    assert found.start == 'windows'
+    assert found.solution.success
+    for value, truth, interval in zip(
+        found.solution.x, TRUTH.values(), found.intervals, strict=True
+    ):
+        assert value == pytest.approx(truth, rel=0.05)
+        assert abs(value - truth) < 0.75 * (interval.high - interval.low)  # 3 standard errors
+
+
+def test_windows_need_joints_of_one_axis() -> None:
+    free = mujoco.MjModel.from_xml_string(
+        """<mujoco><worldbody><body name="b"><freejoint name="f"/><geom size=".1"/></body>
+        </worldbody><sensor><framepos name="p" objtype="body" objname="b"/></sensor></mujoco>"""
+    )
+    data = np.random.default_rng(0).normal(size=(100, 3))
+    columns = {'p': (SignalType.MjSensor, np.arange(3))}
+    series = TimeSeries(np.linspace(0.0, 1.0, 100), data, columns)
+    run = Trajectory('run', 0, free.qpos0, np.zeros(6), (), (series,))
+    with pytest.raises(FitError, match="'windows' is not possible: joint 'f' turns or moves about"):
+        fit(free, make_unknowns('body/b/mass', free), [run], threads=1, start='windows')

@@ -1,0 +1,241 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Joint priors, what the data alone say, and whether two estimates differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+import pytest
+import scipy.stats
+
+from sysid_ros.estimation.priors import JointPrior, prior_rows
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.identification.continuing import Known, continue_from
+from sysid_ros.identification.fit import fit
+from sysid_ros.inference.drift import Estimate, difference
+from sysid_ros.model.targets import Target
+from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.rollout.simulation import Simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.signals.trajectory import Trajectory
+
+    Measure = Callable[..., Trajectory]
+
+PENDULUM = """
+<mujoco>
+  <option timestep="0.005"/>
+  <worldbody>
+    <body><joint name="j" axis="0 1 0" damping=".1" armature=".02"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1"/></body>
+  </worldbody>
+  <actuator><position name="a" joint="j" kp="20" kv="1"/></actuator>
+  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
+</mujoco>
+"""
+NOISE = {'q': 1e-3, 'v': 1e-2}
+
+
+@pytest.fixture(scope='module')
+def model() -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(PENDULUM)
+
+
+@pytest.fixture(scope='module')
+def unknowns(model: mujoco.MjModel) -> tuple[Unknown, ...]:
+    targets = ('joint/j/damping', 'joint/j/armature')
+    return tuple(p for target in targets for p in make_unknowns(target, model, bounds=(0.0, 5.0)))
+
+
+@pytest.fixture
+def record(
+    model: mujoco.MjModel, measure: Measure, sweep: Callable[..., object]
+) -> Callable[..., Trajectory]:
+    def make(seed: int, damping: float = 0.3) -> Trajectory:
+        return measure(
+            model,
+            {'joint/j/damping': damping, 'joint/j/armature': 0.05},
+            name=f'run {seed}',
+            commands=sweep('a', amplitude=0.5),
+            noise=NOISE,
+            seed=seed,
+        )
+
+    return make
+
+
+def unknown(name: str, prior: tuple[float, float] | None = None) -> Unknown:
+    target = Target('joint', name, 'damping', None, 0, 'N·m·s/rad')
+    return Unknown(name, (target,), 0.0, -10.0, 10.0, prior=prior)
+
+
+def random_covariance(size: int, seed: int) -> NDArray[np.float64]:
+    root = np.random.default_rng(seed).normal(size=(size, size))
+    found: NDArray[np.float64] = root @ root.T + 0.1 * np.eye(size)
+    return found
+
+
+def test_the_residuals_of_a_joint_prior_are_its_mahalanobis_distance() -> None:
+    covariance = random_covariance(3, 0) * np.outer([1e-4, 1, 1e3], [1e-4, 1, 1e3])
+    mean = np.array([1e-4, 2.0, -3e3])
+    prior = JointPrior.of('cab', mean, covariance)
+    rows = prior_rows([unknown(name) for name in 'abxc'], prior)
+    x = np.array([2.5, -1e3, 7.0, 3e-4])
+    off = x[[3, 0, 1]] - mean
+    residual = rows.residual(x[None])[0]
+    assert residual @ residual == pytest.approx(off @ np.linalg.solve(covariance, off))
+
+
+def test_a_prior_of_each_is_the_joint_prior_with_a_diagonal() -> None:
+    alone = prior_rows([unknown('a', (1.0, 0.5)), unknown('b'), unknown('c', (-2.0, 3.0))])
+    joint = JointPrior.of('ac', np.array([1.0, -2.0]), np.diag([0.25, 9.0]))
+    together = prior_rows([unknown(name) for name in 'abc'], joint)
+    np.testing.assert_allclose(alone.matrix.T @ alone.matrix, together.matrix.T @ together.matrix)
+    np.testing.assert_allclose(alone.matrix.T @ alone.offset, together.matrix.T @ together.offset)
+
+
+def test_the_derivative_of_a_joint_prior_is_exact(
+    model: mujoco.MjModel,
+    unknowns: tuple[Unknown, ...],
+    record: Callable[..., Trajectory],
+) -> None:
+    names = [p.name for p in unknowns]
+    memory = JointPrior.of(names, np.array([0.2, 0.04]), random_covariance(2, 1))
+    with Simulator(model, unknowns, [record(0)], threads=1) as simulator:
+        residuals = Residuals(simulator, NOISE, memory=memory)
+        x, steps = np.array([0.3, 0.05]), np.array([1e-3, -1e-4])
+        found = residuals.around(x, steps)
+        moved = residuals(np.concatenate([x[None], x + np.diag(steps)]))[-2:]
+    np.testing.assert_allclose(found.changes[-2:], moved[:, 1:] - moved[:, :1], rtol=1e-9)
+    np.testing.assert_allclose(found.residual[-2:], moved[:, 0])
+
+
+def test_the_data_alone_do_not_know_the_prior(
+    model: mujoco.MjModel, unknowns: tuple[Unknown, ...], record: Callable[..., Trajectory]
+) -> None:
+    run = record(0)
+    free = fit(model, unknowns, [run], threads=1)
+    deviation = np.sqrt(np.diag(free.inference.covariance)[:2])
+    mean = free.solution.x + 3 * deviation
+    names = [p.name for p in unknowns]
+    memory = JointPrior.of(names, mean, np.diag(deviation**2))
+    bent = fit(model, unknowns, [run], threads=1, memory=memory)
+    assert bent.alone is not None
+    assert np.all(np.abs(bent.solution.x - free.solution.x) > 0.5 * deviation)
+    assert np.all(np.abs(bent.alone.x[:2] - free.solution.x) < 0.1 * deviation)
+
+
+def test_two_estimates_of_the_same_differ_as_often_as_the_level_says() -> None:
+    rng = np.random.default_rng(5)
+    first, second = random_covariance(4, 2), 2 * random_covariance(4, 3)
+    draws = 1500
+    before = rng.multivariate_normal(np.ones(4), first, draws)
+    after = rng.multivariate_normal(np.ones(4), second, draws)
+    seen = [
+        difference(Estimate(a, first, 1e6), Estimate(b, second, 1e6), 0.05)
+        for a, b in zip(before, after, strict=True)
+    ]
+    named = sum(bool(found.changed.any()) for found in seen)
+    # Not more often; and as the two tests that it joins overlap, not much less often either.
+    low, high = scipy.stats.binom.ppf([0.001, 0.999], draws, 0.05)
+    assert 0.5 * low < named < high
+    statistics = [found.statistic for found in seen]
+    assert scipy.stats.kstest(statistics, scipy.stats.chi2(4).cdf).pvalue > 0.001
+
+
+def test_with_few_degrees_of_freedom_differences_are_not_seen_more_often() -> None:
+    rng = np.random.default_rng(6)
+    draws, freedom = 1500, 8
+    named = 0
+    for _ in range(draws):
+        factor = rng.chisquare(freedom) / freedom
+        delta = rng.normal(size=3)
+        own = Estimate(delta, factor * np.eye(3), freedom)
+        exact = Estimate(np.zeros(3), 1e-12 * np.eye(3), 1e9)
+        named += bool(difference(exact, own, 0.05).changed.any())
+    assert named < scipy.stats.binom.ppf(0.999, draws, 0.05)
+
+
+def test_what_changed_is_named_although_others_correlate_with_it() -> None:
+    covariance = np.full((5, 5), 0.95) + 0.05 * np.eye(5)
+    shift = np.array([0.0, 0.0, 4.0, 0.0, 0.0])
+    rng = np.random.default_rng(7)
+    named = []
+    for _ in range(50):
+        before = rng.multivariate_normal(np.zeros(5), covariance)
+        after = rng.multivariate_normal(shift, covariance)
+        seen = difference(Estimate(before, covariance, 1e6), Estimate(after, covariance, 1e6), 0.01)
+        named.append(seen.changed.tolist())
+        assert seen.deviations[2] > 5
+    assert named.count([False, False, True, False, False]) >= 48
+
+
+def test_what_only_one_estimate_determines_is_not_compared() -> None:
+    blind = np.diag([1.0, np.nan])
+    blind[0, 1] = blind[1, 0] = np.nan
+    seen = difference(
+        Estimate(np.zeros(2), np.eye(2), 100.0), Estimate(np.array([0.5, 99.0]), blind, 100.0), 0.01
+    )
+    assert seen.compared.tolist() == [True, False]
+    assert not seen.changed.any()
+    assert np.isnan(seen.deviations[1])
+
+
+def known_of(found: Fit) -> Known:
+    names = tuple(p.name for p in found.parameters)
+    size = len(names)
+    covariance = found.inference.covariance[:size, :size]
+    return Known(names, Estimate(found.solution.x, covariance, found.inference.effective))
+
+
+def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets(
+    model: mujoco.MjModel, unknowns: tuple[Unknown, ...], record: Callable[..., Trajectory]
+) -> None:
+    runs = [record(seed) for seed in range(3)]
+    whole = fit(model, unknowns, runs, threads=1)
+    deviation = np.sqrt(np.diag(whole.inference.covariance)[:2])
+    found = fit(model, unknowns, runs[:1], threads=1)
+    known = known_of(found)
+
+    def again(
+        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Fit | None
+    ) -> Fit:
+        del earlier
+        return fit(model, parameters, runs[1:], threads=1, memory=memory)
+
+    widths = []
+    for forgetting in (1.0, 1e-3):
+        done = continue_from(known, unknowns, again, forgetting=forgetting, level=0.001)
+        assert not done.difference.changed.any()
+        widths.append([i.high - i.low for i in done.fit.intervals])
+        if forgetting == 1.0:
+            off = (done.fit.solution.x - whole.solution.x) / deviation
+            assert np.all(np.abs(off) < 0.5)
+            assert {i.verdict for i in done.fit.intervals} == {'identified'}
+    assert np.all(np.array(widths[0]) < widths[1])
+
+
+def test_a_changed_robot_is_seen_and_not_bent_by_what_it_was(
+    model: mujoco.MjModel, unknowns: tuple[Unknown, ...], record: Callable[..., Trajectory]
+) -> None:
+    known = known_of(fit(model, unknowns, [record(seed) for seed in range(2)], threads=1))
+    run = record(9, damping=0.36)
+
+    def again(
+        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Fit | None
+    ) -> Fit:
+        del earlier
+        return fit(model, parameters, [run], threads=1, memory=memory)
+
+    done = continue_from(known, unknowns, again, forgetting=0.9, level=0.01)
+    assert done.difference.changed.tolist() == [True, False]
+    interval = done.fit.intervals[0]
+    assert interval.low < 0.36 < interval.high

@@ -1,0 +1,114 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Derivatives along directions that hardly change the residuals, where the truth is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.inference import sharpened
+from sysid_ros.model.unknown import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+TIMES = np.arange(400) / 100
+
+
+class Residuals:
+    """Residuals of a formula."""
+
+    def __init__(
+        self,
+        formula: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        bounds: list[tuple[float, float]],
+    ) -> None:
+        self.formula = formula
+        self.unknowns = tuple(
+            Unknown(f'p{i}', (), max(low, 1.0), low, high) for i, (low, high) in enumerate(bounds)
+        )
+        self.unstable = np.zeros(0, dtype=bool)
+        self.seen: list[NDArray[np.float64]] = []
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p) candidates."""
+        self.seen.extend(candidates)
+        self.unstable = np.zeros(len(candidates), dtype=bool)
+        return np.stack([self.formula(x) for x in candidates], axis=1)
+
+
+def ratio(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what sees only the ratio of the first two, strongly nonlinearly, and the third."""
+    moved: NDArray[np.float64] = 100 * np.sin(5 * TIMES * x[0] / x[1]) + x[2] * np.cos(TIMES)
+    return moved
+
+
+def nearly(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the same, but a little more of the second alone."""
+    moved: NDArray[np.float64] = ratio(x) + 0.3 * x[1] * np.cos(9 * TIMES)
+    return moved
+
+
+def columns(formula: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the derivative, good to about 1e-10."""
+    step = 1e-4
+    steps = step * np.eye(len(x))
+    fine = [
+        (8 * (formula(x + s) - formula(x - s)) - formula(x + 2 * s) + formula(x - 2 * s))
+        for s in steps
+    ]
+    return np.stack(fine, axis=1) / (12 * step)
+
+
+def weakest(jacobian: NDArray[np.float64]) -> float:
+    """Return the least singular value of the scaled columns."""
+    return float(np.linalg.svd(jacobian / np.linalg.norm(jacobian, axis=0))[1][-1])
+
+
+def sharpen(
+    formula: Any, x: NDArray[np.float64], bounds: list[tuple[float, float]], error: float
+) -> tuple[NDArray[np.float64], Residuals]:
+    rough = columns(formula, x)
+    noise = np.random.default_rng(2).standard_normal(rough.shape)
+    rough += error * np.linalg.norm(rough, axis=0) * noise / np.linalg.norm(noise, axis=0)
+    residuals = Residuals(formula, bounds)
+    end = Solution(x, formula(x), 0.0, 'cost', '', success=True, trace=(), jacobian=rough)
+    return sharpened(cast('Any', residuals), end), residuals
+
+
+@pytest.mark.parametrize('error', [1e-6, 1e-4, 3e-3])
+def test_errors_of_columns_no_longer_hide_that_only_a_ratio_is_seen(error: float) -> None:
+    mended, _ = sharpen(ratio, np.array([3.0, 2.0, 1.0]), [(0.1, 10.0)] * 3, error)
+    assert weakest(mended) < 2e-6
+
+
+@pytest.mark.parametrize('error', [1e-6, 1e-4, 3e-3])
+def test_little_information_that_is_there_stays(error: float) -> None:
+    x = np.array([3.0, 2.0, 1.0])
+    mended, _ = sharpen(nearly, x, [(0.1, 10.0)] * 3, error)
+    assert weakest(mended) == pytest.approx(weakest(columns(nearly, x)), rel=0.05)
+
+
+def test_no_step_leaves_the_bounds() -> None:
+    x = np.array([3.0, 2.0, 1.0])
+    mended, residuals = sharpen(ratio, x, [(3.0, 10.0), (0.1, 10.0), (0.1, 10.0)], 1e-4)
+    assert weakest(mended) < 1e-5
+    assert residuals.seen
+    assert min(seen[0] for seen in residuals.seen) >= 3.0
+
+
+def test_columns_that_are_well_apart_cost_nothing() -> None:
+    def apart(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved: NDArray[np.float64] = x[0] * np.sin(TIMES) + x[1] * np.cos(3 * TIMES)
+        return moved
+
+    x = np.array([1.0, 2.0])
+    mended, residuals = sharpen(apart, x, [(0.1, 10.0)] * 2, 0.0)
+    assert not residuals.seen
+    assert np.allclose(mended, columns(apart, x))

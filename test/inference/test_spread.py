@@ -1,0 +1,155 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Intervals of a linear problem whose noise, outliers or recordings are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sysid_ros.estimation.layout import PRIOR, Samples
+from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.inference import infer
+from sysid_ros.model.unknown import Unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.inference import Inference
+
+TRUTH = np.array([2.0, -1.0])
+EACH = 100
+DRAWS = 100
+
+
+def columns(count: int) -> NDArray[np.float64]:
+    """Return the (EACH * count, 2) derivative, the motion of each sequence being another."""
+    t = np.arange(EACH) / 20
+    rng = np.random.default_rng(1)
+    return np.concatenate(
+        [
+            np.stack([np.sin(a * t) + 0.5, np.cos(b * t)], axis=1)
+            for a, b in rng.uniform(1.0, 4.0, (count, 2))
+        ]
+    )
+
+
+def layout(count: int, bags: tuple[str, ...]) -> Samples:
+    return Samples(
+        sequence=np.repeat(np.arange(count), EACH),
+        time=np.tile(np.arange(EACH) / 20, count),
+        sensor=np.zeros(EACH * count, dtype=np.int64),
+        sensors=('q',),
+        bags=bags,
+    )
+
+
+def inferred(
+    jacobian: NDArray[np.float64], measured: NDArray[np.float64], samples: Samples
+) -> Inference:
+    x = np.linalg.lstsq(jacobian, measured, rcond=None)[0].astype(np.float64)
+    residual = jacobian @ x - measured
+    cost = 0.5 * float(residual @ residual)
+    found = Solution(x, residual, cost, 'cost', '', success=True, trace=())
+    unknowns = [Unknown(name, (), 0.0, -1e3, 1e3) for name in 'ab']
+    return infer(found, jacobian, unknowns, samples)
+
+
+def test_recordings_that_disagree_hold_the_truth_about_as_often() -> None:
+    """Each recording has coefficients of its own, as when a model lacks something."""
+    jacobian, samples = columns(8), layout(8, tuple('abcdefgh'))
+    rng = np.random.default_rng(2)
+    hits = np.zeros(2)
+    for _ in range(DRAWS):
+        own = np.repeat(rng.normal(TRUTH, 0.1, (8, 2)), EACH, axis=0)
+        measured = np.sum(jacobian * own, axis=1) + 0.05 * rng.normal(size=len(jacobian))
+        found = inferred(jacobian, measured, samples).intervals
+        hits += [r.low <= truth <= r.high for r, truth in zip(found, TRUTH, strict=True)]
+    assert np.all(hits / DRAWS >= 0.9)
+    assert np.all(hits / DRAWS <= 0.99)
+
+
+def test_windows_of_one_bag_are_not_recordings() -> None:
+    jacobian = columns(8)
+    measured = jacobian @ TRUTH + np.random.default_rng(3).normal(size=len(jacobian))
+    windows = inferred(jacobian, measured, layout(8, ('a',) * 8))
+    bags = inferred(jacobian, measured, layout(8, tuple('abcdefgh')))
+    assert 'inside of one recording' in windows.method
+    assert bags.method == 'from the disagreement of 8 recordings'
+
+
+def test_a_few_recordings_that_disagree_are_told_and_those_that_do_not_are_not() -> None:
+    jacobian, samples = columns(4), layout(4, tuple('abcd'))
+    rng = np.random.default_rng(7)
+    noise = rng.normal(size=len(jacobian))
+    own = np.repeat(
+        TRUTH + np.array([[0.8, 0.0], [-0.8, 0.0], [0.8, 0.0], [-0.8, 0.0]]), EACH, axis=0
+    )
+    apart = inferred(jacobian, np.sum(jacobian * own, axis=1) + noise, samples)
+    alike = inferred(jacobian, jacobian @ TRUTH + noise, samples)
+    assert any('4 recordings disagree' in note for note in apart.notes)
+    assert not alike.notes
+
+
+def test_what_only_a_prior_knows_is_as_uncertain_as_the_prior_says() -> None:
+    jacobian = np.concatenate([columns(1) * [0.0, 1.0], [[1 / 0.3, 0.0]]])
+    noise = np.append(np.random.default_rng(8).normal(size=EACH), 0.0)
+    samples = Samples(
+        np.zeros(EACH + 1, dtype=np.int64),
+        np.append(np.arange(EACH) / 20, 0.0),
+        np.append(np.zeros(EACH, dtype=np.int64), PRIOR),
+        ('q',),
+    )
+    row = inferred(jacobian, jacobian @ TRUTH + noise, samples).intervals[0]
+    assert (row.high - row.low) / 2 == pytest.approx(1.96 * 0.3, rel=1e-3)
+
+
+def test_intervals_in_white_noise_are_those_of_the_textbook() -> None:
+    jacobian, samples = columns(2), layout(2, ('a', 'b'))
+    rng = np.random.default_rng(4)
+    exact = 1.96 * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
+    ratios = []
+    for _ in range(20):
+        found = inferred(jacobian, jacobian @ TRUTH + rng.normal(size=len(jacobian)), samples)
+        ratios.append([(r.high - r.low) / 2 for r in found.intervals] / exact)
+    mean = np.mean(ratios, axis=0)
+    assert np.all(mean >= 0.95)
+    assert np.all(mean <= 1.3)
+
+
+def test_a_robust_loss_with_outliers_hold_the_truth_about_as_often() -> None:
+    jacobian, samples = columns(2), layout(2, ('a', 'b'))
+    rng = np.random.default_rng(5)
+    unknowns = [Unknown(name, (), 0.0, -1e3, 1e3) for name in 'ab']
+    hits, draws = np.zeros(2), 100
+    for _ in range(draws):
+        noise = rng.normal(size=len(jacobian))
+        noise *= np.where(rng.uniform(size=len(jacobian)) < 0.05, 20.0, 1.0)
+        measured = jacobian @ TRUTH + noise
+        x = TRUTH
+        for _ in range(20):
+            weights = 1 / np.maximum(np.abs(jacobian @ x - measured), 1.0)
+            x = np.linalg.solve(
+                jacobian.T @ (weights[:, None] * jacobian), jacobian.T @ (weights * measured)
+            )
+        solution = Solution(x, jacobian @ x - measured, 0.0, 'cost', '', success=True, trace=())
+        found = infer(solution, jacobian, unknowns, samples, loss='huber').intervals
+        hits += [r.low <= truth <= r.high for r, truth in zip(found, TRUTH, strict=True)]
+    assert np.all(hits / draws >= 0.9)
+    assert np.all(hits / draws <= 0.99)
+
+
+@pytest.mark.parametrize('count', [3, 4, 6])
+def test_a_record_of_hardly_more_samples_than_parameters_has_intervals(count: int) -> None:
+    jacobian = columns(1)[:count]
+    samples = Samples(
+        np.zeros(count, dtype=np.int64),
+        np.arange(count) / 20,
+        np.zeros(count, dtype=np.int64),
+        ('q',),
+    )
+    measured = jacobian @ TRUTH + np.random.default_rng(6).normal(size=count)
+    found = inferred(jacobian, measured, samples)
+    assert all(np.isfinite(r.low) and r.low < r.high for r in found.intervals)

@@ -1,0 +1,312 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is said about a bag without a fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.errors import AlignmentError
+from sysid_ros.inspection.coverage import excitation
+from sysid_ros.inspection.figures import draw_joint
+from sysid_ros.inspection.inspection import Inspection, bag_joints, inspect
+from sysid_ros.inspection.joints import Joint, Trace, gaps
+from sysid_ros.json_text import to_json
+
+TIMES = np.arange(0, 4, 0.01)
+
+PENDULUM = """
+<mujoco>
+  <worldbody>
+    <body name="upright"><joint name="pan" axis="0 0 1"/><geom size=".1" mass="1" pos=".2 0 0"/>
+      <body pos="0 0 1">
+        <joint name="swing" axis="0 1 0" range="-90 90"/>
+        <geom size=".05" mass="1" pos="0 0 -.5"/>
+      </body>
+    </body>
+    <body pos="3 0 0">
+      <joint name="lift" type="slide" axis="0 0 1"/><geom size=".1" mass="1"/>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def _kinds(found: Inspection) -> set[tuple[str, str]]:
+    return {(item.subject, item.kind) for item in found.findings}
+
+
+def _joint(name: str, position: Any, times: Any = TIMES) -> Joint:
+    trace = Trace(
+        'position',
+        command=False,
+        topic='/t',
+        channel='/t',
+        unit='rad',
+        times=times,
+        values=position,
+    )
+    return Joint(name, (trace,))
+
+
+def _judged(name: str, position: Any, times: Any = TIMES) -> tuple[bool, bool, bool]:
+    model = mujoco.MjModel.from_xml_string(PENDULUM)
+    (found,) = excitation(model, [_joint(name, position, times)])
+    return found.gravity.shown, found.inertia.shown, found.friction.shown
+
+
+def test_a_bag_is_described_without_a_model(columns: Any):
+    found = inspect(columns.bag(columns.state(TIMES), columns.array(TIMES[::2])))
+    assert found.mapping is None
+    assert [joint.name for joint in found.joints] == ['wrist', 'shoulder', 'elbow']
+    assert found.joints[1].low == 0
+    assert found.joints[1].high == pytest.approx(3.99)
+    assert all(joint.excitation is None for joint in found.joints)
+    rates = {topic.topic: topic.rate for topic in found.topics}
+    assert rates == pytest.approx({'/joint_states': 100, '/controller/commands': 50})
+    assert found.bag.duration == pytest.approx(3.99)
+    assert found.bag.messages == 600
+
+
+def test_what_the_recorder_noted_is_read(columns: Any):
+    bag = columns.bag(columns.state(TIMES))
+    facts = {'dropped': '{"/a": 3, "/b": 0}', 'lost': 'nonsense', 'notes': 'left arm'}
+    found = inspect(dataclasses.replace(bag, facts=facts)).bag
+    assert found.facts['notes'] == 'left arm'
+    assert found.dropped == {'/a': 3}
+    assert found.lost == {}
+
+
+def test_what_was_inspected_is_json(columns: Any, arm: Any):
+    found = inspect(columns.bag(columns.state(TIMES), columns.array([0.0])), arm)
+    document = json.loads(to_json(found))
+    assert document['bag']['path'] == 'run'
+    assert document['mapping']['pairs'][0]['role'] == 'sensor'
+    # One message has no rate, and JSON no NaN.
+    assert document['topics'][0]['rate'] is None
+
+
+def test_joints_of_a_model_bring_their_commands_and_units(columns: Any, arm: Any):
+    bag = columns.bag(columns.state(TIMES), columns.array(TIMES))
+    joints = {joint.name: joint for joint in bag_joints(bag, arm).joints}
+    assert list(joints) == ['shoulder', 'elbow', 'wrist']
+    command = joints['wrist'].command()
+    assert command is not None
+    assert (command.quantity, command.unit) == ('velocity', 'rad/s')
+    assert command.channel.startswith('/controller/commands')
+
+
+def test_a_model_that_does_not_fit_is_told_and_the_rest_is_shown(columns: Any, hinges: Any):
+    found = inspect(columns.bag(columns.state(TIMES)), hinges(['left', 'right']))
+    assert found.mapping is not None
+    assert found.mapping.problem.startswith('No joint name in common')
+    assert len(found.joints) == 3
+
+
+def test_a_mapping_that_does_not_fit_is_an_error(columns: Any, arm: Any):
+    wrong = ChannelMapping(topic='/joint_states', field='position', label='knee')
+    with pytest.raises(AlignmentError, match='knee'):
+        inspect(
+            columns.bag(columns.state(TIMES)), arm, mapping=MappingConfig(sensors={'s1': wrong})
+        )
+
+
+def test_gaps_missing_values_dead_channels_and_absent_fields_are_found(columns: Any):
+    times = np.concatenate([TIMES[:100], TIMES[200:]])
+    moving = np.sin(times)
+    holes = np.where(np.arange(len(times)) % 10, moving, np.nan)
+    fields = {'position': {'a': moving, 'b': holes, 'c': 0 * moving}}
+    found = inspect(columns.bag(columns.topic('/joint_states', times, fields)))
+    assert _kinds(found) >= {
+        ('/joint_states', 'gap'),
+        ('/joint_states', 'no velocity'),
+        ('/joint_states', 'no effort'),
+    }
+    channels = {item.label: item for item in found.channels}
+    assert channels['c'].dead
+    assert not channels['a'].dead
+    assert channels['b'].missing == 30
+    assert {item.kind for item in found.findings if item.subject == channels['b'].channel} == {
+        'missing'
+    }
+    (topic,) = found.topics
+    assert (topic.gaps, topic.longest_gap) == (1, pytest.approx(1.01))
+
+
+def test_efforts_at_a_limit_are_found_but_not_commands(columns: Any):
+    effort = np.clip(2 * np.sin(6 * TIMES), -1, 1)
+    fields = {'effort': {'elbow': effort}}
+    topics = [columns.topic(name, TIMES, fields) for name in ('/joint_states', '/joint_commands')]
+    found = [item for item in inspect(columns.bag(*topics)).findings if item.kind == 'clipped']
+    assert [item.count for item in found] == [np.count_nonzero(np.abs(effort) == 1)]
+    assert found[0].subject.startswith('/joint_states')
+
+
+def test_topics_that_have_nothing_to_do_with_the_robot_have_no_findings(columns: Any):
+    times = np.concatenate([TIMES[:100], TIMES[200:]])
+    level = {'level': {'cell': np.sin(times), 'cells': 0 * times + 6}}
+    battery = columns.topic('/battery', times, level, msgtype='sensor_msgs/msg/BatteryState')
+    found = inspect(columns.bag(battery, _state(columns)))
+    assert found.findings == ()
+    # What it is like is said all the same.
+    assert [item.gaps for item in found.topics] == [1, 0]
+    assert [item.dead for item in found.channels[:2]] == [False, True]
+
+
+def test_joints_without_names_are_found(columns: Any):
+    state = columns.topic('/servos', TIMES, {'position': {'0': TIMES, '1': -TIMES}})
+    assert ('/servos', 'no names') in _kinds(inspect(columns.bag(state)))
+    assert ('/joint_states', 'no names') not in _kinds(inspect(columns.bag(columns.state(TIMES))))
+
+
+def test_a_topic_that_is_silent_at_an_end_is_found(columns: Any):
+    found = inspect(columns.bag(columns.state(TIMES), columns.array(TIMES[150:250])))
+    kinds = [item.kind for item in found.findings if item.subject == '/controller/commands']
+    assert kinds == ['starts late', 'ends early']
+
+
+def test_a_good_bag_has_no_findings(columns: Any):
+    assert inspect(columns.bag(_state(columns), columns.array(TIMES))).findings == ()
+
+
+def _state(columns: Any, sign: float = 1, factor: float = 1, noise: float = 0) -> Any:
+    """Return joint states that agree with themselves, or not."""
+    random = np.random.default_rng(0)
+    names = ('shoulder', 'elbow')
+    fields = {
+        'position': {name: np.sin(2 * TIMES + k) for k, name in enumerate(names)},
+        'velocity': {name: 2 * np.cos(2 * TIMES + k) for k, name in enumerate(names)},
+        'effort': {name: np.sin(TIMES + k) for k, name in enumerate(names)},
+    }
+    fields['velocity']['elbow'] *= sign * factor
+    for name in names:
+        fields['position'][name] += random.normal(0, noise, len(TIMES))
+        fields['velocity'][name] += random.normal(0, 10 * noise, len(TIMES))
+    return columns.topic('/joint_states', TIMES, fields)
+
+
+@pytest.mark.parametrize(
+    ('change', 'kind'),
+    [
+        ({'sign': -1}, 'velocity sign'),
+        ({'factor': 180 / np.pi}, 'velocity factor'),
+        ({'factor': 0.5}, 'velocity factor'),
+        ({'sign': -1, 'noise': 0.01}, 'velocity sign'),
+    ],
+)
+def test_a_velocity_that_is_not_the_slope_of_the_position_is_found(
+    columns: Any, change: dict[str, float], kind: str
+):
+    found = inspect(columns.bag(_state(columns, **change)))
+    ((subject, what),) = _kinds(found)
+    assert subject.startswith('/joint_states')
+    assert 'velocity' in subject
+    assert 'elbow' in subject
+    assert what == kind
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_noise_at_rest_is_no_finding(columns: Any, seed: int):
+    random = np.random.default_rng(seed)
+    step = 2 * np.pi / 2**14
+    position = np.round(random.normal(0, 1e-3, len(TIMES)) / step) * step
+    noise = {name: {'elbow': random.normal(0, 0.01, len(TIMES))} for name in ('velocity', 'effort')}
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': position}, **noise})
+    assert inspect(columns.bag(state)).findings == ()
+
+
+def test_positions_that_are_held_are_found(columns: Any):
+    held = np.repeat(np.sin(TIMES[::5]), 5)
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': held}})
+    (finding,) = (item for item in inspect(columns.bag(state)).findings if 'held' in item.kind)
+    assert finding.detail.endswith('changes every 5 messages only, at 20 Hz')
+    # A slow joint changes as seldom, but by one step of its encoder.
+    step = 0.01
+    slow = np.round(np.sin(TIMES / 3) / step) * step
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': slow}})
+    assert 'held values' not in {item.kind for item in inspect(columns.bag(state)).findings}
+
+
+@pytest.mark.parametrize('length', [1, 5])
+def test_jumps_to_a_value_and_back_are_found(columns: Any, length: int):
+    position = np.sin(TIMES) / 5
+    for row in (50, 120, 300):
+        position[row : row + length] = 3.0
+    state = columns.topic('/joint_states', TIMES, {'position': {'elbow': position}})
+    found = [item for item in inspect(columns.bag(state)).findings if item.kind == 'spikes']
+    # While it stays at the value nothing changes: three samples or one are the same spike.
+    assert [item.count for item in found] == [3]
+    assert 'up to 2.97 and back' in found[0].detail
+
+
+def test_fast_steps_are_no_spikes(columns: Any):
+    # A servo at 25 Hz that jumps between two positions and rests there, with a noisy encoder.
+    times = np.arange(0, 40, 0.04)
+    target = np.sign(np.sin(times))
+    position = np.round(np.convolve(target, np.ones(4) / 4, 'same') / 1e-3) * 1e-3
+    position += 1e-3 * np.random.default_rng(0).integers(0, 2, len(times))
+    state = columns.topic('/joint_states', times, {'position': {'elbow': position}})
+    assert 'spikes' not in {item.kind for item in inspect(columns.bag(state)).findings}
+
+
+def test_a_swinging_joint_shows_all_and_a_resting_one_nothing():
+    assert _judged('swing', np.sin(6 * TIMES)) == (True, True, True)
+    assert _judged('swing', np.full(len(TIMES), 0.3)) == (False, False, False)
+
+
+def test_gravity_is_not_shown_where_it_does_not_load_the_joint_or_stays_the_same():
+    assert _judged('pan', np.sin(6 * TIMES)) == (False, True, True)
+    assert _judged('lift', np.sin(6 * TIMES)) == (False, True, True)
+
+
+def test_a_slow_motion_shows_gravity_but_not_inertia():
+    times = np.arange(0, 100, 0.01)
+    assert _judged('swing', np.sin(0.3 * times), times) == (True, False, True)
+
+
+@pytest.mark.parametrize(('part', 'shown'), [(0.12, True), (0.08, False)])
+def test_inertia_shows_by_a_tenth_of_the_torque_of_gravity(part: float, shown: bool):
+    times = np.arange(0, 100, 0.01)
+    # For small swings gravity takes m g l q and inertia I ω² q, whatever their size.
+    inertia, gravity = 0.25 + 0.4 * 0.05**2, 9.81 * 0.5
+    speed = np.sqrt(part * gravity / inertia)
+    swing = 0.1 * np.sin(speed * times)
+    assert _judged('swing', swing, times)[1] is shown
+
+
+def test_noise_is_not_taken_for_acceleration():
+    noise = np.random.default_rng(1).normal(0, 1e-3, len(TIMES))
+    assert _judged('pan', noise) == (False, False, False)
+
+
+def test_a_motion_in_one_direction_does_not_show_friction():
+    gravity, _, friction = _judged('swing', np.linspace(-1, 1, len(TIMES)) ** 3)
+    assert gravity
+    assert not friction
+
+
+def test_slopes_are_not_taken_over_gaps():
+    times = np.concatenate([TIMES[:100], TIMES[300:]])
+    position = np.where(times < 2, 0.0, 1.0)
+    assert not _judged('pan', position, times)[1]
+
+
+def test_gaps_are_found_where_they_are():
+    times = np.concatenate([TIMES[:100], TIMES[200:]])
+    np.testing.assert_allclose(gaps(times), [[0.99, 2.0]])
+    assert len(gaps(TIMES)) == 0
+    assert len(gaps(TIMES[:1])) == 0
+
+
+def test_a_picture_of_a_long_recording_is_a_small_png():
+    times = np.arange(300_000) * 0.001
+    picture = draw_joint(_joint('a_$b$', np.sin(times), times), 'a_$b$ in run')
+    assert picture.startswith(b'\x89PNG')
+    assert len(picture) < 300_000

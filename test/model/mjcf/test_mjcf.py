@@ -1,0 +1,643 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writing the identified model back into the user's MJCF."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sysid_ros.errors import ModelError
+from sysid_ros.model.loading import fitted_model, load_model
+from sysid_ros.model.mjcf.write import WrittenModel, differing_fields, write_identified, write_model
+from sysid_ros.model.targets import Target, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+SHARED = Path(os.environ.get('SYSID_SHARED_DATA', REPOSITORY.parent / 'shared' / 'data'))
+DEMO = REPOSITORY / 'config' / 'demo' / 'arm.xml'
+
+BODY = '<body name="b"><joint name="j"/><geom name="g" size=".1" mass="1"/></body>'
+
+
+def worldbody(text: str = BODY) -> str:
+    return f'<worldbody>{text}</worldbody>'
+
+
+def mjcf(*parts: str) -> str:
+    return f'<mujoco>{"".join(parts)}</mujoco>'
+
+
+def targets(source: Path, values: Mapping[str, float]) -> list[tuple[Target, float]]:
+    model = load_model(source)
+    return [(target, value) for path, value in values.items() for target in resolve(path, model)]
+
+
+def save(folder: Path, text: str, name: str = 'model.xml') -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def rewrite(tmp_path: Path, text: str, values: Mapping[str, float]) -> tuple[str, WrittenModel]:
+    """Write values into a model of one file; return the new text and what was returned."""
+    source = save(tmp_path / 'in', text)
+    written = write_model(source, targets(source, values), tmp_path / 'out')
+    return written.path.read_bytes().decode(), written
+
+
+def difference(before: str, after: str) -> list[str]:
+    """Return the removed (-) and added (+) lines."""
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line[:2] + line[2:].strip() for line in lines if line[0] in '+-']
+
+
+MESSY = """\ufeff<?xml version='1.0'?>\r
+<!-- <joint name="elbow" armature="7"/> -->\r
+<mujoco model='m'>\r
+  <default><joint armature='0.5' damping=".25"/></default>\r
+  <worldbody>\r
+\t<body name="l&amp;r" >\r
+\t  <inertial\r
+\t     mass = '1.50' \r
+\t     pos="0 0 0"   diaginertia="1 1 1" />\r
+      <!-- range is "wrong" > -->\r
+      <joint\r
+         armature='1e-1'\r
+         name='elbow'   />\r
+      <joint damping="0.10" axis="1 0 0" name="é"></joint>\r
+    </body>\r
+  </worldbody>\r
+</mujoco>\r
+<!-- the end -->"""
+
+
+def test_only_the_identified_values_change_in_messy_text(tmp_path: Path) -> None:
+    text, _ = rewrite(
+        tmp_path,
+        MESSY,
+        {
+            'joint/elbow/armature': 0.125,
+            'joint/elbow/damping': 3.0,
+            'joint/é/damping': 0.3,
+            'body/l&r/mass': 1.75,
+        },
+    )
+    expected = (
+        MESSY.replace("armature='1e-1'", "armature='0.125'")
+        .replace("name='elbow'   />", "name='elbow' damping='3'   />")
+        .replace('damping="0.10" axis', 'damping="0.3" axis')
+        .replace("mass = '1.50'", "mass = '1.75'")
+    )
+    assert text == expected
+
+
+def test_a_value_that_is_what_the_text_says_already_changes_nothing(tmp_path: Path) -> None:
+    text, _ = rewrite(tmp_path, MESSY, {'joint/elbow/armature': 0.1, 'joint/é/armature': 0.5})
+    assert text == MESSY
+
+
+def test_inherited_values_are_written_on_the_element(tmp_path: Path) -> None:
+    text = mjcf(
+        '<default><default class="a"><joint armature=".1"/>',
+        '<default class="b"><joint damping=".2"/></default></default></default>',
+        worldbody(
+            '<body childclass="a"><body><joint name="j" class="b"/><geom size=".1"/></body></body>'
+        ),
+    )
+    after, _ = rewrite(tmp_path, text, {'joint/j/armature': 0.3, 'joint/j/damping': 0.4})
+    assert after == text.replace(
+        'class="b"/><geom', 'class="b" armature="0.3" damping="0.4"/><geom'
+    )
+
+
+def test_the_right_one_of_elements_with_equal_names_changes(tmp_path: Path) -> None:
+    text = mjcf(
+        worldbody(BODY),
+        '<actuator><motor name="j" joint="j"/></actuator>',
+        '<equality><joint name="j" joint1="j"/></equality>',
+        '<sensor><jointpos name="j" joint="j"/></sensor>',
+    )
+    after, _ = rewrite(tmp_path, text, {'joint/j/damping': 0.4, 'actuator/j/gear': 2})
+    assert after == text.replace('<joint name="j"/>', '<joint name="j" damping="0.4"/>').replace(
+        '<motor name="j" joint="j"/>', '<motor name="j" joint="j" gear="2"/>'
+    )
+
+
+def test_changes_reach_nested_includes_and_other_files_stay_as_they_are(tmp_path: Path) -> None:
+    files = {
+        'robot/main.xml': mjcf('<include file="parts/arm.xml"/>', worldbody('<geom size="1"/>')),
+        'robot/parts/arm.xml': '<mujoco>\n<worldbody><include file="deep/b.xml"/></worldbody>'
+        '<include file="parts/act.xml"/></mujoco>\n',
+        'robot/parts/deep/b.xml': f'<x>{BODY}</x>',
+        'robot/parts/act.xml': '<x><actuator><motor name="m" joint="j"/></actuator></x>\r\n',
+    }
+    for name, text in files.items():
+        save(tmp_path, text, name)
+    source = tmp_path / 'robot/main.xml'
+    values = {'joint/j/armature': 0.5, 'actuator/m/gear': 3.0}
+    main = write_identified(source, targets(source, values), tmp_path / 'out')
+    assert main == tmp_path / 'out' / 'main.xml'
+    files['robot/parts/deep/b.xml'] = files['robot/parts/deep/b.xml'].replace(
+        'name="j"/', 'name="j" armature="0.5"/'
+    )
+    files['robot/parts/act.xml'] = files['robot/parts/act.xml'].replace(
+        'joint="j"/', 'joint="j" gear="3"/'
+    )
+    found = {
+        f'robot/{path.relative_to(main.parent)}': path.read_bytes().decode()
+        for path in main.parent.rglob('*.xml')
+    }
+    assert found == files
+
+
+def test_assets_beside_the_model_folder_keep_their_place(tmp_path: Path) -> None:
+    obj = 'v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n'
+    save(tmp_path, obj, 'robot/meshes/t.obj')
+    save(tmp_path, 'not needed', 'robot/meshes/other.obj')
+    source = save(
+        tmp_path,
+        mjcf(
+            '<compiler meshdir="../meshes"/><asset><mesh name="t" file="t.obj"/></asset>',
+            worldbody('<body name="b"><joint name="j"/><geom type="mesh" mesh="t"/></body>'),
+        ),
+        'robot/xml/model.xml',
+    )
+    out = tmp_path / 'out'
+    main = write_identified(source, targets(source, {'joint/j/armature': 1.0}), out)
+    files = sorted(str(path.relative_to(out)) for path in out.rglob('*') if path.is_file())
+    assert files == ['meshes/t.obj', 'xml/model.xml']
+    shutil.rmtree(tmp_path / 'robot')
+    out.rename(tmp_path / 'moved')
+    assert load_model(tmp_path / 'moved' / main.relative_to(out)).dof_armature[0] == 1.0
+
+
+def test_absolute_references_are_kept_and_noted(tmp_path: Path) -> None:
+    obj = 'v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n'
+    meshes = save(tmp_path, obj, 'meshes/t.obj').parent
+    text = mjcf(
+        f'<compiler meshdir="{meshes}"/><asset><mesh name="t" file="t.obj"/></asset>',
+        worldbody('<body name="b"><joint name="j"/><geom type="mesh" mesh="t"/></body>'),
+    )
+    _, written = rewrite(tmp_path, text, {'joint/j/armature': 1.0})
+    assert [path.name for path in (tmp_path / 'out').rglob('*')] == ['model.xml']
+    assert str(meshes) in written.notes[0]
+
+
+@pytest.mark.parametrize(
+    ('compiler', 'kind', 'written'),
+    [
+        ('', 'hinge', 20.0),
+        ('<compiler angle="degree"/>', 'hinge', 20.0),
+        ('<compiler angle="radian"/>', 'hinge', np.deg2rad(20)),
+        ('', 'slide', np.deg2rad(20)),
+    ],
+)
+def test_springref_is_written_in_the_unit_of_the_file(
+    tmp_path: Path, compiler: str, kind: str, written: float
+) -> None:
+    joint = f'<joint name="j" type="{kind}" stiffness="1" springref="1"/>'
+    text = mjcf(compiler, worldbody(BODY.replace('<joint name="j"/>', joint)))
+    after, _ = rewrite(tmp_path, text, {'joint/j/springref': float(np.deg2rad(20))})
+    found = re.search(r'springref="(.*?)"', after)
+    assert found
+    assert float(found[1]) == pytest.approx(written, abs=1e-12)
+
+
+def test_springref_moves_the_rest_length_of_tendon_springs(tmp_path: Path) -> None:
+    text = mjcf(
+        worldbody(BODY),
+        '<tendon><fixed name="t" stiffness="2"><joint joint="j" coef="3"/></fixed></tendon>',
+    )
+    _, written = rewrite(tmp_path, text, {'joint/j/springref': 0.5})
+    assert load_model(written.path).tendon_lengthspring[0, 0] == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize('attribute', ['damping', 'stiffness'])
+def test_only_the_first_coefficient_of_a_polynomial_changes(tmp_path: Path, attribute: str) -> None:
+    joint = f'<joint name="j" {attribute}=".5  2 3e0"/>'
+    text = mjcf(worldbody(BODY.replace('<joint name="j"/>', joint)))
+    after, _ = rewrite(tmp_path, text, {f'joint/j/{attribute}': 0.7})
+    assert after == text.replace('.5  2 3e0', '0.7  2 3e0')
+
+
+def test_an_inherited_polynomial_is_written_whole(tmp_path: Path) -> None:
+    text = mjcf('<default><joint damping="1 2 3"/></default>', worldbody())
+    after, _ = rewrite(tmp_path, text, {'joint/j/damping': 0.7})
+    assert after == text.replace('<joint name="j"/>', '<joint name="j" damping="0.7 2 3"/>')
+
+
+SERVOS: list[tuple[str, str, dict[str, float], str]] = [
+    ('', '<position name="a" joint="j" kp="5" kv="1"/>', {'kp': 6}, 'kp="6" kv="1"'),
+    ('', '<position name="a" joint="j"/>', {'kp': 6, 'kv': 0.5}, 'joint="j" kp="6" kv="0.5"'),
+    ('', '<velocity name="a" joint="j" kv="1"/>', {'kv': 2}, 'kv="2"'),
+    ('', '<motor name="a" joint="j" gear="2 0"/>', {'gear': 3}, 'gear="3 0"'),
+    ('', '<motor name="a" joint="j" gear="2"/>', {'gear[2]': 3}, 'gear="2 0 3"'),
+    (
+        '<default><motor gear="1 2 0 4"/></default>',
+        '<motor name="a" joint="j"/>',
+        {'gear': 3},
+        'gear="3 2 0 4"',
+    ),
+    (
+        '',
+        '<general name="a" joint="j" biastype="affine" gainprm="5" biasprm="0  -5.0 -1"/>',
+        {'kp': 6},
+        'gainprm="6" biasprm="0  -6 -1"',
+    ),
+    (
+        '',
+        '<general name="a" joint="j" biastype="affine" gainprm="5" biasprm="0 -5"/>',
+        {'kv': 2},
+        'biasprm="0 -5 -2"',
+    ),
+    (
+        '<default><general biastype="affine" gainprm="5" biasprm="1 -5 -1"/></default>',
+        '<general name="a" joint="j"/>',
+        {'kp': 6},
+        'joint="j" gainprm="6" biasprm="1 -6 -1"',
+    ),
+    (
+        '',
+        '<general name="a" joint="j" dyntype="filter" dynprm="0.1 7"/>',
+        {'dynprm[0]': 0.2, 'gainprm[0]': 3},
+        'dynprm="0.2 7" gainprm="3"',
+    ),
+    (
+        '',
+        '<position name="a" joint="j" kp="5" timeconst="0.1"/>',
+        {'dynprm[0]': 0.2, 'biasprm[2]': -2},
+        'timeconst="0.2" kv="2"',
+    ),
+    ('', '<pid name="a" joint="j" kp="5" kv="1"/>', {'kv': 2}, 'kv="2"'),
+    (
+        '',
+        '<cylinder name="a" joint="j" area="2" bias="0 -1 -2"/>',
+        {'biasprm[1]': -3},
+        'bias="0 -3 -2"',
+    ),
+    ('', '<damper name="a" joint="j" kv="1" ctrlrange="0 1"/>', {'gainprm[2]': -3}, 'kv="3"'),
+    (
+        '',
+        '<intvelocity name="a" joint="j" kp="5" actrange="-1 1"/>',
+        {'kp': 6, 'kv': 1},
+        'kp="6" actrange="-1 1" kv="1"',
+    ),
+]
+
+
+@pytest.mark.parametrize(('default', 'servo', 'values', 'expected'), SERVOS)
+def test_gains_are_written_as_the_actuator_spells_them(
+    tmp_path: Path, default: str, servo: str, values: dict[str, float], expected: str
+) -> None:
+    text = mjcf(default, worldbody(), f'<actuator>{servo}</actuator>')
+    after, _ = rewrite(tmp_path, text, {f'actuator/a/{key}': v for key, v in values.items()})
+    assert expected in after
+
+
+def test_a_gain_that_the_shortcut_cannot_spell_is_an_error(tmp_path: Path) -> None:
+    text = mjcf(worldbody(), '<actuator><motor name="a" joint="j"/></actuator>')
+    with pytest.raises(ModelError, match=r'<motor> has no attribute for gainprm\[0\]'):
+        rewrite(tmp_path, text, {'actuator/a/gainprm': 2})
+
+
+def test_a_filter_that_the_servo_does_not_have_is_an_error(tmp_path: Path) -> None:
+    text = mjcf(worldbody(), '<actuator><position name="a" joint="j"/></actuator>')
+    with pytest.raises(ModelError, match=r'<position> has no attribute for dynprm\[0\]'):
+        rewrite(tmp_path, text, {'actuator/a/dynprm': 2})
+
+
+def test_only_one_component_of_geom_friction_changes(tmp_path: Path) -> None:
+    text = mjcf('<default><geom friction=".9 .02 .03"/></default>', worldbody())
+    after, _ = rewrite(tmp_path, text, {'geom/g/friction[1]': 0.5})
+    assert 'mass="1" friction="0.9 0.5 0.03"' in after
+
+
+DAMPRATIO = [
+    ('', '<position name="a" joint="j" dampratio="1" kp="5"/>', 'joint="j" kv="{}" kp="5"'),
+    ('', '<position joint="j" dampratio="1" kp="5"/>', 'joint="j" kv="{}" kp="5"'),
+    (
+        '<default><position dampratio="1" kp="5"/></default>',
+        '<position name="a" joint="j"/>',
+        'joint="j" kv="{}"/>',
+    ),
+    (
+        '',
+        '<general joint="j" biastype="affine" gainprm="5" biasprm="0 -5 1.0"/>',
+        'biasprm="0 -5 -{}"',
+    ),
+]
+
+
+@pytest.mark.parametrize(('default', 'servo', 'expected'), DAMPRATIO)
+def test_a_damping_ratio_becomes_the_gain_that_it_was(
+    tmp_path: Path, default: str, servo: str, expected: str
+) -> None:
+    text = mjcf(default, worldbody(), f'<actuator>{servo}</actuator>')
+    kv = -float(load_model(save(tmp_path, text)).actuator_biasprm[0, 2])
+    after, written = rewrite(tmp_path, text, {'joint/j/armature': 2.0})
+    assert expected.format(kv) in after
+    assert load_model(written.path).actuator_biasprm[0, 2] == -kv
+    assert 'dampratio' in written.notes[0]
+
+
+@pytest.mark.parametrize('target', ['actuator/a/kp', 'actuator/a/gear', 'body/b/mass'])
+def test_every_target_that_moves_a_damping_ratio_pins_its_gain(tmp_path: Path, target: str) -> None:
+    servo = '<position name="a" joint="j" dampratio="1" kp="5"/>'
+    body = BODY.replace('size', 'pos="1 0 0" size')
+    text = mjcf(worldbody(body), f'<actuator>{servo}</actuator>')
+    nominal = load_model(save(tmp_path, text))
+    after, written = rewrite(tmp_path, text, {target: 3.0})
+    assert 'dampratio' not in after
+    assert load_model(written.path).actuator_biasprm[0, 2] == nominal.actuator_biasprm[0, 2]
+
+
+def test_a_damping_ratio_stays_where_no_inertia_changes(tmp_path: Path) -> None:
+    text = mjcf(
+        worldbody(), '<actuator><position name="a" joint="j" dampratio="1" kp="5"/></actuator>'
+    )
+    after, written = rewrite(tmp_path, text, {'joint/j/damping': 2.0})
+    assert 'dampratio="1"' in after
+    assert written.notes == ()
+
+
+def test_an_identified_kv_replaces_a_damping_ratio(tmp_path: Path) -> None:
+    servo = '<position name="a" joint="j" dampratio="1" kp="5"/>'
+    text = mjcf(worldbody(), f'<actuator>{servo}</actuator>')
+    after, _ = rewrite(tmp_path, text, {'actuator/a/kv': 2.0, 'joint/j/armature': 2.0})
+    assert after == text.replace('dampratio="1"', 'kv="2"').replace(
+        '<joint name="j"/>', '<joint name="j" armature="2"/>'
+    )
+
+
+def test_a_mass_from_geoms_becomes_an_inertial_element(tmp_path: Path) -> None:
+    text = mjcf(
+        '\n',
+        worldbody(
+            '\n  <body name="b" euler="1 2 3">\n    <joint name="j"/>\n'
+            '    <geom type="box" size=".1 .2 .3" pos="1 2 3" euler="10 20 30"/>\n'
+            '    <geom size=".1" pos="1 0 0"/>\n  </body>\n'
+        ),
+    )
+    after, written = rewrite(tmp_path, text, {'body/b/mass': 4.0})
+    changes = difference(text, after)
+    assert len(changes) == 1
+    assert re.fullmatch(r'\+ <inertial pos=".*" quat=".*" mass="4" diaginertia=".*"/>', changes[0])
+    nominal, model = load_model(tmp_path / 'in/model.xml'), load_model(written.path)
+    np.testing.assert_allclose(model.body_inertia, nominal.body_inertia, rtol=1e-12)
+
+
+def test_an_inertial_inside_an_included_file_is_found(tmp_path: Path) -> None:
+    save(
+        tmp_path,
+        '<x><inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/><joint name="j"/></x>',
+        'in/i.xml',
+    )
+    text = mjcf(worldbody('<body name="b"><include file="i.xml"/></body>'))
+    after, written = rewrite(tmp_path, text, {'body/b/mass': 4.0})
+    assert after == text
+    assert 'mass="4"' in (written.path.parent / 'i.xml').read_text()
+
+
+@pytest.mark.parametrize(
+    ('options', 'expected'),
+    [
+        ('<option gravity="0 0  -9.81"/>', '<option gravity="1 0  -9.5"/>'),
+        ('<option timestep=".001"/>', '<option timestep=".001" gravity="1 0 -9.5"/>'),
+        ('', '<option gravity="1 0 -9.5"/>'),
+        (
+            '<option gravity="3 3 3"/><option gravity="0 0 -9"/>',
+            '<option gravity="3 3 3"/><option gravity="1 0 -9.5"/>',
+        ),
+    ],
+)
+def test_gravity_is_written_into_the_option_that_counts(
+    tmp_path: Path, options: str, expected: str
+) -> None:
+    text = mjcf(options, worldbody())
+    after, _ = rewrite(tmp_path, text, {'option/gravity[0]': 1, 'option/gravity[2]': -9.5})
+    assert after == text.replace(f'<mujoco>{options}', f'<mujoco>{expected}')
+
+
+def test_gravity_follows_the_option_of_an_included_file(tmp_path: Path) -> None:
+    save(tmp_path, '<x><option gravity="0 0 -9"/></x>', 'in/o.xml')
+    text = mjcf('<option timestep=".001"/><include file="o.xml"/>', worldbody())
+    after, written = rewrite(tmp_path, text, {'option/gravity[2]': -9.5})
+    assert after == text
+    assert '"0 0 -9.5"' in (written.path.parent / 'o.xml').read_text()
+
+
+MOTOR = '<actuator><motor name="a" joint="j"{}/></actuator>'
+
+
+@pytest.mark.parametrize(
+    ('before', 'delay', 'after'),
+    [
+        ('', 0.005, ' delay="0.005" nsample="4" interp="linear"'),
+        ('', 0.0, ''),
+        (' nsample="9"', 0.0, ' nsample="9"'),
+        (' nsample="9"', 0.005, ' nsample="9" delay="0.005" interp="linear"'),
+        (
+            ' interp="cubic" delay=".004" nsample="2"',
+            0.005,
+            ' interp="linear" delay="0.005" nsample="4"',
+        ),
+        (' interp="cubic" delay=".004" nsample="2"', 0.0, ''),
+    ],
+)
+def test_a_delay_is_written_as_mujocos_own(
+    tmp_path: Path, before: str, delay: float, after: str
+) -> None:
+    text = mjcf(worldbody(), MOTOR.format(before))
+    found, written = rewrite(tmp_path, text, {'actuator/a/delay': delay})
+    assert found == mjcf(worldbody(), MOTOR.format(after))
+    assert written.notes == ()
+
+
+def test_an_inherited_delay_is_switched_off_on_the_element(tmp_path: Path) -> None:
+    default = '<default><motor delay=".01" nsample="5" interp="linear"/></default>'
+    text = mjcf(default, worldbody(), MOTOR.format(''))
+    found, _ = rewrite(tmp_path, text, {'actuator/a/delay': 0.0})
+    off = MOTOR.format(' delay="0" nsample="0" interp="zoh"')
+    assert found == mjcf(default, worldbody(), off)
+
+
+@pytest.mark.parametrize(('delay', 'simulated'), [(0.0005, '0 s'), (0.0015, '0.002 s')])
+def test_a_delay_below_one_timestep_is_noted(tmp_path: Path, delay: float, simulated: str) -> None:
+    _, written = rewrite(tmp_path, mjcf(worldbody(), MOTOR.format('')), {'actuator/a/delay': delay})
+    assert f'MuJoCo simulates {simulated}' in written.notes[0]
+
+
+GENERATED = [
+    (
+        worldbody(f'<replicate count="2" offset="1 0 0">{BODY}</replicate>'),
+        'joint/j0/damping',
+        '<replicate>',
+    ),
+    (
+        '<asset><model name="c" file="c.xml"/></asset>'
+        + worldbody('<attach model="c" body="b" prefix="p-"/>'),
+        'joint/p-j/damping',
+        '<attach>',
+    ),
+    (
+        worldbody(BODY.replace('name="j"', 'name="j" springdamper="1 1"')),
+        'joint/j/damping',
+        'differences in dof_damping',
+    ),
+    (
+        worldbody('<body name="b"><freejoint align="true"/><geom size=".1" pos="1 0 0"/></body>'),
+        'body/b/mass',
+        'differences in body_',
+    ),
+]
+
+
+@pytest.mark.parametrize(('text', 'target', 'complaint'), GENERATED)
+def test_what_cannot_be_written_back_is_one_sentence_and_leaves_nothing_behind(
+    tmp_path: Path, text: str, target: str, complaint: str
+) -> None:
+    save(tmp_path, mjcf(worldbody()), 'in/c.xml')
+    existing = save(tmp_path, 'precious', 'out/file.txt')
+    with pytest.raises(ModelError, match=complaint) as caught:
+        rewrite(tmp_path, mjcf(text), {target: 2.0})
+    assert str(caught.value).count('\n') == 0
+    assert existing.read_text() == 'precious'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['in', 'out']
+
+
+def test_an_attached_model_is_copied_along(tmp_path: Path) -> None:
+    save(tmp_path, mjcf(worldbody()), 'in/c.xml')
+    text = mjcf(
+        '<asset><model name="c" file="c.xml"/></asset>',
+        worldbody(BODY + '<attach model="c" body="b" prefix="p-"/>'),
+    )
+    _, written = rewrite(tmp_path, text, {'joint/j/damping': 2.0})
+    assert load_model(written.path).dof_damping.tolist() == [2.0, 0.0]
+
+
+def test_an_existing_folder_is_replaced(tmp_path: Path) -> None:
+    save(tmp_path, 'old', 'out/file.txt')
+    rewrite(tmp_path, mjcf(worldbody()), {'joint/j/damping': 2.0})
+    assert [path.name for path in (tmp_path / 'out').iterdir()] == ['model.xml']
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['in', 'out']
+
+
+@pytest.mark.parametrize('folder', ['in', '.'])
+def test_the_folder_of_the_users_model_is_never_replaced(tmp_path: Path, folder: str) -> None:
+    source = save(tmp_path / 'x' / 'in', mjcf(worldbody()))
+    values = targets(source, {'joint/j/damping': 2.0})
+    with pytest.raises(ModelError, match='Expected another folder'):
+        write_identified(source, values, tmp_path / 'x' / folder)
+    assert source.read_text() == mjcf(worldbody())
+
+
+def test_a_relative_path_is_found_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / 'in', mjcf(worldbody()))
+    monkeypatch.chdir(tmp_path)
+    source = Path('in/model.xml')
+    main = write_identified(source, targets(source, {'joint/j/damping': 2.0}), Path('out'))
+    assert load_model(main).dof_damping[0] == 2.0
+
+
+EVERYTHING = [
+    'joint/*/armature',
+    'joint/*/damping',
+    'joint/*/frictionloss',
+    'body/*/mass',
+    'option/gravity[2]',
+]
+
+
+@pytest.fixture(
+    params=[
+        'demo',
+        *(
+            pytest.param(name, marks=pytest.mark.shared)
+            for name in ('servo', 'servo without meshes', 'quadruped')
+        ),
+    ]
+)
+def real_model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
+    """A real model, and the targets that are identified in it."""
+    servo, go2 = SHARED / 'servo_sysid/desc/robot.xml', SHARED / 'go2_iit/go2.xml'
+    delay = ['actuator/*/delay']
+    if request.param == 'demo':
+        gains = [f'actuator/*/{name}' for name in ('kp', 'kv', 'gear')]
+        return _present(DEMO), [*EVERYTHING, *gains, *delay]
+    if request.param == 'quadruped':
+        text = re.sub(
+            r'[ \t]*<(geom|mesh)\b(?=[^>]*(class="visual"|file=))[^>]*/>\n',
+            '',
+            _present(go2).read_text(),
+        )
+        return save(tmp_path, text, 'go2/go2.xml'), [
+            *EVERYTHING,
+            *delay,
+            'geom/FL/friction[0]',
+            'actuator/*/gear',
+        ]
+    _present(servo)
+    if request.param == 'servo':
+        path = servo
+    else:
+        text = servo.read_text()
+        text = re.sub(r'[ \t]*<mesh\b[^>]*/>\n', '', text)
+        text = re.sub(r'[ \t]*<geom type="mesh"(?![^>]*\bmass=)[^>]*/>\n', '', text)
+        text = re.sub(r'type="mesh"([^>]*?) mesh="\w+"', r'type="sphere" size=".02"\1', text)
+        path = save(tmp_path, text, 'servo/robot.xml')
+    return path, [
+        'joint/*/armature',
+        'joint/*/damping',
+        'joint/*/frictionloss',
+        'body/horn/mass',
+        'actuator/servo/kp',
+        'actuator/servo/kv',
+        'actuator/servo/dynprm[0]',
+        *delay,
+        'option/gravity[2]',
+    ]
+
+
+def _present(path: Path) -> Path:
+    if not path.exists():
+        pytest.skip(f'{path.name} is absent')
+    return path
+
+
+def test_a_real_model_differs_only_in_identified_attributes(
+    real_model: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    source, patterns = real_model
+    model = load_model(source)
+    values = [
+        (target, target.read(model) * 1.1 + 0.01)
+        for pattern in patterns
+        for target in resolve(pattern, model)
+    ]
+    main = write_identified(source, values, tmp_path / 'out')
+    assert differing_fields(load_model(main), fitted_model(source, values)) == ()
+    before, after = source.read_text(), main.read_text()
+    for target, value in values:
+        if target.in_model:
+            assert target.read(load_model(main)) == pytest.approx(value, abs=1e-9)
+    names = 'armature|damping|frictionloss|mass|kp|kv|gear|dynprm|gainprm|biasprm|gravity|friction'
+    names = rf'\s(?:{names}|delay|nsample|interp)="[^"]*"'
+    plain = [re.sub(names, '', text) for text in (before, after)]
+    added = [line for line in difference(*plain) if not line.startswith('+ <inertial')]
+    assert added == []
+    originals = {path.name: path.read_bytes() for path in source.parent.rglob('*.stl')}
+    copies = {path.name: path.read_bytes() for path in main.parent.rglob('*.stl')}
+    assert copies == originals

@@ -1,0 +1,637 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of target is written into the element that it names, and nothing else changes.
+
+That the new files compile to the identified model, number by number, is checked by `write_model`
+itself, which raises otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib.util
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.targets import KINDS, Role, Target, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sysid_ros.model.mjcf.write import WrittenModel
+
+MODEL = """\
+<mujoco>
+  <compiler autolimits="true"/>
+  <option density="1.2"/>
+  <default>
+    <joint damping="2"/>
+    <default class="leg">
+      <joint damping=".4 .1 .2"/>
+      <geom density="900"/>
+    </default>
+  </default>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1"/>
+    <site name="anchor" pos="0 .1 1"/>
+    <body name="base" pos="0 0 1">
+      <freejoint name="root"/>
+      <geom name="trunk" type="box" size=".2 .1 .05"/>
+      <geom name="lid" type="box" size=".2 .1 .01" pos="0 0 .06"/>
+      <body name="upper" pos=".2 0 0" euler="10 20 30" childclass="leg">
+        <inertial pos=".01 .02 .1" mass="1.5" fullinertia=".03 .02 .015 .001 .002 .003"/>
+        <joint name="hip" axis="0 1 0" range="-60 60" springref="10" actuatorfrcrange="-20 20"
+               stiffness=".4"/>
+        <geom name="foot" size=".05" pos="0 0 -.2"/>
+        <site name="knee" pos="0 .05 .1" zaxis="0 1 0"/>
+        <body name="lower" pos="0 0 .3">
+          <inertial pos="0 0 .1" mass=".5" diaginertia=".01 .012 .005"/>
+          <joint name="slider" type="slide" axis="0 0 1" range="-.1 .2"/>
+          <site name="tip" pos="0 0 .1"/>
+        </body>
+      </body>
+      <body name="m" pos="-.2 0 0">
+        <joint name="m1" axis="1 0 0"/>
+        <geom size=".03" mass=".1"/>
+        <body name="mm" pos="-.1 0 0"><joint name="m2" axis="0 1 0"/><geom size=".03"/></body>
+      </body>
+    </body>
+    <body name="load" pos="1 0 1"><joint name="l" type="slide"/><geom name="gl" size=".1"/></body>
+  </worldbody>
+  <contact>
+    <pair name="pair" geom1="foot" geom2="floor" friction=".7 .6 .01 .001 .002" condim="6"/>
+  </contact>
+  <tendon>
+    <fixed name="fixed" stiffness="2 1" range="-1 1" actuatorfrcrange="-3 3" armature=".01">
+      <joint joint="hip" coef="3"/>
+      <joint joint="m1" coef="1"/>
+    </fixed>
+    <spatial name="spatial" springlength=".1 .4"><site site="anchor"/><site site="knee"/></spatial>
+  </tendon>
+  <equality>
+    <joint name="mimic" joint1="m1" joint2="m2" polycoef=".1 1 .2 0 0"/>
+    <connect name="connect" body1="lower" body2="mm" anchor="0 0 .1"/>
+    <weld name="weld" body1="load" body2="world"/>
+  </equality>
+  <actuator>
+    <general name="free" joint="slider" dyntype="filter" biastype="affine" gainprm="1 .5"
+             biasprm="0 -.1 -.2" dynprm=".1" actrange="-1 1"/>
+    <position name="servo" joint="hip" kp="5" kv="1" forcerange="-9 9" ctrlrange="-2 2"/>
+    <pid name="pid" joint="m2" kp="1" kv="2" ki="3" imax="2"/>
+    <velocity name="spin" joint="m1" kv="3"/>
+  </actuator>
+</mujoco>
+"""
+FIELD_KINDS = [key for key, kind in KINDS.items() if kind.role is Role.FIELD]
+#: Spelled by the attributes of <inertial>.
+INERTIAL = {'mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'inertia'}
+SPEC_PATHS = [
+    'joint/hip/ref',
+    'joint/hip/axis[0]',
+    'geom/foot/size',
+    'geom/foot/density',
+    'geom/foot/pos[1]',
+    'geom/trunk/mass',
+    'geom/trunk/fluid_coefs[1]',
+    'geom/floor/surfacevel[2]',
+    'site/tip/size[1]',
+    'pair/pair/adhesion',
+    'actuator/pid/velrange[1]',
+]
+
+
+def save(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / 'model.xml'
+    path.write_text(text)
+    return path
+
+
+def rewrite(tmp_path: Path, text: str, values: Mapping[str, float]) -> tuple[str, WrittenModel]:
+    """Write values into a model of one file; return the new text and what was returned."""
+    source = save(tmp_path / 'in', text)
+    spec = load_spec(source)
+    model = spec.copy().compile()
+    runs = ('first', 'second')
+    targets = [(t, v) for path, v in values.items() for t in resolve(path, model, runs, spec)]
+    written = write_model(source, targets, tmp_path / 'out')
+    return written.path.read_text(), written
+
+
+def added(before: str, after: str) -> list[str]:
+    """Return the lines that are new."""
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line[1:].strip() for line in lines if line[0] == '+']
+
+
+def every(element: str, attribute: str) -> list[Target]:
+    """Return all targets of a kind in the model above."""
+    kind = KINDS[element, attribute]
+    path = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
+    return list(resolve(path + '[*]' if kind.size > 1 else path, COMPILED))
+
+
+def another(target: Target, model: mujoco.MjModel) -> float:
+    """Return a possible value that is not the model's."""
+    value = target.read(model)
+    if target.attribute == 'quat':
+        return value - 0.3
+    low, high = target.bounds
+    changed = 1.13 * value + 0.03
+    return changed if low <= changed <= high else 0.87 * value
+
+
+def spellable(target: Target) -> bool:
+    """Whether the element has an attribute for the target; <general> has one for each."""
+    if target.name == 'root':
+        return False
+    if target.attribute == 'springlength':
+        return target.name == 'spatial'  # alone, the shortest would exceed the longest elsewhere
+    if target.attribute in ('gainprm', 'biasprm', 'dynprm'):
+        return target.name == 'free'
+    return True
+
+
+def elements(text: str) -> dict[tuple[str, ...], dict[str, str]]:
+    """Return the attributes of every element, by the tags and names around it."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def visit(node: ET.Element, above: tuple[str, ...]) -> None:
+        label = node.get('name') or node.get('class') or node.get('joint') or node.get('site') or ''
+        place = (*above, f'{node.tag}:{label}')
+        while place in found:
+            place = (*place[:-1], place[-1] + "'")
+        found[place] = dict(node.attrib)
+        for child in node:
+            visit(child, place)
+
+    visit(ET.fromstring(text), ())  # noqa: S314 (written by this test)
+    return found
+
+
+def changes(before: str, after: str) -> dict[tuple[str, ...], set[str]]:
+    """Return the attributes that changed or were added, by element."""
+    old, new = elements(before), elements(after)
+    assert set(old) <= set(new)
+    return {
+        place: {name for name, _ in set(new[place].items()) ^ set(old.get(place, {}).items())}
+        for place in new
+        if new[place] != old.get(place)
+    }
+
+
+COMPILED = mujoco.MjModel.from_xml_string(MODEL)
+#: How attributes of a target are called in the text.
+SPELLED = {
+    ('equality', 'data'): {'polycoef', 'anchor', 'torquescale'},
+    ('actuator', 'kp'): {'kp', 'gainprm', 'biasprm'},
+    ('actuator', 'kv'): {'kv', 'biasprm'},
+    ('body', 'quat'): {'quat', 'euler'},
+    ('site', 'quat'): {'quat', 'zaxis'},
+}
+
+
+@pytest.mark.parametrize(('element', 'attribute'), FIELD_KINDS)
+def test_a_value_changes_its_own_attribute_only(
+    tmp_path: Path, element: str, attribute: str
+) -> None:
+    targets = [target for target in every(element, attribute) if spellable(target)]
+    assert targets
+    named = {target.name: target for target in reversed(targets)}
+    last = {target.name: target for target in targets}
+    for target in dict.fromkeys((*named.values(), *list(last.values())[-1:])):
+        value = another(target, COMPILED)
+        source = save(tmp_path / 'in', MODEL)
+        written = write_model(source, [(target, value)], tmp_path / 'out')
+        found = changes(MODEL, written.path.read_text())
+        if attribute == 'subtree_mass':
+            assert {place[-1].split(':')[0] for place in found} == {'inertial'}
+            continue
+        ((place, attributes),) = found.items()
+        if element == 'body' and attribute in INERTIAL:
+            assert place[-2:] == (f'body:{target.name}', 'inertial:')
+        elif element == 'option':
+            assert place[-1] == 'option:'
+        else:
+            assert place[-1].split(':')[1] == target.name
+        if not (element == 'body' and attribute in INERTIAL):
+            assert attributes <= SPELLED.get((element, attribute), {attribute})
+        if attribute != 'quat':
+            read = target.read(load_model(written.path))
+            assert read == pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize('path', SPEC_PATHS)
+def test_what_only_the_compiler_sees_is_written_too(tmp_path: Path, path: str) -> None:
+    text, written = rewrite(tmp_path, MODEL, {path: 0.35})
+    ((place, _),) = changes(MODEL, text).items()
+    assert place[-1].split(':')[1] == path.split('/')[1]
+    spec = load_spec(written.path)
+    (target,) = resolve(path, spec.copy().compile(), (), spec)
+    assert target.start == pytest.approx(0.35, rel=1e-12)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_values_of_all_kinds_are_written_together(tmp_path: Path, seed: int) -> None:
+    targets = [t for key in FIELD_KINDS for t in every(*key) if spellable(t)]
+    values = _together(targets, COMPILED, seed)
+    assert len(values) > 100
+    source = save(tmp_path / 'in', MODEL)
+    written = write_model(source, [(t, another(t, COMPILED)) for t in values], tmp_path / 'out')
+    assert elements(MODEL).keys() <= elements(written.path.read_text()).keys()
+
+
+def _together(targets: Iterable[Target], model: mujoco.MjModel, seed: int) -> list[Target]:
+    """Choose targets of which no two write the same number, one of each kind and component."""
+    kept: dict[object, Target] = {}
+    taken: dict[tuple[str, int], str] = {}
+    pool = list(targets)
+    for place in np.random.default_rng(seed).permutation(len(pool)):
+        target = pool[place]
+        key, claims = (target.element, target.attribute, target.index), target.claims(model)
+        if key not in kept and all(taken.get(at, name) == name for at, name in claims.items()):
+            kept[key] = target
+            taken.update(claims)
+    return list(kept.values())
+
+
+ROBOTS = {
+    'six-joint arm': ('mjlab', 'asset_zoo/robots/i2rt_yam/xmls/yam.xml'),
+    'quadruped': ('mjlab', 'asset_zoo/robots/unitree_go1/xmls/go1.xml'),
+    'seven-joint arm': ('robosuite', 'models/assets/robots/panda/robot.xml'),
+}
+
+
+@pytest.mark.parametrize('robot', ROBOTS)
+def test_values_of_all_kinds_are_written_into_a_real_robot(tmp_path: Path, robot: str) -> None:
+    package, file = ROBOTS[robot]
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f'needs the files of {package}: pip install --no-deps {package}')
+    source = Path(next(iter(found.submodule_search_locations))) / file
+    model = load_model(source)
+    targets: list[Target] = []
+    for element, attribute in FIELD_KINDS:
+        if attribute in ('gainprm', 'biasprm', 'dynprm', 'springlength'):
+            continue  # motors have none
+        path = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
+        with contextlib.suppress(ParameterError):  # this robot has none
+            size = KINDS[element, attribute].size
+            targets += resolve(path + '[*]' if size > 1 else path, model)
+    free = {model.joint(i).name for i in np.flatnonzero(model.jnt_type == 0)}
+    targets = [t for t in targets if not (t.element == 'joint' and t.name in free)]
+    values = [(t, another(t, model)) for t in _together(targets, model, 0)]
+    assert len(values) > 80
+    written = write_model(source, values, tmp_path / 'out')
+    before, after = source.read_text(), written.path.read_text()
+    names = {target.name for target, _ in values if target.element != 'body'}
+    for place, attributes in changes(before, after).items():
+        tag, _, name = place[-1].partition(':')
+        assert attributes
+        assert tag in ('inertial', 'option', 'body') or name in names
+
+
+def test_a_rest_length_for_both_ends_is_one_number(tmp_path: Path) -> None:
+    text, _ = rewrite(tmp_path, MODEL, {'tendon/fixed/springlength': 0.5})
+    ((_, attributes),) = changes(MODEL, text).items()
+    assert attributes == {'springlength'}
+    assert 'armature=".01" springlength="0.5">' in text
+
+
+CLASSES = """\
+<mujoco>
+  <default>
+    <joint damping="2"/>
+    <default class="leg">
+      <joint damping="2 .1"/>
+      <position kp="5" kv="1"/>
+      <default class="shin"><joint damping="2" armature=".1"/></default>
+      <default class="other"><joint damping="3"/></default>
+    </default>
+  </default>
+  <worldbody>
+    <body childclass="leg">
+      <joint name="hip"/><geom size=".1"/>
+      <body childclass="shin">
+        <joint name="knee" damping="2"/><geom size=".1"/>
+      </body>
+      <body><joint name="toe" class="other"/><geom size=".1"/></body>
+    </body>
+    <body><joint name="wheel"/><geom size=".1"/></body>
+  </worldbody>
+  <actuator>
+    <position name="a" class="leg" joint="hip"/>
+    <position name="b" class="leg" joint="knee" kp="9"/>
+    <position name="c" class="leg" joint="toe" kp="5"/>
+  </actuator>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ('path', 'lines'),
+    [
+        ('default/main/joint/damping', ['<joint damping="7"/>']),
+        (
+            'default/leg/joint/damping',
+            [
+                '<joint damping="7 .1"/>',
+                '<default class="shin"><joint damping="7" armature=".1"/></default>',
+                '<joint name="knee" damping="7"/><geom size=".1"/>',
+            ],
+        ),
+        ('default/leg/joint/damping[1]', ['<joint damping="2 7"/>']),
+        ('default/other/joint/damping', ['<default class="other"><joint damping="7"/></default>']),
+        ('default/leg/joint/armature', ['<joint damping="2 .1" armature="7"/>']),
+        ('default/leg/geom/density', ['<geom density="7"/>']),
+        ('default/main/geom/margin', ['<geom margin="7"/>']),
+        (
+            'default/leg/actuator/kp',
+            ['<position kp="7" kv="1"/>', '<position name="c" class="leg" joint="toe" kp="7"/>'],
+        ),
+        ('default/leg/actuator/kv', ['<position kp="5" kv="7"/>']),
+        ('default/main/actuator/gear', ['<general gear="7"/>']),
+    ],
+)
+def test_a_value_of_a_class_is_written_into_the_class_and_where_it_is_repeated(
+    tmp_path: Path, path: str, lines: list[str]
+) -> None:
+    text, _ = rewrite(tmp_path, CLASSES, {path: 7})
+    assert added(CLASSES, text) == lines
+
+
+def test_a_class_is_added_where_the_text_has_none(tmp_path: Path) -> None:
+    text = '<mujoco>\n<worldbody><body><joint/><geom size="1"/></body></worldbody>\n</mujoco>'
+    values = {'default/main/joint/damping': 1, 'default/main/joint/armature': 2}
+    after, _ = rewrite(tmp_path, text, {**values, 'option/density': 3, 'option/wind[1]': 4})
+    assert sorted(added(text, after)) == [
+        '<default><joint damping="1" armature="2"/></default>',
+        '<option density="3" wind="0 4 0"/>',
+    ]
+
+
+def body(inertial: str, inside: str = '') -> str:
+    return (
+        f'<mujoco>\n{inside}\n<worldbody>\n<body name="b"><joint name="j"/><geom size=".1"/>\n'
+        f'{inertial}\n<body name="c"><joint axis="1 0 0"/><geom size=".1" mass="1"/></body></body>'
+        '\n</worldbody>\n</mujoco>'
+    )
+
+
+TURNED = '<inertial pos="0 0 .1" mass="2" diaginertia="1 2 2.5" euler="10 20 30"/>'
+FULL = '<inertial pos="0 0 .1" mass="2" fullinertia="1 2 2.5 .1 .2 .3"/>'
+
+
+@pytest.mark.parametrize(
+    ('inertial', 'path', 'expected'),
+    [
+        (TURNED, 'body/b/mass', TURNED.replace('"2"', '"3"')),
+        (TURNED, 'body/b/ipos[1]', TURNED.replace('0 0 .1', '0 3 .1')),
+        (
+            TURNED,
+            'body/b/mass_scaled',
+            TURNED.replace('"2"', '"3"').replace('1 2 2.5', '1.5 3 3.75'),
+        ),
+        (FULL, 'body/b/mass', FULL.replace('"2"', '"3"')),
+        (FULL, 'body/b/mass_ipos[1]', FULL.replace('0 0 .1', '3 0 .1')),
+    ],
+)
+def test_an_inertial_keeps_what_is_not_identified(
+    tmp_path: Path, inertial: str, path: str, expected: str
+) -> None:
+    text, written = rewrite(tmp_path, body(inertial), {path: 3})
+    assert added(body(inertial), text) == [expected]
+    assert written.notes == ()
+
+
+def test_an_identified_inertia_keeps_the_spelling_of_the_text(tmp_path: Path) -> None:
+    full, _ = rewrite(tmp_path, body(FULL), {'body/b/inertia[4]': 0.1})
+    assert 'fullinertia="' in added(body(FULL), full)[0]
+    assert 'quat' not in full
+    turned, _ = rewrite(tmp_path, body(TURNED), {'body/b/inertia[4]': 0.1})
+    assert 'diaginertia="' in added(body(TURNED), turned)[0]
+    assert 'quat="' in turned
+    assert 'euler' not in turned
+
+
+def test_axes_that_rounding_would_decide_are_written_out(tmp_path: Path) -> None:
+    # Equal moments have no axes of their own: six numbers would give others.
+    text = body('<inertial pos="0 0 0" mass="1" fullinertia="1 1 1.5 0 0 0"/>')
+    source = save(tmp_path / 'in', text)
+    model = load_model(source)
+    values = [(t, t.read(model) + 1e-13) for t in resolve('body/b/inertia[1:7]', model)]
+    write_model(source, values, tmp_path / 'out')
+
+
+def test_a_subtree_is_scaled_with_bodies_that_have_no_name(tmp_path: Path) -> None:
+    text = body(FULL).replace(' name="c"', '')
+    after, written = rewrite(tmp_path, text, {'body/b/subtree_mass': 2})
+    assert '<inertial pos="0 0 .1" mass="4" fullinertia="2 4 5 0.2 0.4 0.6"/>' in after
+    model = load_model(written.path)
+    assert model.body_mass.tolist() == [0, 4, 2]
+    assert 'inertial' in written.notes[0]
+
+
+@pytest.mark.parametrize('name', ['b', 'c'])
+def test_inertias_that_geoms_override_count_afterwards(tmp_path: Path, name: str) -> None:
+    text = body(FULL, '<compiler inertiafromgeom="true"/>')
+    after, written = rewrite(tmp_path, text, {f'body/{name}/mass': 3})
+    assert '<compiler inertiafromgeom="auto"/>' in after
+    assert load_model(written.path).body(name).mass[0] == 3
+    assert any('inertiafromgeom "auto"' in note for note in written.notes)
+
+
+@pytest.mark.filterwarnings('ignore:compiler attribute:UserWarning')
+@pytest.mark.parametrize('path', ['body/b/mass', 'body/c/mass_scaled', 'body/b/subtree_mass'])
+def test_a_total_mass_that_is_set_becomes_the_identified_one(tmp_path: Path, path: str) -> None:
+    text = body(FULL, '<compiler settotalmass="7"/>')
+    after, written = rewrite(tmp_path, text, {path: 3})
+    total = float(load_model(written.path).body_mass.sum())
+    assert f'settotalmass="{total!r}"'.replace('.0"', '"') in after
+    assert any('total mass' in note for note in written.notes)
+
+
+FRAMES = """\
+<mujoco>
+  <compiler eulerseq="zyx"/>
+  <worldbody>
+    <frame pos="1 2 3" euler="0 90 30"><frame pos="1 0 0">
+      <body name="b" pos="0 0 1">
+        <frame pos=".1 .2 .3" euler="90 20 10">
+          <joint name="j" pos="0 0 .1"/>
+          <site name="s" pos=".1 .2 .3" euler="1 2 3"/>
+          <inertial pos="0 0 .1" mass="2" fullinertia="1 2 2.5 .1 .2 .3"/>
+        </frame>
+      </body>
+    </frame></frame>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    'path',
+    [
+        'body/b/pos[0]',
+        'body/b/quat[2]',
+        'joint/j/pos[1]',
+        'site/s/pos[0]',
+        'site/s/quat[1]',
+        'body/b/ipos[1]',
+        'body/b/inertia[6]',
+        'body/b/mass_scaled',
+    ],
+)
+def test_places_are_written_relative_to_the_frames_around(tmp_path: Path, path: str) -> None:
+    text, _ = rewrite(tmp_path, FRAMES, {path: 0.3})
+    assert len(changes(FRAMES, text)) == 1
+    assert len(added(FRAMES, text)) == 1
+
+
+ARM = (
+    '<mujoco><worldbody><body name="b" pos="0 0 1"><joint name="j" axis="0 1 0" range="-10 10"/>'
+    '<geom name="g" size=".1" pos=".2 0 0"/></body></worldbody>'
+    '<actuator>{}</actuator><sensor><jointpos name="q" joint="j"/></sensor></mujoco>'
+)
+MOTOR = '<dcmotor name="a" joint="j" {}/>'
+
+
+@pytest.mark.parametrize(
+    ('motor', 'values', 'expected'),
+    [
+        ('motorconst="2" resistance="3"', {'gainprm[0]': 4}, 'motorconst="2" resistance="4"'),
+        ('motorconst="2 5" resistance="3"', {'gainprm[1]': 4}, 'motorconst="4" resistance="3"'),
+        (
+            'motorconst="2" resistance="3" cogging=".6 7 .8"',
+            {'biasprm[2]': 1.5},
+            'cogging=".6 7 1.5"',
+        ),
+        (
+            'motorconst="2" resistance="3" lugre="11 12 13 14 15"',
+            {'dynprm[6]': 1.5, 'biasprm[4]': 1.75},
+            'lugre="11 1.5 13 1.75 15"',
+        ),
+        (
+            'motorconst="2" resistance="3" controller="1 0 2 0 0 6" input="pos vel"',
+            {'gainprm[4]': 1.5, 'gainprm[7]': 7},
+            'controller="1.5 0 2 0 0 7"',
+        ),
+        (
+            'motorconst="2" resistance="4" inductance=".5"',
+            {'gainprm[0]': 5},
+            'resistance="5" inductance="0 0.125"',
+        ),
+    ],
+)
+def test_a_motor_is_written_by_the_constants_of_its_data_sheet(
+    tmp_path: Path, motor: str, values: dict[str, float], expected: str
+) -> None:
+    text = ARM.format(MOTOR.format(motor))
+    after, _ = rewrite(tmp_path, text, {f'actuator/a/{name}': v for name, v in values.items()})
+    assert expected in after
+
+
+SERVO = '<position name="a" joint="j" kp="3" inheritrange="1"/>'
+
+
+def test_a_range_that_came_from_the_joint_is_held_when_that_moves(tmp_path: Path) -> None:
+    text = ARM.format(SERVO)
+    after, written = rewrite(tmp_path, text, {'joint/j/range[1]': 0.5})
+    low, high = load_model(save(tmp_path / 'in', text)).actuator_ctrlrange[0]
+    assert f'ctrlrange="{low} {high}"' in after
+    assert 'inheritrange' not in after
+    assert "'a' keeps the range" in written.notes[0]
+
+
+def test_an_identified_range_replaces_the_one_of_the_joint(tmp_path: Path) -> None:
+    values = {'actuator/a/ctrlrange[0]': -0.5, 'actuator/a/ctrlrange[1]': 0.5}
+    after, _ = rewrite(tmp_path, ARM.format(SERVO), values)
+    assert '<position name="a" joint="j" kp="3" ctrlrange="-0.5 0.5"/>' in after
+
+
+def test_an_inherited_inheritrange_is_switched_off(tmp_path: Path) -> None:
+    default = '<mujoco><default><position inheritrange="1"/></default>'
+    text = ARM.format('<position name="a" joint="j" kp="3"/>').replace('<mujoco>', default)
+    after, written = rewrite(tmp_path, text, {'actuator/a/ctrlrange[1]': 0.5})
+    assert 'inheritrange="0"' in after
+    assert load_model(written.path).actuator_ctrlrange[0, 1] == 0.5
+
+
+def test_the_damping_ratio_of_a_pid_becomes_the_gain_that_it_was(tmp_path: Path) -> None:
+    text = ARM.format('<pid name="a" joint="j" kp="3" dampratio="1"/>')
+    nominal = load_model(save(tmp_path / 'in', text))
+    after, written = rewrite(tmp_path, text, {'body/b/mass': 3})
+    assert 'dampratio' not in after
+    assert load_model(written.path).actuator_biasprm[0, 2] == nominal.actuator_biasprm[0, 2]
+
+
+def test_what_no_model_holds_is_left_out_and_told_with_its_value(tmp_path: Path) -> None:
+    values = {
+        'actuator/a/gain': 1.25,
+        'actuator/a/bias': 0.5,
+        'sensor/q/gain': 0.75,
+        'sensor/q/bias': 0.125,
+        'sensor/q/delay': 0.02,
+        'sequence/*/initial_qpos': 0.3,
+        'sequence/first/initial_qvel': -0.4,
+        'joint/j/damping': 1.0,
+    }
+    text = ARM.format('<motor name="a" joint="j"/>')
+    after, written = rewrite(tmp_path, text, values)
+    assert after == text.replace('range="-10 10"', 'range="-10 10" damping="1"')
+    commands, readings, starts = written.notes
+    assert commands.endswith(': actuator/a/gain 1.25, actuator/a/bias 0.5.')
+    assert 'sensor/q/delay 0.02 s' in readings
+    assert 'sequence/second/initial_qpos 0.3 rad' in starts
+    assert 'sequence/first/initial_qvel -0.4 rad/s' in starts
+
+
+def test_many_starts_are_counted_not_listed(tmp_path: Path) -> None:
+    text = ARM.format('<motor name="a" joint="j"/>')
+    source = save(tmp_path / 'in', text)
+    runs = [f'run_{number}' for number in range(9)]
+    targets = resolve('sequence/*/initial_qpos', load_model(source), runs)
+    written = write_model(source, [(target, 0.5) for target in targets], tmp_path / 'out')
+    assert written.notes[0].endswith('sequence/run_5/initial_qpos 0.5 rad and 3 more.')
+    assert written.path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ('text', 'path', 'complaint'),
+    [
+        (MODEL, 'joint/root/margin', 'write it as <joint type="free">'),
+        (
+            ARM.format('').replace('<geom', '<site name="s" type="capsule" fromto="0 0 0 1 0 0"/>'
+                                   '<geom'),
+            'site/s/pos[0]',
+            'placed by fromto',
+        ),
+        (ARM.format(MOTOR.format('motorconst="2" resistance="3"')), 'actuator/a/dynprm[9]', 'no'),
+    ],
+)  # fmt: skip
+def test_what_an_element_cannot_spell_is_told(
+    tmp_path: Path, text: str, path: str, complaint: str
+) -> None:
+    with pytest.raises((ModelError, ParameterError), match=complaint) as caught:
+        rewrite(tmp_path, text, {path: 0.3})
+    assert str(caught.value).count('\n') == 0
+    assert not (tmp_path / 'out').exists()
+
+
+def test_a_centre_of_mass_that_stays_leaves_a_body_simple(tmp_path: Path) -> None:
+    text = '<body name="b"><freejoint/><geom size=".1"/></body>'
+    text = f'<mujoco><worldbody>{text}</worldbody></mujoco>'
+    simple, aside = ({'body/b/mass_ipos[1]': 0.0, 'body/b/mass': 2}, {'body/b/ipos[0]': 0.2})
+    _, written = rewrite(tmp_path, text, simple)
+    assert load_model(written.path).body_simple[1] == 1
+    _, written = rewrite(tmp_path, text, aside)
+    assert load_model(written.path).body_simple[1] == 0

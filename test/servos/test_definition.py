@@ -1,0 +1,229 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Servos that a YAML file defines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import yaml
+
+from sysid_ros.errors import ConfigError
+from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.simulator import simulate
+from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.laws.coefficients import Coefficient
+from sysid_ros.servos.laws.servo import Servo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+SERVO = """
+name: xm430
+law: voltage
+constants:
+  kp: 400
+  vin: 7.5
+  error_gain: 0.00287746
+  max_pwm: 1
+coefficients:             # start, lower and upper bound
+  kt: [1.6, 0.1, 3]
+  R: [2.6, 2, 5]
+  armature: [0.005, 0.0001, 0.05]
+friction:
+  friction_viscous: [0.2, 0, 2]
+"""
+
+
+@pytest.fixture
+def define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return a function that writes the servo, changed by ``section__name=value`` (None: without).
+
+    The name of the file has no folder, so that sentences can be compared.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def write(**changes: Any) -> str:
+        document = yaml.safe_load(SERVO)
+        for place, value in changes.items():
+            *sections, name = place.split('__')
+            section = document[sections[0]] if sections else document
+            if value is None:
+                del section[name]
+            else:
+                section[name] = value
+        Path('servo.yaml').write_text(yaml.safe_dump(document, sort_keys=False), 'utf-8')
+        return 'servo.yaml'
+
+    return write
+
+
+def _moved(servo: Servo, **values: float) -> NDArray[np.float64]:
+    t = np.arange(200) * 0.005
+    log = Log(
+        'a', 'b', 'c', 0.2, 0.02, 0.1, {}, 0.005, t, np.sin(9 * t), np.ones(200), np.ones(200)
+    )
+    chosen = {**{name: c.initial for name, c in servo.coefficients.items()}, **values}
+    candidate = np.array([[chosen[name] for name in servo.coefficients]])
+    return simulate(servo, bench(servo, [log]), candidate).position
+
+
+def test_a_defined_servo_moves_like_the_one_of_the_catalogue_that_it_describes(
+    define: Callable[..., str],
+):
+    known = Servo.named('xl330', 'm4')
+    gain = known.type.constants['error_gain']
+    servo = Servo.named(define(constants__error_gain=gain), 'm4')
+    assert servo.name == 'xm430 m4'
+    assert servo.coefficients['friction_viscous'] == Coefficient(0.2, 0.0, 2.0)
+    changed = dict(servo.coefficients, friction_viscous=known.coefficients['friction_viscous'])
+    assert changed == known.coefficients
+    np.testing.assert_array_equal(
+        _moved(servo, friction_viscous=0.01), _moved(known, friction_viscous=0.01)
+    )
+
+
+def test_coefficients_may_be_set_and_what_is_optional_left_out(define: Callable[..., str]):
+    changes = {'coefficients__R': None, 'constants__R': 0.7, 'constants__q_offset': -0.3}
+    servo = Servo.named(define(friction=None, **changes), 'm1')
+    assert list(servo.coefficients) == ['kt', 'armature', 'friction_base', 'friction_viscous']
+    usual = Servo.named(define(), 'm1')
+    expected = _moved(usual, R=0.7, q_offset=-0.3, friction_viscous=0.1)
+    np.testing.assert_array_equal(_moved(servo), expected)
+
+
+def test_limits_of_current_and_velocity_are_switched_on_by_their_numbers(
+    define: Callable[..., str],
+):
+    free = _moved(Servo.named(define(), 'm1'))
+    for name, bounds in {'current_limit': [0.1, 0.0, 1.0], 'max_velocity': [0.5, 0.1, 9]}.items():
+        servo = Servo.named(define(**{f'coefficients__{name}': bounds}), 'm1')
+        assert list(servo.coefficients)[3] == name
+        assert np.abs(_moved(servo) - free).max() > 0.01
+        assert np.abs(_moved(servo, **{name: 1e3}) - free).max() == 0.0
+
+
+@pytest.mark.parametrize(
+    ('changes', 'sentence'),
+    [
+        ({'law': 'volts'}, "There is no motor law 'volts'; nearest: voltage, in servo.yaml."),
+        ({'law': None}, "Missing key 'law' in servo.yaml."),
+        ({'coefficients': None}, "Missing key 'coefficients' in servo.yaml."),
+        ({'coeficients': {}}, "Unknown key 'coeficients' in servo.yaml; nearest: coefficients"),
+        (
+            {'constants__max_pwm': None, 'coefficients__kt': None},
+            "The motor law 'voltage' needs kt, max_pwm, found kp, vin, error_gain, R, armature",
+        ),
+        (
+            {'coefficients__armature': None},
+            "The motor law 'voltage' needs armature, found kp, vin, error_gain, max_pwm, kt, R",
+        ),
+        (
+            {'coefficients__k_t': [1, 0, 2]},
+            "The motor law 'voltage' has no 'k_t'; nearest: kt",
+        ),
+        (
+            {'constants__damping': 1.0},
+            "The motor law 'voltage' has no 'damping'; available: kt, R, kp, …",
+        ),
+        (
+            {'constants__kp': None, 'coefficients__kp': [1, 0, 2]},
+            "'kp' is set and not fitted: expected it in constants, in servo.yaml.",
+        ),
+        (
+            {'constants__R': 1.0},
+            "'R' is either set or fitted: found it in constants and coefficients, in servo.yaml.",
+        ),
+        (
+            {'friction__friction_vicsous': [1, 0, 2]},
+            "There is no friction coefficient 'friction_vicsous'; nearest: friction_viscous",
+        ),
+        (
+            {'coefficients__R': [2.6, 5, 2]},
+            "Expected lower bound ≤ start ≤ upper bound for 'R', as [start, lower, upper], found [",
+        ),
+        (
+            {'friction__friction_viscous': [3, 0, 2]},
+            "Expected lower bound ≤ start ≤ upper bound for 'friction_viscous'",
+        ),
+        ({'coefficients__R': [2, 2, 2]}, "Expected lower bound ≤ start ≤ upper bound for 'R'"),
+        (
+            {'coefficients__R': [2, 0, 4]},
+            "Expected 'R' to be more than 0 throughout, found 0, in servo.yaml.",
+        ),
+        ({'constants__vin': 0.0}, "Expected 'vin' to be more than 0 throughout, found 0"),
+        (
+            {'coefficients__armature': [0, -0.1, 0.1]},
+            "Expected 'armature' to be at least 0 throughout, found -0.1, in servo.yaml.",
+        ),
+        ({'constants__kp': -1}, "Expected 'kp' to be at least 0 throughout, found -1"),
+        (
+            {'coefficients__R': [2.6, 2]},
+            "Expected more than 2 values for 'coefficients.R' in servo.yaml.",
+        ),
+        ({'coefficients__R': [2.6, 2, 5, 6]}, "Bad value [2.6, 2, 5, 6] for 'coefficients.R' in"),
+        (
+            {'coefficients__R': [2.6, 2, float('inf')]},
+            "Bad value inf for 'coefficients.R.2' in servo.yaml: expected a finite number.",
+        ),
+        (
+            {'coefficients__R': 'two'},
+            "Bad value 'two' for 'coefficients.R' in servo.yaml: expected a list.",
+        ),
+        (
+            {'constants__vin': 'seven'},
+            "Bad value 'seven' for 'constants.vin' in servo.yaml: expected a number.",
+        ),
+        (
+            {'constants__vin': float('nan')},
+            "Bad value nan for 'constants.vin' in servo.yaml: expected a finite number.",
+        ),
+        ({'name': 430}, "Bad value 430 for 'name' in servo.yaml: expected text."),
+    ],
+)
+def test_a_bad_number_or_name_costs_one_sentence(
+    define: Callable[..., str], changes: dict[str, Any], sentence: str
+):
+    with pytest.raises(ConfigError) as raised:
+        Servo.named(define(**changes), 'm1')
+    assert str(raised.value).startswith(sentence)
+    assert str(raised.value).endswith('.')
+    assert str(raised.value).count('. ') == 0
+
+
+@pytest.mark.parametrize(
+    ('content', 'sentence'),
+    [
+        (b'name: [', "The actuator file 'bad.yml' is not YAML: while parsing"),
+        (b'\xff\xfe\xfa', "The actuator file 'bad.yml' is not YAML: 'utf-8' codec can't decode"),
+        (b'', "Bad value null for '' in bad.yml: expected keys and values (name, law, constants"),
+        (b'- 1', "Bad value [1] for '' in bad.yml: expected keys and values (name, law, constants"),
+    ],
+)
+def test_a_file_that_is_no_definition_costs_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, sentence: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path('bad.yml').write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        Servo.named('bad.yml', 'm1')
+    assert str(raised.value).startswith(sentence)
+
+
+def test_a_file_that_cannot_be_read_costs_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path('folder.yaml').mkdir()
+    for name, reason in (
+        ('none.yaml', 'No such file or directory'),
+        ('folder.yaml', 'Is a directory'),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            Servo.named(name, 'm1')
+        assert str(raised.value) == f'Cannot read the actuator file {name!r}: {reason}.'

@@ -1,0 +1,157 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits of servos to logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from builders.recordings import M1, record
+from sysid_ros.errors import CancelledError, FitError, ParameterError
+from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo
+from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.residuals import LogResiduals
+from sysid_ros.servos.bench.score import errors_by_log
+from sysid_ros.servos.formats.logs import read_logs
+from sysid_ros.servos.laws.servo import Servo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sysid_ros.servos.formats.log import Log
+
+SERVO = Servo.named('xl330', 'm1')
+
+
+@pytest.fixture(scope='module')
+def logs() -> list[Log]:
+    """Return six logs of 4 s."""
+    return record(SERVO, M1)
+
+
+def test_intervals_hold_the_truth_and_are_narrow(logs: list[Log]) -> None:
+    found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=3))
+    for unknown, value, interval in zip(
+        found.parameters, found.solution.x, found.intervals, strict=True
+    ):
+        truth = M1[unknown.name]
+        assert interval.verdict == 'identified', unknown.name
+        # Six intervals of 95 %: all of them hold with 1.5 times the width.
+        assert abs(value - truth) < 1.5 * (interval.high - interval.low) / 2, unknown.name
+        assert interval.high - interval.low < 0.1 * truth, unknown.name
+
+
+@pytest.mark.parametrize('seed', range(1, 4))
+def test_starts_anywhere_lead_to_the_same_optimum(logs: list[Log], seed: int) -> None:
+    usual = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4))
+    other = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4, seed=seed))
+    assert other.solution.x == pytest.approx(usual.solution.x, rel=0.002)
+
+
+def test_the_same_seed_gives_the_same_numbers(logs: list[Log]) -> None:
+    one, other = (fit_servo(SERVO, logs, settings=ServoFitSettings(starts=2)) for _ in range(2))
+    assert np.array_equal(one.solution.x, other.solution.x)
+    assert one.intervals == other.intervals
+
+
+def test_what_is_fixed_stays_and_is_no_parameter(logs: list[Log]) -> None:
+    found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=2, fixed={'R': 4.0}))
+    assert [unknown.name for unknown in found.parameters] == [n for n in M1 if n != 'R']
+    values = dict(zip((u.name for u in found.parameters), found.solution.x, strict=True))
+    assert values['kt'] == pytest.approx(M1['kt'], rel=0.01)
+
+
+def test_fits_with_every_coefficient_fixed_are_refused(logs: list[Log]) -> None:
+    with pytest.raises(FitError, match='every coefficient is fixed'):
+        fit_servo(SERVO, logs, settings=ServoFitSettings(fixed=M1))
+
+
+def test_an_unknown_coefficient_is_told_with_the_nearest(logs: list[Log]) -> None:
+    with pytest.raises(ParameterError, match=r"no coefficient 'friction'; nearest: friction_"):
+        fit_servo(SERVO, logs, settings=ServoFitSettings(fixed={'friction': 1.0}))
+
+
+def test_logs_shorter_than_the_first_windows_are_told(logs: list[Log]) -> None:
+    short = [
+        dataclasses.replace(
+            log, position=log.position[:5], goal=log.goal[:5], enabled=log.enabled[:5], speed=None
+        )
+        for log in logs
+    ]
+    with pytest.raises(FitError, match=r'at least 10 samples \(0.1 s\), found at most 5'):
+        fit_servo(SERVO, short)
+
+
+def test_logs_of_different_periods_are_refused(logs: list[Log]) -> None:
+    with pytest.raises(FitError, match=r'one sampling period, found 0.01 s in .* and 0.02 s in'):
+        fit_servo(SERVO, [logs[0], dataclasses.replace(logs[1], dt=0.02)])
+
+
+def test_a_fit_ends_when_it_is_cancelled(logs: list[Log]) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(CancelledError):
+        fit_servo(SERVO, logs, cancel=cancel)
+
+
+def test_logs_without_speeds_are_fitted_as_well(logs: list[Log]) -> None:
+    bare = [dataclasses.replace(log, speed=None) for log in logs]
+    found = fit_servo(SERVO, bare, settings=ServoFitSettings(starts=3))
+    assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.02)
+
+
+def test_predictions_may_go_on_from_measured_states(logs: list[Log]) -> None:
+    found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=3, reset_period=0.5))
+    assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.05)
+
+
+def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[Log]) -> None:
+    names = [log.name for log in logs]
+    residuals = LogResiduals(SERVO, bench(SERVO, logs), names, 1e-3, starts=True)
+    x = np.array([M1.get(u.name, u.nominal) for u in residuals.unknowns])
+    steps = 1e-3 * np.array([u.max_value - u.min_value for u in residuals.unknowns])
+    around = residuals.around(x, steps)
+    single = residuals(np.vstack([x, x + np.diag(steps)]))
+    assert np.array_equal(around.residual, single[:, 0])
+    assert around.changes == pytest.approx(single[:, 1:] - single[:, [0]], abs=1e-9)
+    # A start moves its own log only.
+    for column, unknown in enumerate(residuals.unknowns[len(M1) :], start=len(M1)):
+        moved = np.unique(residuals.samples.sequence[around.changes[:, column] != 0])
+        assert [names[log] for log in moved] == [unknown.targets[0].name]
+
+
+def test_logs_of_different_lengths_count_their_own_samples(logs: list[Log]) -> None:
+    short = dataclasses.replace(
+        logs[0],
+        position=logs[0].position[:200],
+        goal=logs[0].goal[:200],
+        enabled=logs[0].enabled[:200],
+        speed=None if logs[0].speed is None else logs[0].speed[:200],
+    )
+    both = LogResiduals(SERVO, bench(SERVO, [short, logs[1]]), ['a', 'b'], 1e-3)
+    x = np.array([[M1[u.name] for u in both.unknowns]])
+    alone = [LogResiduals(SERVO, bench(SERVO, [log]), ['a'], 1e-3) for log in (short, logs[1])]
+    assert np.array_equal(both(x), np.concatenate([one(x) for one in alone]))
+    assert len(both.samples.time) == sum(len(one.samples.time) for one in alone) < 600
+
+
+@pytest.mark.shared
+def test_the_noise_floor_of_simulated_recordings_is_reached(shared_data: Path) -> None:
+    logs = read_logs(shared_data / 'bam_xl330' / 'm1')
+    found = fit_servo(SERVO, logs)
+    values = dict(zip((u.name for u in found.parameters), found.solution.x, strict=True))
+    assert np.mean(list(errors_by_log(SERVO, values, logs).values())) < 0.36e-3
+    truth = {
+        'kt': 0.38670,
+        'R': 4.01713,
+        'armature': 0.00181417,
+        'q_offset': 0.030871,
+        'friction_base': 0.0128327,
+        'friction_viscous': 0.00366167,
+    }
+    assert values == pytest.approx(truth, rel=0.02)

@@ -1,0 +1,178 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The friction laws at states whose values are worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from builders import pendulum_reference as reference
+from sysid_ros.servos.laws.friction import (
+    FRICTION_COEFFICIENTS,
+    FRICTION_LAWS,
+    MODELS,
+    friction_law,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+P = {
+    'friction_base': 0.1,
+    'friction_stribeck': 0.2,
+    'load_friction_base': 0.3,
+    'load_friction_stribeck': 0.4,
+    'load_friction_motor': 0.3,
+    'load_friction_external': 0.2,
+    'load_friction_motor_stribeck': 0.5,
+    'load_friction_external_stribeck': 0.4,
+    'load_friction_motor_quad': 0.01,
+    'load_friction_external_quad': 0.02,
+    'dtheta_stribeck': 0.5,
+    'alpha': 2.0,
+    'friction_viscous': 0.05,
+}
+#: s at the Stribeck velocity, whatever alpha is.
+S = math.exp(-1)
+
+
+def _arrays(*values: float) -> list[NDArray[np.float64]]:
+    return [np.array(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ('model', 'motor', 'external', 'velocity', 'expected'),
+    [
+        ('m1', 2, -1, 0.0, 0.1),
+        ('m1', 2, -1, 9.0, 0.1),
+        ('m2', 2, -1, 0.0, 0.1 + 0.2),
+        ('m2', 2, -1, -0.5, 0.1 + 0.2 * S),
+        ('m2', 2, -1, 1.0, 0.1 + 0.2 * S**4),
+        ('m3', 2, -1, 0.0, 0.1 + 0.3 * 3),
+        ('m3', 2, 3, 5.0, 0.1 + 0.3),
+        ('m4', 2, -1, 0.0, 0.1 + 0.9 + 0.2 + 1.2),
+        ('m4', -2, 1, 0.5, 0.1 + 0.9 + (0.2 + 1.2) * S),
+        # |Ke τe - Km τm| and the same with the factors near rest.
+        ('m5', 2, -1, 0.0, 0.1 + 0.8 + 0.2 + 1.4),
+        ('m5', 2, -1, -0.5, 0.1 + 0.8 + (0.2 + 1.4) * S),
+        ('m5', -1, 3, 0.0, 0.1 + 0.9 + 0.2 + 1.7),
+        ('m5', 2, 1, 0.0, 0.1 + 0.4 + 0.2 + 0.6),
+        # The motor drives: Qe τe².
+        ('m6', 2, -1, 0.0, 0.1 + 0.8 + 0.2 + 1.4 + 0.02),
+        ('m6', -2, 1, 0.5, 0.1 + 0.8 + (0.2 + 1.4 + 0.02) * S),
+        ('m6', 3, -2, 0.0, 0.1 + 1.3 + 0.2 + 2.3 + 0.08),
+        # The load drives: Qm τm².
+        ('m6', -1, 3, 0.0, 0.1 + 0.9 + 0.2 + 1.7 + 0.01),
+        ('m6', 2, -3, 0.5, 0.1 + 1.2 + (0.2 + 2.2 + 0.04) * S),
+        # Neither, as torques are equal, point the same way, or there is but one.
+        ('m6', 2, -2, 0.0, 0.1 + 1.0 + 0.2 + 1.8),
+        ('m6', 2, 1, 0.0, 0.1 + 0.4 + 0.2 + 0.6),
+        ('m6', -2, -1, 0.0, 0.1 + 0.4 + 0.2 + 0.6),
+        ('m6', 0, 3, 0.0, 0.1 + 0.6 + 0.2 + 1.2),
+        ('m6', 2, 0, 0.0, 0.1 + 0.6 + 0.2 + 1.0),
+        ('m6', 0, 0, 0.0, 0.1 + 0.2),
+        ('viscous', 2, -1, 0.3, 0.0),
+        ('coulomb', 2, -1, 0.3, 0.1),
+        ('stribeck', 2, -1, 0.5, 0.1 + 0.2 * S),
+    ],
+)
+def test_dry_friction_has_the_value_of_its_formula(
+    model: str, motor: float, external: float, velocity: float, expected: float
+):
+    law = friction_law(model)
+    own = {name: P[name] for name in law.coefficients}
+    assert law.dry(own, *_arrays(motor, external, velocity)) == pytest.approx(expected, rel=1e-14)
+    # Nothing in it knows left from right.
+    mirrored = law.dry(own, *_arrays(-motor, -external, -velocity))
+    assert mirrored == pytest.approx(expected, rel=1e-14)
+
+
+def test_viscous_friction_is_of_all_laws_but_those_without():
+    for name, law in FRICTION_LAWS.items():
+        without = name in {'coulomb', 'stribeck'}
+        assert ('friction_viscous' in law.coefficients) is not without
+        assert law.viscous_slope(P) == (0.0 if without else 0.05)
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_arrays_of_any_shapes_that_broadcast_have_the_values_of_single_numbers(model: str):
+    law = friction_law(model)
+    random = np.random.default_rng(0)
+    own = {name: random.uniform(0.5, 1.5) * P[name] for name in law.coefficients}
+    columns = {name: np.array([[value], [2 * value]]) for name, value in own.items()}
+    motor, external = random.normal(size=(2, 2, 5))
+    velocity = random.normal(size=5)
+    viscous = law.viscous_slope(columns) * np.abs(velocity)
+    found = law.dry(columns, motor, external, velocity) + viscous
+    assert found.shape == (2, 5)
+    for row, column in itertools.product(range(2), range(5)):
+        numbers = {name: value * (1 + row) for name, value in own.items()}
+        state = motor[row, column], external[row, column], velocity[column]
+        expected = reference.friction(model, numbers, *map(float, state))
+        assert found[row, column] == pytest.approx(expected, rel=1e-14)
+
+
+def test_each_law_becomes_a_simpler_one_without_what_it_adds():
+    random = np.random.default_rng(1)
+    state = random.normal(size=(3, 100))
+
+    def dry(model: str, **changes: float) -> NDArray[np.float64]:
+        return np.broadcast_to(FRICTION_LAWS[model].dry({**P, **changes}, *state), 100)
+
+    no_quadratic = {'load_friction_motor_quad': 0.0, 'load_friction_external_quad': 0.0}
+    either_way = {
+        'load_friction_motor': P['load_friction_base'],
+        'load_friction_external': P['load_friction_base'],
+        'load_friction_motor_stribeck': P['load_friction_stribeck'],
+        'load_friction_external_stribeck': P['load_friction_stribeck'],
+    }
+    no_load = {'load_friction_base': 0.0, 'load_friction_stribeck': 0.0}
+    no_stribeck = {'friction_stribeck': 0.0, 'load_friction_stribeck': 0.0}
+    for law, simpler, changes in (
+        ('m6', 'm5', no_quadratic),
+        ('m5', 'm4', either_way),
+        ('m4', 'm3', no_stribeck),
+        ('m4', 'm2', no_load),
+        ('m3', 'm1', no_load),
+        ('m2', 'm1', no_stribeck),
+        ('m2', 'stribeck', {}),
+        ('m1', 'coulomb', {}),
+    ):
+        np.testing.assert_allclose(dry(law, **changes), dry(simpler), rtol=1e-14, err_msg=law)
+        assert not changes or np.abs(dry(law) - dry(simpler)).max() > 1e-3
+
+
+def test_dry_friction_is_never_negative_within_the_bounds():
+    random = np.random.default_rng(2)
+    for law in FRICTION_LAWS.values():
+        bounds = np.array([(low, high) for _, low, high in law.coefficients.values()])
+        values = random.uniform(*bounds.T, (500, len(bounds))).T
+        state = 10.0 * random.normal(size=(3, 500))
+        found = law.dry(dict(zip(law.coefficients, values, strict=True)), *state)
+        assert np.all(np.isfinite(found))
+        assert np.all(found >= 0.0)
+
+
+def test_a_law_needs_its_own_coefficients_and_no_other():
+    # Once the motor drives, once the load.
+    state = np.array([1.0, 2.0]), np.array([-2.0, -1.0]), np.array([0.1, 0.1])
+    for law in FRICTION_LAWS.values():
+        own = {name: P[name] for name in law.coefficients}
+        found = law.dry(own, *state) + law.viscous_slope(own)
+        for name, value in own.items():
+            more = {**own, name: 2 * value}
+            assert np.any(law.dry(more, *state) + law.viscous_slope(more) != found), name
+
+
+def test_titles_and_names_belong_together():
+    for name, law in FRICTION_LAWS.items():
+        assert law.name == name
+    for name in MODELS:
+        assert FRICTION_LAWS[name].title.endswith(f'({name.upper()})')
+    of_a_law = {name for law in FRICTION_LAWS.values() for name in law.coefficients}
+    assert of_a_law == set(FRICTION_COEFFICIENTS)

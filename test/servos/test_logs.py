@@ -1,0 +1,337 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Logs in BAM's format are read and written, and what is wrong in them is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sysid_ros.errors import LogError
+from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.formats.logs import check_motor, read_log, read_logs, split, write_log
+
+STAMPS = (0.0, 0.005, 0.01)
+
+
+def _document(**changes: Any) -> dict[str, Any]:
+    """Return a log as BAM's tools write it; keys that are None are left out."""
+    entries = [
+        {
+            'position': 0.1 * number,
+            'speed': 1.0 + number,
+            'load': 2.0,
+            'control': 3.0,
+            'goal_position': 0.5,
+            'torque_enable': number != 1,
+            'timestamp': stamp,
+        }
+        for number, stamp in enumerate(STAMPS)
+    ]
+    whole = {
+        'mass': 0.5,
+        'arm_mass': 0.04,
+        'length': 0.15,
+        'kp': 400,
+        'vin': 7.5,
+        'motor': 'xl330',
+        'trajectory': 'sin_sin',
+        'dt': 0.005,
+        'entries': entries,
+        **changes,
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def _file(folder: Path, document: object, name: str = 'log.json') -> Path:
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+def _with_stamps(*stamps: object, **changes: Any) -> dict[str, Any]:
+    entry = _document()['entries'][0]
+    return _document(entries=[{**entry, 'timestamp': stamp} for stamp in stamps], **changes)
+
+
+def _with_entry(number: int, **changes: Any) -> dict[str, Any]:
+    document = _document()
+    document['entries'][number].update(changes)
+    return document
+
+
+def _without(document: dict[str, Any], key: str, numbers: tuple[int, ...] = (0, 1, 2)) -> Any:
+    for number in numbers:
+        del document['entries'][number][key]
+    return document
+
+
+def _log(kp: float | None = 400.0, motor: str = 'xl330', name: str = 'log') -> Log:
+    constants = {} if kp is None else {'kp': kp}
+    zeros = np.zeros(2)
+    return Log(name, motor, '', 1.0, 0.0, 1.0, constants, 0.005, zeros, zeros, zeros)
+
+
+# Reading
+
+
+def test_everything_that_a_log_says_is_read(tmp_path: Path):
+    path = _file(tmp_path, _document(damping=2.0))
+    log = read_log(path)
+    assert (log.name, log.motor, log.trajectory, log.path) == ('log', 'xl330', 'sin_sin', path)
+    assert (log.mass, log.arm_mass, log.length, log.dt) == (0.5, 0.04, 0.15, 0.005)
+    assert log.constants == {'kp': 400.0, 'vin': 7.5, 'damping': 2.0}
+    np.testing.assert_array_equal(log.position, [0.0, 0.1, 0.2])
+    np.testing.assert_array_equal(log.goal, [0.5, 0.5, 0.5])
+    np.testing.assert_array_equal(log.enabled, [1.0, 0.0, 1.0])
+    assert log.speed is not None
+    assert log.load is not None
+    assert log.control is not None
+    np.testing.assert_array_equal(log.speed, [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(log.load, [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(log.control, [3.0, 3.0, 3.0])
+
+
+def test_the_arm_is_spelt_as_the_recorders_of_dynamixels_do_or_weighs_nothing(tmp_path: Path):
+    spelt = {**_document(arm_mass=None), 'arm-mass': 0.03}
+    assert read_log(_file(tmp_path, spelt)).arm_mass == 0.03
+    assert read_log(_file(tmp_path, _document(arm_mass=None))).arm_mass == 0.0
+
+
+def test_a_log_of_what_a_simulation_needs_is_enough(tmp_path: Path):
+    document = _document(arm_mass=None, vin=None, motor=None, trajectory=None)
+    for key in ('speed', 'load', 'control', 'timestamp'):
+        _without(document, key)
+    log = read_log(_file(tmp_path, document))
+    assert (log.speed, log.load, log.control) == (None, None, None)
+    assert (log.motor, log.trajectory, log.constants) == ('', '', {'kp': 400.0})
+    assert len(log) == 3
+
+
+def test_a_column_that_some_entries_lack_was_not_recorded(tmp_path: Path):
+    log = read_log(_file(tmp_path, _without(_document(), 'control', (0,))))
+    assert log.control is None
+    assert log.speed is not None
+
+
+@pytest.mark.parametrize('on', [1, 1.0, True])
+@pytest.mark.parametrize('off', [0, 0.0, False])
+def test_the_motor_is_on_or_off_in_numbers_or_words(tmp_path: Path, on: object, off: object):
+    document = _with_entry(1, torque_enable=off)
+    document['entries'][2]['torque_enable'] = on
+    np.testing.assert_array_equal(read_log(_file(tmp_path, document)).enabled, [1.0, 0.0, 1.0])
+
+
+def test_what_a_log_has_no_place_for_is_left_out(tmp_path: Path):
+    document = _document(operator='me')
+    for entry in document['entries']:
+        entry.update(input_volts=None, temp='warm')
+    assert len(read_log(_file(tmp_path, document))) == 3
+
+
+@pytest.mark.parametrize(
+    ('stamps', 'dt'),
+    [
+        ((0.0, 0.005, 0.01, 0.015), 0.005),
+        ((7.0, 7.02, 7.04), 0.02),
+        ((0.0, 0.00334, 0.00667, 0.01), 0.00333),
+        ((0.0, 1 / 300, 2 / 300, 3 / 300), 0.00333),
+    ],
+)
+def test_even_stamps_say_the_period_where_nothing_else_does(
+    tmp_path: Path, stamps: tuple[float, ...], dt: float
+):
+    assert read_log(_file(tmp_path, _with_stamps(*stamps, dt=None))).dt == dt
+
+
+def test_uneven_stamps_beside_a_period_are_not_used(tmp_path: Path):
+    log = read_log(_file(tmp_path, _with_stamps(0.001, 0.004, 0.011)))
+    assert (log.dt, len(log)) == (0.005, 3)
+
+
+def test_logs_of_a_folder_come_by_name_and_nothing_else_does(tmp_path: Path):
+    for name in ('b.json', 'a.json', '.c.json', 'd.txt'):
+        _file(tmp_path, _document(), name)
+    (tmp_path / 'e.json').mkdir()
+    assert [log.name for log in read_logs(tmp_path)] == ['a', 'b']
+
+
+# Writing
+
+
+def _assert_equal(one: Log, other: Log) -> None:
+    for field in dataclasses.fields(Log):
+        if field.name != 'path':
+            left, right = getattr(one, field.name), getattr(other, field.name)
+            assert np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right
+
+
+def test_what_is_written_is_what_was_read(tmp_path: Path):
+    log = read_log(_file(tmp_path, _document(damping=2.0)))
+    write_log(tmp_path / 'copy' / 'log.json', log)
+    _assert_equal(log, read_log(tmp_path / 'copy' / 'log.json'))
+    written = json.loads((tmp_path / 'copy' / 'log.json').read_text())
+    assert written == _document(damping=2.0)
+    assert [type(entry['torque_enable']) for entry in written['entries']] == [bool] * 3
+
+
+def test_what_was_not_recorded_is_not_written(tmp_path: Path):
+    log = _log(kp=32.0, motor='')
+    write_log(tmp_path / 'log.json', log)
+    written = json.loads((tmp_path / 'log.json').read_text())
+    assert list(written) == ['mass', 'arm_mass', 'length', 'kp', 'dt', 'entries']
+    entry = {'position': 0.0, 'goal_position': 0.0, 'torque_enable': False}
+    assert written['entries'] == [{**entry, 'timestamp': 0.0}, {**entry, 'timestamp': 0.005}]
+    _assert_equal(log, read_log(tmp_path / 'log.json'))
+
+
+@pytest.mark.shared
+def test_simulated_recordings_are_read_and_written(shared_data: Path, tmp_path: Path):
+    logs = read_logs(shared_data / 'bam_xl330' / 'm1')
+    assert len(logs) == 12
+    for log in logs:
+        write_log(tmp_path / f'{log.name}.json', log)
+    for log, copy in zip(logs, read_logs(tmp_path), strict=True):
+        _assert_equal(log, copy)
+    training, held_out = split(logs, 100)
+    assert (len(training), len(held_out)) == (8, 4)
+
+
+# Choosing
+
+
+def test_logs_of_one_gain_are_held_out():
+    logs = [_log(100.0), _log(200.0), _log(None), _log(100.0)]
+    training, held_out = split(logs, 100)
+    assert held_out == (logs[0], logs[3])
+    assert training == (logs[1], logs[2])
+
+
+@pytest.mark.parametrize(
+    ('kps', 'complaint'),
+    [
+        ((200.0, 100.0), 'Expected logs of kp 32 to hold out, found 100, 200.'),
+        ((None,), 'Expected logs of kp 32 to hold out, found none.'),
+        ((32.0, 32.0), 'Expected logs of another kp than 32 to fit, found only 32.'),
+    ],
+)
+def test_no_side_of_a_split_may_be_empty(kps: tuple[float | None, ...], complaint: str):
+    with pytest.raises(LogError) as raised:
+        split([_log(kp) for kp in kps], 32)
+    assert str(raised.value) == complaint
+
+
+@pytest.mark.parametrize('motor', ['mx64', 'MX-64', 'erob80_50'])
+def test_logs_of_another_servo_are_refused(motor: str):
+    with pytest.raises(LogError, match=r"servo xl330, found \w+ in 'bad', and 1 of 2 logs"):
+        check_motor([_log(), _log(motor=motor, name='bad')], 'xl330')
+
+
+@pytest.mark.parametrize(
+    ('motor', 'asked'),
+    [
+        ('xl330', 'xl330'),
+        ('XL-330', 'xl330'),
+        ('xl330', 'xl330i'),
+        ('', 'xl330'),
+        ('left knee', 'xl330'),
+        ('mx64', 'my_servo'),
+        ('mx64', 'servos/my_servo.yaml'),
+    ],
+)
+def test_names_that_do_not_contradict_each_other_are_accepted(motor: str, asked: str):
+    check_motor([_log(motor=motor)], asked)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ('document', 'complaint'),
+    [
+        (3, "Expected keys and values in 'log.json', found 3."),
+        ({'kt': 1, 'R': 2}, 'it has no mass, length, kp, entries; available: kt, R.'),
+        ({**_document(length=None), 'lenght': 1}, 'it has no length; nearest: lenght.'),
+        (_document(kp=None), 'it has no kp;'),
+        (_document(entries=[]), "Expected samples in 'log.json', found none"),
+        (_document(entries={}), "Bad value {} for 'entries' in 'log.json': expected a list"),
+        (_document(entries=[3]), "Bad value 3 for 'entries.0' in 'log.json': expected keys and"),
+        (_document(mass=0), "Bad value 0 for 'mass' in 'log.json': expected a number greater"),
+        (_document(mass=True), "Bad value true for 'mass'"),
+        (_document(length=-0.1), "Bad value -0.1 for 'length' in 'log.json': expected a num"),
+        (_document(arm_mass=-1), "for 'arm_mass' in 'log.json': expected a number of at least 0."),
+        (_document(dt=0.0), "Bad value 0.0 for 'dt' in 'log.json': expected a number greater"),
+        (_document(dt=float('nan')), "Bad value NaN for 'dt' in 'log.json'"),
+        (_document(kp='400'), "Bad value \"400\" for 'kp' in 'log.json': expected a number"),
+        (_document(vin=10**400), "for 'vin' in 'log.json': expected a number greater than 0."),
+        (_document(motor=330), "Bad value 330 for 'motor' in 'log.json': expected text."),
+        (_with_entry(1, position=float('nan')), "NaN for 'entries.1.position' in 'log.json'"),
+        (_with_entry(2, speed=None), "Bad value null for 'entries.2.speed' in 'log.json'"),
+        (_with_entry(0, goal_position='up'), '"up" for \'entries.0.goal_position\''),
+        (_with_entry(0, torque_enable=[1]), "[1] for 'entries.0.torque_enable'"),
+        (_with_entry(0, load=float('-inf')), "-Infinity for 'entries.0.load'"),
+        (_without(_document(), 'position', (2,)), "Entry 2 of 'log.json' has no position;"),
+        (_with_stamps(0.0, 0.01, 0.01), 'found 0.01 s in entry 2 after 0.01 s.'),
+        (_with_stamps(0.0, 0.01, 0.005, dt=None), 'found 0.005 s in entry 2 after 0.01 s.'),
+        (_with_stamps(0.0, 0.004, 0.01, dt=None), 'run `sysid process RAW OUTPUT` first.'),
+        (_with_stamps(0.0, dt=None), 'Expected dt or at least two samples'),
+        (_without(_document(dt=None), 'timestamp'), 'Expected dt or stamps'),
+        (_without(_document(dt=None), 'timestamp', (1,)), 'Entry 1 of'),
+        (_with_stamps(0.0, 0.01, 0.02, 0.03), 'stamps 0.005 s apart in'),
+    ],
+)
+def test_a_log_that_cannot_be_used_costs_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: object, complaint: str
+):
+    monkeypatch.chdir(tmp_path)
+    _file(tmp_path, document)
+    with pytest.raises(LogError) as raised:
+        read_log(Path('log.json'))
+    assert complaint in str(raised.value)
+    assert str(raised.value).endswith('.')
+    assert '\n' not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ('content', 'complaint'),
+    [
+        (b'', 'is not valid JSON: Expecting value in line 1, column 1.'),
+        (b'{"mass": 1,\n "length": }', 'is not valid JSON: Expecting value in line 2, column 12.'),
+        (b'{"mass": \xff}', 'is not valid JSON: it is not UTF-8 text'),
+        (b'[' * 100_000, 'nested without end.'),
+    ],
+)
+def test_a_file_that_is_not_json_costs_a_sentence(tmp_path: Path, content: bytes, complaint: str):
+    path = tmp_path / 'log.json'
+    path.write_bytes(content)
+    with pytest.raises(LogError) as raised:
+        read_log(path)
+    assert complaint in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_a_file_or_folder_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
+    (tmp_path / 'logs').mkdir()
+    path = _file(tmp_path, _document())
+    with pytest.raises(LogError, match=r'nearest: log\.json\.$'):
+        read_log(tmp_path / 'lgo.json')
+    with pytest.raises(LogError, match=r'nearest: logs\.$'):
+        read_logs(tmp_path / 'losg')
+    with pytest.raises(LogError, match='Expected a folder of logs, found the file'):
+        read_logs(path)
+    with pytest.raises(LogError, match=r'Is a directory\.$'):
+        read_log(tmp_path)
+
+
+def test_a_folder_without_logs_is_told_with_what_is_there(tmp_path: Path):
+    with pytest.raises(LogError, match=r'found nothing\.$'):
+        read_logs(tmp_path)
+    (tmp_path / 'm1').mkdir()
+    (tmp_path / 'notes.txt').touch()
+    with pytest.raises(LogError, match=r'found m1, notes\.txt\.$'):
+        read_logs(tmp_path)

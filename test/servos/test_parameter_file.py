@@ -1,0 +1,176 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of servos are read and written in BAM's format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sysid_ros.errors import ParameterError
+from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
+from sysid_ros.servos.laws.catalogue import ACTUATORS
+from sysid_ros.servos.laws.friction import FRICTION_LAWS
+from sysid_ros.servos.laws.servo import Servo
+
+M1 = {
+    'kt': 0.4,
+    'R': 4.0,
+    'armature': 0.002,
+    'q_offset': 0.03,
+    'friction_base': 0.01,
+    'friction_viscous': 0.004,
+}
+NAMES = {'model': 'm1', 'actuator': 'xl330'}
+CUSTOM = """
+name: my_servo
+law: voltage
+constants: {vin: 12, kp: 10, error_gain: 0.1, max_pwm: 1}
+coefficients:
+  kt: [0.5, 0.1, 1]
+  R: [2, 1, 5]
+  armature: [0.01, 0.001, 0.1]
+"""
+
+
+def _file(folder: Path, document: object, name: str = 'params.json') -> Path:
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+def _values(servo: Servo) -> dict[str, float]:
+    """Return a value for every coefficient, each another one."""
+    return {name: 0.125 + number for number, name in enumerate(servo.coefficients)}
+
+
+@pytest.mark.parametrize('model', FRICTION_LAWS)
+@pytest.mark.parametrize('actuator', ACTUATORS)
+def test_what_is_written_is_read(tmp_path: Path, actuator: str, model: str):
+    servo = Servo.named(actuator, model)
+    write_parameters(tmp_path / 'params.json', servo, _values(servo))
+    assert read_parameters(tmp_path / 'params.json') == (servo, _values(servo))
+
+
+def test_a_file_has_the_coefficients_in_order_then_model_and_actuator(tmp_path: Path):
+    shuffled = dict(reversed(M1.items()))
+    write_parameters(tmp_path / 'params.json', Servo.named('xl330', 'm1'), shuffled)
+    written = json.loads((tmp_path / 'params.json').read_text())
+    assert list(written.items()) == [*M1.items(), ('model', 'm1'), ('actuator', 'xl330')]
+
+
+# The keys of the files that were published with BAM: kt first, then what its laws had by then.
+@pytest.mark.parametrize(
+    ('actuator', 'model', 'lacking', 'initial'),
+    [
+        ('erob80_100', 'm6', ('R', 'q_offset'), (2.0, 0.0)),
+        ('mx106', 'm3', ('q_offset',), (0.0,)),
+        ('sts3215', 'm1', ('error_gain_ratio', 'max_velocity'), (1.0, 5.2155)),
+    ],
+)
+def test_coefficients_that_older_files_lack_have_their_initial_values(
+    tmp_path: Path,
+    actuator: str,
+    model: str,
+    lacking: tuple[str, ...],
+    initial: tuple[float, ...],
+):
+    values = _values(Servo.named(actuator, model))
+    kept = {name: value for name, value in values.items() if name not in lacking}
+    path = _file(tmp_path, {**kept, 'model': model, 'actuator': actuator})
+    _, found = read_parameters(path)
+    assert list(found) == list(values)
+    assert [found.pop(name) for name in lacking] == pytest.approx(initial, abs=1e-4)
+    assert found == kept
+
+
+def test_values_outside_of_bounds_are_read(tmp_path: Path):
+    path = _file(tmp_path, {**M1, **NAMES, 'R': 35, 'friction_base': -1.0})
+    _, values = read_parameters(path)
+    assert values == {**M1, 'R': 35.0, 'friction_base': -1.0}
+
+
+def test_a_servo_of_ones_own_is_read_with_the_file_that_defines_it(tmp_path: Path):
+    own = tmp_path / 'servo.yaml'
+    own.write_text(CUSTOM)
+    servo = Servo.named(str(own), 'm2')
+    path = tmp_path / 'params.json'
+    write_parameters(path, servo, _values(servo))
+    assert json.loads(path.read_text())['actuator'] == 'my_servo'
+    assert read_parameters(path, str(own)) == (servo, _values(servo))
+    with pytest.raises(ParameterError, match=r"no actuator 'my_servo'.*give a YAML file"):
+        read_parameters(path)
+
+
+def test_parameters_of_another_servo_than_the_one_asked_for_are_refused(tmp_path: Path):
+    path = _file(tmp_path, {**M1, **NAMES})
+    with pytest.raises(ParameterError, match=r"parameters of 'mx64' in .* those of 'xl330'\.$"):
+        read_parameters(path, 'mx64')
+
+
+@pytest.mark.parametrize(
+    ('document', 'complaint'),
+    [
+        ([1], "Expected keys and values in 'params.json', found [1]."),
+        ({}, "'params.json' holds no parameters of a servo: it has no model, actuator; there are"),
+        ({**M1, 'model': 'm1', 'actuater': 'xl330'}, 'it has no actuator; nearest: actuater,'),
+        ({**M1, **NAMES, 'model': 1}, "Bad value 1 for 'model' in 'params.json': expected text."),
+        ({**M1, **NAMES, 'model': 'm7'}, "Cannot use 'params.json': there is no friction model"),
+        ({**M1, **NAMES, 'actuator': 'xl33'}, "no actuator 'xl33'; nearest: xl330"),
+        ({**M1, **NAMES, 'fricton_base': 1}, "no coefficient 'fricton_base', found in 'params.js"),
+        ({**M1, **NAMES, 'alpha': 1}, "xl330 m1 has no coefficient 'alpha'"),
+        ({**M1, **NAMES, 'kt': float('nan')}, "Bad value NaN for 'kt' in 'params.json'"),
+        ({**M1, **NAMES, 'kt': None}, "Bad value null for 'kt' in 'params.json'"),
+        ({**M1, **NAMES, 'kt': True}, "Bad value true for 'kt' in 'params.json'"),
+        ({**M1, **NAMES, 'R': '4'}, "Bad value \"4\" for 'R' in 'params.json': expected a finite"),
+    ],
+)
+def test_a_file_that_cannot_be_used_costs_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: object, complaint: str
+):
+    monkeypatch.chdir(tmp_path)
+    _file(tmp_path, document)
+    with pytest.raises(ParameterError) as raised:
+        read_parameters(Path('params.json'))
+    assert complaint in str(raised.value)
+    assert str(raised.value).endswith('.')
+
+
+def test_a_missing_file_is_told_with_the_nearest(tmp_path: Path):
+    _file(tmp_path, M1)
+    with pytest.raises(ParameterError, match=r'nearest: params\.json\.$'):
+        read_parameters(tmp_path / 'param.json')
+
+
+@pytest.mark.parametrize(
+    ('changes', 'complaint'),
+    [
+        ({'kt': None}, r'Expected kt, R, .* for xl330 m1, found R, armature'),
+        ({'alpha': 1.0}, r'Expected kt, R, .* for xl330 m1, found kt, R, .*, alpha\.$'),
+        ({'R': float('nan')}, r"Expected a finite number for 'R' of xl330 m1, found nan\."),
+    ],
+)
+def test_values_that_do_not_belong_are_not_written(
+    tmp_path: Path, changes: dict[str, Any], complaint: str
+):
+    values = {key: value for key, value in {**M1, **changes}.items() if value is not None}
+    with pytest.raises(ParameterError, match=complaint):
+        write_parameters(tmp_path / 'params.json', Servo.named('xl330', 'm1'), values)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_for_another_step_says_so(tmp_path: Path):
+    servo = Servo.named('xl330', 'm1', substeps=5)
+    write_parameters(tmp_path / 'params.json', servo, M1)
+    assert json.loads((tmp_path / 'params.json').read_text())['substeps'] == 5
+    assert read_parameters(tmp_path / 'params.json') == (servo, M1)
+
+
+@pytest.mark.parametrize('substeps', [0, 1.5, 'two', True])
+def test_substeps_are_a_whole_number(tmp_path: Path, substeps: object):
+    path = _file(tmp_path, {**M1, **NAMES, 'substeps': substeps})
+    with pytest.raises(ParameterError, match='substeps'):
+        read_parameters(path)

@@ -1,0 +1,252 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A servo in a bag becomes the logs that its recorder would have written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import yaml
+from rosbags.typesys import Stores, get_typestore
+
+from sysid_ros.bags import BagWriter, read_bag
+from sysid_ros.cli import main
+from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
+from sysid_ros.errors import AlignmentError, ConfigError, SysidError
+from sysid_ros.servos.formats.from_bag import logs_from_bag
+from sysid_ros.servos.formats.logs import read_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.servos.formats.log import Log
+
+STORE = get_typestore(Stores.ROS2_JAZZY)
+START = 1_700_000_000_000_000_000
+CONFIG: dict[str, Any] = {
+    'motor': 'xl330',
+    'joint': 'pan',
+    'command': '/goal.data[0]',
+    'torque_enable': '/torque.data',
+    'mass': 0.3,
+    'arm_mass': 0.013,
+    'length': '/length.data',
+    'kp': '/kp.data',
+    'vin': '/battery.data',
+    'trajectory': '/run',
+    'segments': {'marker': '/run'},
+}
+#: When two runs begin and end, s, and what is said then.
+RUNS = ((1.0, 'sin_sin'), (3.0, ''), (4.0, 'lift_and_drop'), (6.0, ''))
+
+
+def _ns(time: float) -> int:
+    return START + round(time * 1e9)
+
+
+def _states(times: NDArray[np.float64], positions: NDArray[np.float64]) -> Iterable[Any]:
+    kind, header, stamp = (
+        STORE.types[name]
+        for name in (
+            'sensor_msgs/msg/JointState',
+            'std_msgs/msg/Header',
+            'builtin_interfaces/msg/Time',
+        )
+    )
+    for time, position in zip(times, positions, strict=True):
+        at = stamp(sec=_ns(time) // 10**9, nanosec=_ns(time) % 10**9)
+        values = np.array([0.0, position])
+        yield (
+            time,
+            kind(
+                header=header(stamp=at, frame_id=''),
+                name=['tilt', 'pan'],
+                position=values,
+                velocity=2 * values,
+                effort=-values,
+            ),
+        )
+
+
+def _array(value: float) -> Any:
+    layout = STORE.types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
+    return STORE.types['std_msgs/msg/Float64MultiArray'](layout=layout, data=np.array([value]))
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a bag of a pendulum whose position is its time."""
+
+    def write(*, commands: dict[float, float] | None = None, still: bool = False) -> Path:
+        times = np.cumsum(np.random.default_rng(0).uniform(0.004, 0.012, 900))
+        positions = np.zeros_like(times) if still else times
+        goals = commands or {0.1 * step: 0.1 * step + 10.0 for step in range(70)}
+        singles = {
+            '/torque': ('Bool', {0.0: True, 4.5: False, 6.5: True}),
+            '/length': ('Float64', {0.0: 0.13}),
+            '/kp': ('Float64', {0.5: 100.0, 3.5: 400.0}),
+            '/battery': ('Float64', {0.25 * step: 7.0 + 0.1 * (step % 3) for step in range(28)}),
+            '/run': ('String', dict(RUNS)),
+        }
+        content = {'/joint_states': ('sensor_msgs/msg/JointState', list(_states(times, positions)))}
+        content['/goal'] = (
+            'std_msgs/msg/Float64MultiArray',
+            [(time, _array(value)) for time, value in goals.items()],
+        )
+        for topic, (kind, values) in singles.items():
+            made = STORE.types[f'std_msgs/msg/{kind}']
+            content[topic] = f'std_msgs/msg/{kind}', [(t, made(data=v)) for t, v in values.items()]
+        path = tmp_path / 'bench'
+        with BagWriter(path) as bag:
+            for topic, (kind, messages) in content.items():
+                bag.add_topic(topic, kind)
+                for time, message in messages:
+                    bag.write(topic, _ns(time), bytes(STORE.serialize_cdr(message, kind)))
+        return path
+
+    return write
+
+
+def _logs(path: Path, **changes: Any) -> tuple[Log, ...]:
+    config = validate(ServoBagConfig, {**CONFIG, **changes}, 'the test')
+    return logs_from_bag(read_bag(path), config)
+
+
+def test_each_run_is_a_log_with_its_numbers(record: Callable[..., Path]):
+    first, second = _logs(record())
+
+    assert [first.name, second.name] == ['bench_00_sin_sin_kp100', 'bench_01_lift_and_drop_kp400']
+    assert [first.trajectory, second.trajectory] == ['sin_sin', 'lift_and_drop']
+    assert [first.constants['kp'], second.constants['kp']] == [100.0, 400.0]
+    assert first.constants['vin'] == pytest.approx(7.1)
+    assert [first.motor, first.mass, first.arm_mass, first.length] == ['xl330', 0.3, 0.013, 0.13]
+    assert first.dt == 0.005
+
+
+def test_positions_are_linear_and_goals_are_held(record: Callable[..., Path]):
+    for log, begin in zip(_logs(record()), (1.0, 4.0), strict=True):
+        times = log.position[0] + log.dt * np.arange(len(log))
+        assert begin <= times[0] < begin + 0.013
+        assert begin + 2.0 - 0.013 < times[-1] + log.dt
+        np.testing.assert_allclose(log.position, times, rtol=0, atol=2e-9)
+        np.testing.assert_allclose(log.speed, 2 * times, rtol=0, atol=4e-9)
+        np.testing.assert_allclose(log.load, -times, rtol=0, atol=2e-9)
+        held = np.floor(np.round(times / 0.1, 5)) * 0.1 + 10.0
+        np.testing.assert_allclose(log.goal, held, rtol=0, atol=1e-9)
+
+
+def test_the_motor_is_off_from_when_its_topic_says_so(record: Callable[..., Path]):
+    first, second = _logs(record())
+
+    assert np.all(first.enabled == 1.0)
+    np.testing.assert_array_equal(second.enabled, second.position < 4.5)
+
+
+def test_sign_and_zero_of_the_joint_count_for_commands_as_well(record: Callable[..., Path]):
+    path = record()
+    plain, *_ = _logs(path)
+    turned, *_ = _logs(path, sign=-1, zero=0.5)
+
+    np.testing.assert_allclose(turned.position, -(plain.position - 0.5), atol=1e-12)
+    np.testing.assert_allclose(turned.goal, -(plain.goal - 0.5), atol=1e-12)
+    assert plain.speed is not None
+    assert plain.load is not None
+    np.testing.assert_allclose(turned.speed, -plain.speed, atol=1e-12)
+    np.testing.assert_allclose(turned.load, -plain.load, atol=1e-12)
+
+
+def test_channels_may_have_units_of_their_own(record: Callable[..., Path]):
+    degrees = {
+        'topic': '/joint_states',
+        'field': 'position',
+        'label': 'pan',
+        'scale': np.deg2rad(1.0),
+    }
+    log, *_ = _logs(record(), joint='', position=degrees, dt=0.01)
+
+    assert log.speed is None
+    assert np.diff(log.position) == pytest.approx(np.deg2rad(0.01))
+
+
+def test_without_a_switch_the_motor_is_on_while_commands_are_numbers(record: Callable[..., Path]):
+    goals = {0.1 * step: 0.0 for step in range(80) if step < 20 or step > 25}
+    goals |= {0.1 * step: np.nan for step in range(40, 50)}
+    path = record(commands=dict(sorted(goals.items())))
+    (log,) = _logs(path, torque_enable='commanded', segments={'times': [[1.0, 6.0]]}, trajectory='')
+    off = log.position[log.enabled == 0.0]
+
+    # Silence counts after 5 periods, numbers that are none at once.
+    assert np.all(((off >= 2.4) & (off < 2.6)) | ((off >= 4.0) & (off < 5.0)))
+    assert len(off) == pytest.approx((0.2 + 1.0) / log.dt, abs=3)
+    assert np.all(np.isfinite(log.goal))
+
+
+def test_a_servo_that_is_off_needs_no_commands(record: Callable[..., Path]):
+    config = {key: value for key, value in CONFIG.items() if key != 'command'}
+    log, _ = logs_from_bag(
+        read_bag(record()), validate(ServoBagConfig, {**config, 'torque_enable': False}, 'the test')
+    )
+
+    assert not log.enabled.any()
+
+
+@pytest.mark.parametrize(
+    ('changes', 'kind', 'sentence'),
+    [
+        ({'joint': 'pam'}, AlignmentError, "label 'pam' of /joint_states position.*nearest: pan"),
+        ({'command': '/goal.data[3]'}, AlignmentError, "goal of the servo with label '3'"),
+        ({'command': '/gaol.data[0]'}, AlignmentError, "topic '/gaol'.*not in the bag.*/goal"),
+        ({'kp': '/kp.value'}, AlignmentError, "field 'value' of '/kp'.*available: data"),
+        ({'mass': 0}, AlignmentError, "Expected a mass greater than 0 in 'bench_0', found 0"),
+        ({'constants': {'dampin': 1}}, AlignmentError, "constant 'dampin'; nearest: damping"),
+        ({'trajectory': '/battery'}, AlignmentError, "no texts on topic '/battery'.*: /run"),
+        ({'segments': {'marker': '/ran'}}, AlignmentError, "marker topic '/ran'.*nearest: /run"),
+        ({'segments': {'times': [[80.0, 90.0]]}}, AlignmentError, 'found none'),
+        ({'command': None}, ConfigError, 'Expected the channel of the goal positions as command'),
+        ({'kp': 'stiff'}, ConfigError, "Expected a number or a channel .* for 'kp'"),
+    ],
+)
+def test_what_a_bag_has_not_is_said_in_a_sentence(
+    record: Callable[..., Path], changes: dict[str, Any], kind: type[SysidError], sentence: str
+):
+    with pytest.raises(kind, match=sentence) as raised:
+        _logs(record(), **changes)
+    assert str(raised.value).endswith('.')
+
+
+def test_a_pendulum_that_never_moves_is_refused(record: Callable[..., Path]):
+    with pytest.raises(AlignmentError, match="Nothing moves in bag 'bench': expected 'pan'"):
+        _logs(record(still=True))
+
+
+def test_the_command_writes_logs_that_fits_read(
+    record: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = tmp_path / 'servo_bag.yaml'
+    config.write_text(yaml.safe_dump(CONFIG))
+    folder = tmp_path / 'logs'
+
+    assert main(['servo-logs', str(record()), str(config), '-o', str(folder)]) == 0
+    assert 'bench_00_sin_sin_kp100.json: 39' in capsys.readouterr().out
+    made = logs_from_bag(read_bag(tmp_path / 'bench'), load_servo_bag(config))
+    for log, read in zip(made, read_logs(folder), strict=True):
+        assert (read.name, read.trajectory) == (log.name, log.trajectory)
+        assert read.constants == dict(log.constants)
+        np.testing.assert_array_equal(read.position, log.position)
+        np.testing.assert_array_equal(read.enabled, log.enabled)
+
+
+def test_a_topic_that_the_bag_has_not_is_refused_before_anything_is_written(
+    record: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = tmp_path / 'servo_bag.yaml'
+    config.write_text(yaml.safe_dump({**CONFIG, 'vin': '/batery.data'}))
+
+    assert main(['servo-logs', str(record()), str(config), '-o', str(tmp_path / 'logs')]) == 2
+    assert "has no topic '/batery'; nearest: /battery" in capsys.readouterr().err
+    assert not (tmp_path / 'logs').exists()

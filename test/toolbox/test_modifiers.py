@@ -1,0 +1,367 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters applied to specs, gains of servos, and specs without visuals."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.model.loading import differing_fields
+from sysid_ros.model.targets import Writer, resolve
+from sysid_ros.signals import TimeSeries
+from sysid_ros.toolbox.modifiers import (
+    apply_dgain,
+    apply_param_modifiers,
+    apply_param_modifiers_spec,
+    apply_pdgain,
+    apply_pgain,
+    get_actuator_pd_gains,
+    is_position_actuator,
+    remove_visuals,
+)
+from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+from sysid_ros.toolbox.residual_fn import build_residual_fn
+from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
+
+_ROBOT = """
+<mujoco>
+  <compiler inertiafromgeom="{infer}"/>
+  <option integrator="implicitfast"/>
+  <default>
+    <default class="link"><joint damping=".6"/></default>
+  </default>
+  <asset>
+    <texture name="paint" type="2d" builtin="checker" width="8" height="8"/>
+    <material name="shiny" texture="paint"/>
+    <mesh name="shell" vertex="0 0 0 .1 0 0 0 .2 0 0 0 .3"/>
+    <mesh name="bumper" vertex="0 0 0 .2 0 0 0 .2 0 0 0 .2"/>
+  </asset>
+  <worldbody>
+    <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -1" material="shiny"/>
+    <body name="upper">
+      <joint name="shoulder" axis="0 1 0" class="link" armature=".1"/>
+      <inertial pos=".1 0 0" mass="2" diaginertia=".03 .02 .04"/>
+      <geom name="bone" size=".1"/>
+      <geom name="skin" type="mesh" mesh="shell" contype="0" conaffinity="0" material="shiny"/>
+      <body name="lower" pos="0 0 -.5">
+        <joint name="elbow" axis="1 0 0" class="link" damping=".2"/>
+        <geom name="shell" type="mesh" mesh="shell" contype="0" conaffinity="0"/>
+        <geom name="foot" type="mesh" mesh="bumper" pos="0 0 -.2"/>
+        <site name="tip" pos="0 0 -.4" material="shiny"/>
+        <body name="tool" pos="0 0 -.3">
+          <joint name="wrist" axis="0 0 1" stiffness="1" armature=".05"/>
+          <geom name="marker" type="box" size=".05 .02 .03" contype="0" conaffinity="0"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="servo" joint="shoulder" kp="10" kv="2"/>
+    <position name="ratio" joint="elbow" kp="10" dampratio="1"/>
+    <position name="slow" joint="elbow" kp="10" timeconst=".1"/>
+    <velocity name="speed" joint="wrist" kv="3"/>
+    <motor name="motor" joint="wrist" gear="2"/>
+  </actuator>
+  {more}
+</mujoco>
+"""
+
+
+def _robot(infer: str = 'auto', more: str = '') -> mujoco.MjSpec:
+    return mujoco.MjSpec.from_string(_ROBOT.format(infer=infer, more=more))
+
+
+def _run(model: mujoco.MjModel) -> np.ndarray:
+    """Simulate half a second from a bent pose; return positions, velocities and sensors."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = 0.5
+    data.ctrl[:] = 0.3
+    for _ in range(250):
+        mujoco.mj_step(model, data)
+    assert data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number == 0
+    return np.concatenate((data.qpos, data.qvel, data.sensordata))
+
+
+def _geoms(spec: mujoco.MjSpec) -> set[str]:
+    return {geom.name for geom in spec.geoms}
+
+
+def _set_armature(spec: mujoco.MjSpec, parameter: Parameter) -> None:
+    spec.joint('elbow').armature = parameter.value[0]
+
+
+def test_gains_are_set_on_the_given_spec():
+    spec = _robot()
+    assert apply_pgain(spec, 'servo', 74) is spec
+    apply_dgain(spec, 'servo', np.array([1.2]))
+    apply_pdgain(spec, 'slow', np.array([30.0, 4.0]))
+    model = spec.compile()
+    assert get_actuator_pd_gains(model, 'servo') == (74.0, 1.2)
+    assert get_actuator_pd_gains(model, 'slow') == (30.0, 4.0)
+    assert model.actuator('servo').gainprm[0] == 74.0
+
+
+def test_a_gain_may_be_zero_and_come_back():
+    spec = _robot()
+    apply_pdgain(spec, 'servo', [0.0, 0.0])
+    apply_pgain(spec, 'servo', 5.0)
+    assert get_actuator_pd_gains(spec.compile(), 'servo') == (5.0, 0.0)
+
+
+def test_with_a_damping_ratio_kv_follows_kp_until_it_is_set():
+    spec = _robot()
+    before = get_actuator_pd_gains(spec.copy().compile(), 'ratio')[1]
+    apply_pgain(spec, 'ratio', 40.0)
+    assert get_actuator_pd_gains(spec.copy().compile(), 'ratio')[1] == pytest.approx(2 * before)
+    apply_dgain(spec, 'ratio', 3.0)
+    assert get_actuator_pd_gains(spec.compile(), 'ratio') == (40.0, 3.0)
+
+
+def test_only_servos_have_position_gains():
+    spec = _robot()
+    model = spec.copy().compile()
+    for name, expected in [
+        ('servo', True),
+        ('ratio', True),
+        ('slow', True),
+        ('speed', False),
+        ('motor', False),
+    ]:
+        assert is_position_actuator(spec.actuator(name)) is expected
+        assert is_position_actuator(model.actuator(name)) is expected
+    with pytest.raises(ParameterError, match="'motor' is not a position actuator"):
+        apply_pgain(spec, 'motor', 1.0)
+    with pytest.raises(ParameterError, match="'speed' is not a position actuator"):
+        get_actuator_pd_gains(model, 'speed')
+    with pytest.raises(ParameterError, match="No actuator 'serva'; nearest: servo"):
+        apply_dgain(spec, 'serva', 1.0)
+    with pytest.raises(ParameterError, match="No actuator 'serva'; nearest: servo"):
+        get_actuator_pd_gains(model, 'serva')
+
+
+def test_gains_that_are_none_are_refused_and_nothing_is_changed():
+    spec = _robot()
+    text = spec.to_xml()
+    with pytest.raises(ParameterError, match=r'Expected 1 finite value\(s\) as kp'):
+        apply_pgain(spec, 'servo', [1.0, 2.0])
+    with pytest.raises(ParameterError, match=r'Expected 2 finite value\(s\) as kp and kv'):
+        apply_pdgain(spec, 'servo', [1.0, np.nan])
+    with pytest.raises(ParameterError, match=r'Expected a kv .* of 0 or more, found -1'):
+        apply_pdgain(spec, 'servo', [1.0, -1.0])
+    assert spec.to_xml() == text
+
+
+def test_all_modifiers_are_applied_to_a_copy_also_those_of_frozen_parameters():
+    spec = _robot()
+    text = spec.to_xml()
+    params = ParameterDict()
+    params.add(Parameter('a', 0.3, 0, 1, modifier=_set_armature))
+    params.add(
+        Parameter('g', 25.0, 0, 50, True, lambda s, p: apply_pgain(s, 'servo', p.value))  # noqa: FBT003
+    )
+    model = apply_param_modifiers(params, spec)
+    assert model.joint('elbow').armature[0] == 0.3
+    assert get_actuator_pd_gains(model, 'servo')[0] == 25.0
+    assert spec.to_xml() == text
+
+
+def test_a_spec_is_written_in_place():
+    spec = _robot()
+    params = ParameterDict({'a': Parameter('a', 0.3, 0, 1, modifier=_set_armature)})
+    assert apply_param_modifiers_spec(params, spec) is spec
+    assert spec.joint('elbow').armature == 0.3
+
+
+@pytest.mark.parametrize(
+    ('path', 'value'),
+    [
+        ('joint/elbow/armature', 0.4),
+        ('joint/*/damping', 0.7),
+        ('joint/shoulder/frictionloss', 0.1),
+        ('joint/wrist/springref', 0.2),
+        ('body/upper/mass', 3.0),
+        ('body/lower/mass', 3.0),
+        ('body/lower/mass_scaled', 3.0),
+        ('body/tool/mass_ipos', [3.0, 0.01, 0.02, 0.03]),
+        ('body/upper/mass_ipos_scaled', [3.0, 0.01, 0.02, 0.03]),
+        ('body/lower/ipos[1]', 0.1),
+        ('body/tool/inertia', [-0.2, -3, -2.5, -2, 0.01, 0.02, -0.01, 0.03, 0.0, 0.1]),
+        ('body/lower/inertia[0]', 0.1),
+        ('body/lower/subtree_mass', 1.5),
+        ('geom/foot/friction[0]', 0.3),
+        ('actuator/servo/kp', 33.0),
+        ('actuator/servo/kv', 3.0),
+        ('actuator/ratio/kp', 33.0),
+        ('actuator/ratio/kv', 3.0),
+        ('actuator/speed/kv', 7.0),
+        ('actuator/motor/gear[0]', 4.0),
+        ('actuator/slow/dynprm[0]', 0.2),
+        ('option/gravity[2]', -3.0),
+        ('default/link/joint/damping', 0.9),
+    ],
+)
+def test_a_target_in_the_spec_compiles_to_the_target_in_the_model(path: str, value: object):
+    spec = _robot()
+    text = spec.to_xml()
+    params = ParameterDict({'p': Parameter('p', value, -1e3, 1e3, target=path)})
+    model = apply_param_modifiers(params, spec)
+    assert spec.to_xml() == text
+    fresh = spec.copy()
+    for body in fresh.bodies:
+        body.simple = False
+    expected = fresh.compile()
+    targets = resolve(path, expected, (), fresh)
+    size = params.size
+    writer = Writer(expected, [(target, k % size) for k, target in enumerate(targets)], spec=fresh)
+    writer.write(expected, params.as_vector())
+    mujoco.mj_setConst(expected, mujoco.MjData(expected))
+    derived = ('stat.', 'body_simple', 'body_sameframe', 'dof_simplenum')
+    differing = differing_fields(model, expected)
+    assert [name for name in differing if not name.startswith(derived)] == []
+    assert differing_fields(model, spec.copy().compile()) != ()
+
+
+def test_one_parameter_may_write_several_paths():
+    params = ParameterDict(
+        {
+            'gains': Parameter(
+                'gains', [30.0, 4.0], 0, 99, target=('actuator/servo/kp', 'actuator/servo/kv')
+            ),
+            'axis': Parameter(
+                'axis', [1.0, 2.0, 3.0], -9, 9, target=[f'option/gravity[{k}]' for k in range(3)]
+            ),
+        }
+    )
+    model = apply_param_modifiers(params, _robot())
+    assert get_actuator_pd_gains(model, 'servo') == (30.0, 4.0)
+    np.testing.assert_array_equal(model.opt.gravity, [1, 2, 3])
+
+
+def test_a_mass_written_to_a_target_leaves_the_gains_of_damping_ratios():
+    spec = _robot()
+    before = spec.copy().compile().actuator('ratio').biasprm
+    params = ParameterDict({'m': Parameter('m', 9.0, 0, 10, target='body/lower/mass')})
+    after = apply_param_modifiers(params, spec).actuator('ratio').biasprm
+    np.testing.assert_array_equal(after, before)
+
+
+def test_what_a_spec_does_not_have_is_left_out():
+    params = ParameterDict(
+        {
+            'payload': Parameter('payload', 1.0, 0, 2, target='body/payload/mass'),
+            'start': Parameter('start', [1.0], 0, 2, target=('sequence/run/initial_qvel[0]',)),
+            'late': Parameter('late', 0.01, 0, 0.1, target='actuator/servo/delay'),
+        }
+    )
+    spec = _robot()
+    assert differing_fields(apply_param_modifiers(params, spec), spec.compile(), 0.0) == ()
+
+
+def test_components_that_do_not_fit_their_target_are_refused():
+    params = ParameterDict({'p': Parameter('p', [1.0, 2.0], 0, 9, target='joint/*/armature')})
+    with pytest.raises(ParameterError, match=r'2 components, but target .* names 3 values'):
+        apply_param_modifiers(params, _robot())
+
+
+def test_values_that_do_not_compile_are_said_in_one_sentence():
+    params = ParameterDict({'m': Parameter('m', -1.0, -2, 9, target='body/upper/mass')})
+    with pytest.raises(ModelError, match='Cannot compile the model with the values') as caught:
+        apply_param_modifiers(params, _robot())
+    assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize('infer', ['auto', 'true'])
+def test_without_visuals_the_robot_moves_as_with_them(infer: str):
+    spec = _robot(infer)
+    text = spec.to_xml()
+    plain = remove_visuals(spec)
+    assert spec.to_xml() == text
+    assert _geoms(plain) == {'floor', 'bone', 'foot'}
+    assert [mesh.name for mesh in plain.meshes] == ['bumper']
+    assert not plain.textures
+    assert not plain.materials
+    before, after = spec.compile(), plain.compile()
+    differing = differing_fields(before, after, 0.0)
+    shape = ('geom', 'body_geom', 'bvh', 'mesh', 'oct', 'n', 'stat.center', 'stat.extent')
+    look = ('mat', 'tex', 'site_matid', 'stat.meansize')
+    sleep = ('dof_length',)
+    assert [name for name in differing if not name.startswith(shape + look + sleep)] == []
+    np.testing.assert_array_equal(_run(before), _run(after))
+
+
+def test_visuals_that_something_refers_to_stay():
+    more = """
+      <contact><pair geom1="marker" geom2="floor"/></contact>
+      <sensor><framepos objtype="geom" objname="shell"/></sensor>
+    """
+    spec = _robot(more=more)
+    plain = remove_visuals(spec)
+    assert _geoms(plain) == {'floor', 'bone', 'foot', 'marker', 'shell'}
+    np.testing.assert_array_equal(_run(spec.compile()), _run(plain.compile()))
+
+
+def test_where_rangefinders_measure_every_geom_stays():
+    spec = _robot(more='<sensor><rangefinder site="tip"/></sensor>')
+    plain = remove_visuals(spec)
+    assert plain is not spec
+    assert _geoms(plain) == _geoms(spec)
+
+
+def test_where_islands_may_sleep_every_geom_stays():
+    spec = _robot()
+    spec.option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
+    assert _geoms(remove_visuals(spec)) == _geoms(spec)
+
+
+def test_geoms_that_a_fluid_acts_on_stay():
+    spec = _robot()
+    spec.option.density = 1000.0
+    spec.geom('marker').fluid_ellipsoid = 1.0
+    plain = remove_visuals(spec)
+    assert 'marker' in _geoms(plain)
+    np.testing.assert_array_equal(_run(spec.compile()), _run(plain.compile()))
+
+
+def test_modifiers_find_the_bodies_of_a_spec_without_visuals():
+    params = ParameterDict({'m': Parameter('m', 9.0, 0, 10, target='body/tool/mass')})
+    whole = apply_param_modifiers(params, _robot())
+    plain = apply_param_modifiers(params, remove_visuals(_robot()))
+    np.testing.assert_array_equal(whole.body_mass, plain.body_mass)
+    np.testing.assert_array_equal(whole.body_inertia, plain.body_inertia)
+
+
+@pytest.mark.parametrize(
+    ('path', 'start', 'truth'),
+    [('body/tool/subtree_mass', 1.5, 2.0), ('body/tool/ipos[1]', 0, 0.1)],
+)
+def test_beside_a_modifier_a_target_is_written_once(path: str, start: float, truth: float):
+    spec = _robot(
+        more='<sensor><jointpos name="q" joint="elbow"/><jointvel name="v" joint="wrist"/></sensor>'
+    )
+    params = ParameterDict(
+        {
+            'armature': Parameter('armature', 0.3, 0, 1, modifier=_set_armature),
+            'target': Parameter('target', start, -5, 5, target=path),
+        }
+    )
+    at_truth = params.copy()
+    at_truth.update_from_vector([0.5, truth])
+    model = apply_param_modifiers(at_truth, spec)
+    data, times = mujoco.MjData(model), np.arange(50) * model.opt.timestep
+    data.qpos[:] = 0.5
+    rows = []
+    for _ in times:
+        mujoco.mj_step1(model, data)
+        rows.append(data.sensordata.copy())
+        mujoco.mj_step2(model, data)
+    run = ModelSequences(
+        'robot',
+        spec,
+        'fall',
+        create_initial_state(model, np.full(3, 0.5), np.zeros(3), np.zeros(model.na)),
+        TimeSeries.from_control_names(times, np.zeros((50, model.nu)), model),
+        TimeSeries.from_names(times, np.array(rows), model),
+    )
+    residuals, _, _ = build_residual_fn(models_sequences=[run])([0.5, truth], params)
+    assert np.abs(np.concatenate(residuals)).max() < 1e-6

@@ -1,0 +1,286 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Signals are delayed, scaled, weighted and compared by name, in the right direction."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+from mujoco.sysid._src import signal_modifier as reference
+from mujoco.sysid._src import timeseries as reference_series
+
+from sysid_ros.errors import SignalError
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.toolbox.parameter import Parameter
+from sysid_ros.toolbox.signal_modifier import (
+    apply_bias,
+    apply_delay,
+    apply_delayed_ts_window,
+    apply_gain,
+    apply_resample_and_delay,
+    apply_time_window,
+    get_sensor_indices,
+    normalize_residual,
+    prepare_sensor_weights,
+    weighted_diff,
+)
+
+MJCF = """
+<mujoco>
+  <worldbody>
+    <body>
+      <joint name="j1" axis="0 1 0"/>
+      <geom size=".1"/>
+      <site name="imu"/>
+      <body pos="0 0 1"><joint name="j2" axis="0 1 0"/><geom size=".1"/></body>
+    </body>
+  </worldbody>
+  <sensor>
+    <jointpos name="pos1" joint="j1"/>
+    <gyro name="gyro" site="imu"/>
+    <jointpos name="pos2" joint="j2"/>
+  </sensor>
+</mujoco>
+"""
+
+
+@pytest.fixture
+def model() -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(MJCF)
+
+
+def series(count: int = 50, start: float = 0.0) -> TimeSeries:
+    """Two scalars around a three-axis signal."""
+    times = start + 0.01 * np.arange(count)
+    data = np.random.default_rng(0).standard_normal((count, 5))
+    kind = SignalType.MjSensor
+    mapping = {
+        'pos1': (kind, np.array([0])),
+        'gyro': (kind, np.array([1, 2, 3])),
+        'pos2': (kind, np.array([4])),
+    }
+    return TimeSeries(times, data, mapping)
+
+
+def test_sensor_indices_follow_the_names_or_are_sorted(model: mujoco.MjModel) -> None:
+    assert get_sensor_indices(model, 'gyro') == [1, 2, 3]
+    assert get_sensor_indices(model, ['pos2', 'pos1']) == [4, 0]
+    assert get_sensor_indices(model, ['pos2', 'pos1'], sort=True) == [0, 4]
+
+
+def test_an_unknown_sensor_is_answered_with_the_nearest(model: mujoco.MjModel) -> None:
+    with pytest.raises(SignalError, match=r'gyroo.*nearest: gyro'):
+        get_sensor_indices(model, 'gyroo')
+
+
+@pytest.mark.parametrize('value', [2.0, [1.0, 2.0, 3.0]])
+def test_gain_and_bias_change_only_the_columns_of_their_signal(value: float | list[float]) -> None:
+    ts = series()
+    before = ts.data.copy()
+    parameter = Parameter('p', value, np.subtract(value, 1), np.add(value, 1))
+    scaled = apply_gain(ts, 'gyro', parameter)
+    moved = apply_bias(ts, 'gyro', parameter)
+    np.testing.assert_array_equal(scaled.data[:, 1:4], ts.data[:, 1:4] * value)
+    np.testing.assert_array_equal(moved.data[:, 1:4], ts.data[:, 1:4] + value)
+    for changed in (scaled, moved):
+        np.testing.assert_array_equal(changed.data[:, [0, 4]], ts.data[:, [0, 4]])
+        assert changed.names == ts.names
+    np.testing.assert_array_equal(ts.data, before)
+
+
+def test_a_parameter_of_another_size_is_refused() -> None:
+    parameter = Parameter('p', [1.0, 2.0], 0.0, 3.0)
+    with pytest.raises(SignalError, match='1 or 3 values, found 2'):
+        apply_gain(series(), 'gyro', parameter)
+    with pytest.raises(SignalError, match='expected 1 value, found 2'):
+        apply_delay(series(), 'gyro', parameter)
+
+
+def test_a_delayed_signal_shows_what_was_before() -> None:
+    ts = series()
+    delayed = apply_delay(ts, 'gyro', Parameter('d', 0.03, 0.0, 0.1))
+    np.testing.assert_allclose(delayed.data[3:, 1:4], ts.data[:-3, 1:4], atol=1e-12)
+    np.testing.assert_array_equal(delayed.data[:3, 1:4], np.tile(ts.data[0, 1:4], (3, 1)))
+
+
+def test_a_delay_leaves_the_other_columns_and_its_input_alone() -> None:
+    # The reference writes into its input.
+    ts = series()
+    before = ts.data.copy()
+    delayed = apply_delay(ts, 'pos2', Parameter('d', 0.025, 0.0, 0.1))
+    np.testing.assert_array_equal(delayed.data[:, :4], before[:, :4])
+    np.testing.assert_array_equal(ts.data, before)
+    assert not np.array_equal(delayed.data[:, 4], before[:, 4])
+
+
+def test_a_missing_sample_is_missing_only_where_it_is_needed() -> None:
+    ts = series()
+    data = np.array(ts.data)
+    data[20, 0] = np.nan
+    holed = TimeSeries(ts.times, data, ts.signal_mapping)
+    delayed = apply_delay(holed, 'pos1', Parameter('d', 0.015, 0.0, 0.1))
+    assert list(np.flatnonzero(np.isnan(delayed.data[:, 0]))) == [21, 22]
+    assert np.isfinite(delayed.data[:, 1:]).all()
+
+
+@pytest.mark.parametrize('start', [0.0, 0.3, 1.7e9])
+def test_a_time_window_has_both_its_ends(start: float) -> None:
+    ts = series(start=start)
+    window = apply_time_window(ts, start + 0.1, start + 0.3)
+    np.testing.assert_array_equal(window.data, ts.data[10:31])
+    assert window.names == ts.names
+
+
+def test_an_empty_window_is_an_error_with_both_ranges() -> None:
+    with pytest.raises(SignalError, match=r'between 2 and 3 s, found 0 to 0\.49 s'):
+        apply_time_window(series(), 2.0, 3.0)
+
+
+@pytest.mark.parametrize(('low', 'high'), [(0.0, 0.0), (0.02, 0.05), (-0.05, -0.02), (-0.1, 0.05)])
+def test_the_window_of_a_delay_holds_only_times_that_are_predicted(low: float, high: float) -> None:
+    # The reference starts at t0 - min d and ends at t1 - max d.
+    measured, predicted = series(), series(40, start=0.05)
+    window = apply_delayed_ts_window(measured, predicted, low, high)
+    begin, end = predicted.times[0] + high, predicted.times[-1] + low
+    assert window.times[0] == pytest.approx(max(begin, 0.0))
+    assert window.times[-1] == pytest.approx(min(end, measured.times[-1]))
+    for delay in (low, high):
+        asked = window.times - delay
+        assert asked.min() >= predicted.times[0] - 1e-12
+        assert asked.max() <= predicted.times[-1] + 1e-12
+
+
+def test_the_window_of_a_delay_is_the_reference_s_without_delay() -> None:
+    measured, predicted = series(), series(30, start=0.1)
+    theirs = reference.apply_delayed_ts_window(
+        reference_series.TimeSeries(measured.times, measured.data),
+        reference_series.TimeSeries(predicted.times, predicted.data),
+        0.0,
+        0.0,
+    )
+    ours = apply_delayed_ts_window(measured, predicted, 0.0, 0.0)
+    np.testing.assert_array_equal(ours.times, theirs.times)
+
+
+def test_delays_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(SignalError, match='min_delay'):
+        apply_delayed_ts_window(series(), series(), 0.1, 0.0)
+
+
+@pytest.mark.parametrize('predicted_data', [True, False])
+def test_signals_are_resampled_each_with_its_delay(predicted_data: bool) -> None:
+    ts = series()
+    at = np.linspace(0.1, 0.4, 77)
+    delays = {'gyro': 0.013, 'pos2': -0.02}
+    ours = apply_resample_and_delay(ts, at, 0.004, delays, predicted_data)
+    sign = -1 if predicted_data else 1
+    for column, delay in enumerate([0.004, 0.013, 0.013, 0.013, -0.02]):
+        expected = np.interp(at + sign * delay, ts.times, ts.data[:, column])
+        np.testing.assert_allclose(ours.data[:, column], expected, atol=1e-12)
+    theirs = reference.apply_resample_and_delay(
+        reference_series.TimeSeries(ts.times, ts.data, dict(ts.signal_mapping)),
+        at,
+        0.004,
+        delays,
+        predicted_data,
+    )
+    np.testing.assert_allclose(ours.data, theirs.data, atol=1e-12)
+
+
+def test_all_columns_of_a_sensor_get_its_weight(model: mujoco.MjModel) -> None:
+    # The reference raises for a sensor with several columns.
+    weights = prepare_sensor_weights({'gyro': 0.5, 'pos2': 2.0}, 5, model)
+    np.testing.assert_array_equal(weights, [1.0, 0.5, 0.5, 0.5, 2.0])
+
+
+def test_weights_of_permuted_columns_follow_the_names(model: mujoco.MjModel) -> None:
+    kind = SignalType.MjSensor
+    mapping = {'pos2': (kind, np.array([0])), 'pos1': (kind, np.array([1]))}
+    weights = prepare_sensor_weights({'pos2': 2.0, 'gyro': 9.0}, 2, model, signal_mapping=mapping)
+    np.testing.assert_array_equal(weights, [2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ('weights', 'message'),
+    [
+        ({'pos3': 1.0}, 'pos3.*nearest: pos'),
+        ({'pos1': -1.0}, 'at least 0'),
+        ({'pos1': np.nan}, 'finite'),
+        (np.ones(4), r'\(5,\), found \(4,\)'),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(
+    model: mujoco.MjModel, weights: dict[str, float] | np.ndarray, message: str
+) -> None:
+    with pytest.raises(SignalError, match=message):
+        prepare_sensor_weights(weights, 5, model)
+
+
+def test_a_weight_beyond_unnamed_columns_is_refused(model: mujoco.MjModel) -> None:
+    with pytest.raises(SignalError, match='name their signals'):
+        weighted_diff(np.zeros((3, 2)), np.ones((3, 2)), model, {'pos2': 2.0})
+
+
+def test_the_difference_is_measured_minus_predicted(model: mujoco.MjModel) -> None:
+    predicted, measured = np.ones((3, 5)), np.full((3, 5), 3.0)
+    np.testing.assert_array_equal(weighted_diff(predicted, measured), np.full((3, 5), 2.0))
+    weighted = weighted_diff(predicted, measured, model, {'gyro': 0.5})
+    np.testing.assert_array_equal(weighted[0], [2.0, 1.0, 1.0, 1.0, 2.0])
+    with pytest.raises(SignalError, match='found neither'):
+        weighted_diff(predicted, measured, None, {'gyro': 0.5})
+
+
+def test_series_are_compared_by_name_whatever_the_order_of_their_columns() -> None:
+    # The reference compares column by column.
+    predicted = series()
+    mapping = {
+        'pos2': (SignalType.MjSensor, np.array([0])),
+        'pos1': (SignalType.MjSensor, np.array([1])),
+    }
+    measured = TimeSeries(predicted.times, predicted.data[:, [4, 0]], mapping)
+    difference = weighted_diff(predicted, measured)
+    np.testing.assert_array_equal(difference, np.zeros((50, 2)))
+    shifted = TimeSeries(measured.times, np.add(measured.data, [1.0, 0.0]), mapping)
+    weighted = weighted_diff(predicted, shifted, None, {'pos2': 3.0})
+    np.testing.assert_allclose(weighted, np.tile([3.0, 0.0], (50, 1)))
+
+
+def test_a_signal_that_is_not_predicted_is_named() -> None:
+    measured = TimeSeries.from_columns([0.0, 1.0], np.zeros((2, 1)), ['pos11'])
+    predicted = TimeSeries.from_columns([0.0, 1.0], np.zeros((2, 1)), ['pos1'])
+    with pytest.raises(SignalError, match=r'pos11.*nearest: pos1'):
+        weighted_diff(predicted, measured)
+    with pytest.raises(SignalError, match=r'\(2, 1\) and \(3, 1\)'):
+        weighted_diff(np.zeros((2, 1)), np.zeros((3, 1)))
+
+
+def test_normalising_depends_neither_on_offset_nor_on_length() -> None:
+    # The reference divides by the norm of the samples.
+    rng = np.random.default_rng(0)
+    measured, residual = rng.standard_normal((400, 2)), rng.standard_normal((400, 2))
+    plain = normalize_residual(residual, measured)
+    np.testing.assert_allclose(normalize_residual(residual, np.add(measured, [100.0, -7.0])), plain)
+    twice = normalize_residual(np.tile(residual, (2, 1)), np.tile(measured, (2, 1)))
+    np.testing.assert_allclose(twice[:400], plain)
+    np.testing.assert_allclose(normalize_residual(3 * residual, 3 * measured), plain)
+    np.testing.assert_allclose(plain, residual / measured.std(axis=0))
+
+
+@pytest.mark.parametrize('value', [0.0, 5.0, 0.1])
+def test_a_dead_channel_does_not_count(value: float) -> None:
+    # The reference makes NaN of a channel of zeros, and with it of the whole fit.
+    measured = np.random.default_rng(0).standard_normal((100, 2))
+    measured[:, 1] = value
+    normalised = normalize_residual(np.ones((100, 2)), measured)
+    assert np.all(normalised[:, 0] > 0)
+    np.testing.assert_array_equal(normalised[:, 1], np.zeros(100))
+
+
+def test_missing_samples_do_not_change_the_scale_of_the_others() -> None:
+    measured = np.random.default_rng(0).standard_normal((100, 1))
+    holed = measured.copy()
+    holed[10] = np.nan
+    kept = np.delete(measured, 10, axis=0)
+    normalised = normalize_residual(np.ones((100, 1)), holed)
+    np.testing.assert_allclose(normalised, np.full((100, 1), 1 / kept.std()))

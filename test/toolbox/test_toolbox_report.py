@@ -1,0 +1,242 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a fit of the toolbox: complete, offline, with the motion before and after."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
+import pytest
+import scipy.optimize
+from PIL import Image
+
+from sysid_ros.errors import FitError, ModelError
+from sysid_ros.signals import TimeSeries
+from sysid_ros.toolbox.overlay import FRAMERATE, HEIGHT, WIDTH
+from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+from sysid_ros.toolbox.report import ToolboxReport, default_report
+from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state, sysid_rollout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+PENDULUM = """
+<mujoco>
+  <worldbody>
+    <light pos="0 -1 1"/>
+    <body name="bob">
+      <joint name="hinge" axis="0 1 0" damping=".2"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".05" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator><motor name="motor" joint="hinge"/></actuator>
+  <sensor>
+    <jointpos name="angle" joint="hinge"/>
+    <gyro name="rates" site="tip"/>
+  </sensor>
+</mujoco>
+""".replace('size=".05" mass="1"/>', 'size=".05" mass="1"/><site name="tip" pos="0 0 -.5"/>')
+TRUTH, INITIAL = 0.2, 0.9
+DURATION = 1.0
+
+
+def _params(damping: float) -> ParameterDict:
+    def write(spec: mujoco.MjSpec, parameter: Parameter) -> None:
+        spec.joint('hinge').damping[0] = parameter.value[0]
+
+    params = ParameterDict()
+    params.add(Parameter('damping', TRUTH, 0.0, 2.0, modifier=write, unit='N·m·s/rad'))
+    params.add(Parameter('unused', 1.0, 0.0, 2.0, unit='kg'))
+    params.add(Parameter('frozen', 1.0, 0.0, 2.0, frozen=True))
+    params['damping'].value = damping
+    return params
+
+
+class Fit(NamedTuple):
+    """What a report is made of."""
+
+    groups: list[ModelSequences]
+    before: ParameterDict
+    after: ParameterDict
+    residual: Any
+    result: Any
+
+    def report(self, **options: Any) -> ToolboxReport:
+        """Make the report."""
+        return default_report(
+            self.groups, self.before, self.after, self.residual, self.result, **options
+        )
+
+
+def _simulate(model: mujoco.MjModel, control: TimeSeries) -> TimeSeries:
+    start = create_initial_state(model, np.array([1.0]))
+    [trajectory] = sysid_rollout([model], [mujoco.MjData(model)], [control], [start])
+    return trajectory.sensordata
+
+
+@pytest.fixture(scope='module')
+def fit() -> Fit:
+    """A damping found from an angle and three rates, with a noise of .01."""
+    spec = mujoco.MjSpec.from_string(PENDULUM)
+    model = spec.compile()
+    times = np.arange(round(DURATION / model.opt.timestep) + 1) * model.opt.timestep
+    control = TimeSeries.from_control_names(times, np.sin(9 * times)[:, None], model)
+    clean = _simulate(model, control)
+    noise = np.random.default_rng(1).normal(scale=0.01, size=clean.data.shape)
+    measured = TimeSeries(clean.times, clean.data + noise, clean.signal_mapping)
+    start = create_initial_state(model, np.array([1.0]))
+    group = ModelSequences('pendulum', spec, 'swing', start, control, measured)
+
+    def residual(
+        x: NDArray[np.float64], _: ParameterDict, **__: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        moved = spec.copy()
+        moved.joint('hinge').damping[0] = x[0]
+        predicted = _simulate(moved.compile(), control)
+        return [((measured.data - predicted.data) / 0.01).ravel()], [[predicted]], [[measured]]
+
+    found = np.array([TRUTH, 1.0])
+    step = np.array([1e-6, 0.0])
+    column = (residual(found + step, _params(0))[0][0] - residual(found, _params(0))[0][0]) / 1e-6
+    result = scipy.optimize.OptimizeResult(
+        x=found, jac=np.stack([column, np.zeros_like(column)], axis=1), success=True, nfev=9
+    )
+    return Fit([group], _params(INITIAL), _params(TRUTH), residual, result)
+
+
+@pytest.fixture(scope='module')
+def filmed(fit: Fit) -> ToolboxReport:
+    """The report with its animation; skipped where there is no OpenGL, but not in CI."""
+    report = fit.report(title='Pendulum & co')
+    if not re.search('data:image/webp', report.build()) and 'CI' not in os.environ:
+        pytest.skip('there is no OpenGL')
+    return report
+
+
+def test_the_result_holds_value_interval_and_verdict_of_the_free_parameters(fit: Fit):
+    result = fit.report(generate_videos=False).result
+
+    damping, unused = result.parameters
+    assert (damping.value, damping.initial, damping.unit) == (TRUTH, INITIAL, 'N·m·s/rad')
+    assert damping.verdict == 'identified'
+    assert 0 < damping.half_width < 0.01
+    assert unused.verdict == 'not excited'
+    assert np.isnan(unused.half_width)
+    assert 'Not identified: unused.' in result.warnings
+
+
+def test_a_value_at_its_bound_has_no_interval_and_no_interval_leaves_the_bounds(fit: Fit):
+    at_bound = fit.after.copy()
+    at_bound['damping'].value = 0.0
+    tight = fit.after.copy()
+    tight['damping'].max_value = TRUTH + 1e-5
+
+    [bounded, _] = fit._replace(after=at_bound).report(generate_videos=False).result.parameters
+    [cut, _] = fit._replace(after=tight).report(generate_videos=False).result.parameters
+
+    assert bounded.verdict == 'at bound'
+    assert np.isnan(bounded.half_width)
+    assert cut.high == TRUTH + 1e-5
+
+
+def test_every_channel_is_drawn_and_its_error_is_told_in_its_unit(fit: Fit):
+    result = fit.report(generate_videos=False).result
+
+    names = ['angle', 'rates[0]', 'rates[1]', 'rates[2]']
+    assert [plot.sensor for plot in result.plots] == names
+    assert [error.sensor for error in result.errors] == names
+    assert [error.unit for error in result.errors] == ['rad', 'rad/s', 'rad/s', 'rad/s']
+    assert result.errors[0].after == pytest.approx(0.01, rel=0.1)
+    assert result.errors[0].before > 0.1
+    assert len(result.plots[0].times) == 500
+    assert result.accepted
+
+
+def test_the_page_loads_nothing(fit: Fit):
+    page = fit.report(generate_videos=False).build()
+
+    outside = re.findall(r'<(?:script|link|img|video|source)[^>]*(?:src|href)="(?!data:)', page)
+    assert outside == []
+    assert "default-src 'none'" in page
+
+
+def test_the_title_stands_above_and_is_escaped(fit: Fit):
+    page = fit.report(generate_videos=False, title='<b>Arm').build()
+
+    assert '<h1>&lt;b&gt;Arm</h1>' in page
+    assert '<h1><b>' not in page
+
+
+def test_known_truth_adds_a_column(fit: Fit):
+    page = fit.report(generate_videos=False, truth={'damping': TRUTH}).build()
+
+    assert 'True value' in page
+
+
+def test_saving_writes_what_build_returns(fit: Fit, tmp_path: Path):
+    report = fit.report(generate_videos=False, save_path=tmp_path / 'new' / 'folder')
+    report.save(tmp_path / 'again.html')
+
+    written = (tmp_path / 'new' / 'folder' / 'report.html').read_text('utf-8')
+    assert written == report.build() == (tmp_path / 'again.html').read_text('utf-8')
+
+
+def test_the_animation_runs_as_long_as_the_recording_and_moves(filmed: ToolboxReport):
+    [data] = re.findall(r'src="data:image/webp;base64,([^"]+)"', filmed.build())
+
+    film = Image.open(io.BytesIO(base64.b64decode(data)))
+    frames, milliseconds = [], 0
+    for number in range(film.n_frames):
+        film.seek(number)
+        film.load()
+        milliseconds += film.info['duration']
+        frames.append(np.asarray(film.convert('RGB'), dtype=int))
+    assert film.size == (WIDTH, HEIGHT)
+    assert milliseconds == pytest.approx(1000 * DURATION, abs=1000 / FRAMERATE)
+    assert np.abs(frames[0] - frames[-1]).max() > 50
+
+
+def test_the_animation_shows_before_after_and_what_was_measured(filmed: ToolboxReport):
+    [alt] = re.findall(r'alt="(Animation[^"]+)"', filmed.build())
+
+    assert alt == 'Animation of swing: before, after, measured.'
+
+
+def test_without_opengl_the_report_says_so(fit: Fit, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> None:
+        msg = 'Rendering needs OpenGL.'
+        raise ModelError(msg)
+
+    monkeypatch.setattr('sysid_ros.toolbox.overlay.render_rollout', fail)
+
+    report = fit.report()
+
+    assert 'There is no animation: Rendering needs OpenGL.' in report.result.warnings
+    assert 'data:image/webp' not in report.build()
+
+
+def test_neither_specs_nor_parameters_are_changed(fit: Fit, filmed: ToolboxReport):
+    assert filmed.result.accepted
+    assert fit.groups[0].spec.joint('hinge').damping[0] == TRUTH
+    assert fit.before['damping'].value[0] == INITIAL
+
+
+def test_an_animation_needs_a_way_to_build_models(fit: Fit):
+    with pytest.raises(FitError, match='Expected build_model for the animation'):
+        fit.report(build_model=None)
+
+
+def test_a_residual_function_of_other_sequences_is_told(fit: Fit):
+    def empty(*_: object, **__: object) -> tuple[list[Any], list[Any], list[Any]]:
+        return [np.zeros(3)], [], []
+
+    with pytest.raises(FitError, match='returns 0 sequences, expected 1'):
+        default_report(fit.groups, fit.before, fit.after, empty, fit.result, generate_videos=False)

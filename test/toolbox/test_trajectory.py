@@ -1,0 +1,575 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded and simulated runs in the toolbox's terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+from mujoco import rollout
+
+from sysid_ros.errors import FitError, SignalError
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.toolbox.trajectory import (
+    ModelSequences,
+    SystemTrajectory,
+    create_initial_state,
+    sysid_rollout,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+DT = 0.002
+ARM = """
+<mujoco>
+  <option timestep="0.002"/>
+  <worldbody>
+    <body><joint name="a" damping=".1"/><geom size=".1" pos=".2 0 0"/>
+      <body pos=".3 0 0"><joint name="b" damping=".2"/><geom size=".1" pos=".2 0 0"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor name="m1" joint="a" gear="3"/>
+    <general name="m2" joint="b" dyntype="filter" dynprm=".05" gainprm="2"/>
+  </actuator>
+  <sensor>
+    <jointpos name="qa" joint="a"/><jointvel name="va" joint="a"/><jointpos name="qb" joint="b"/>
+  </sensor>
+</mujoco>
+"""
+DELAYED = ARM.replace('gear="3"', 'gear="3" delay="0.01" nsample="6"')
+#: A spring that pushes: the state grows by a factor of thousands per step.
+UNSTABLE = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody>
+    <body><joint name="j" type="slide" stiffness="-1e7"/><geom size=".1" mass="1"/></body>
+  </worldbody>
+  <sensor><jointpos name="q" joint="j"/></sensor>
+</mujoco>
+"""
+STARTS = [0.0, 0.3, -2.0, 1.7e9]
+
+
+@pytest.fixture(scope='module')
+def arm() -> mujoco.MjModel:
+    """Return two joints with a motor and a slow actuator."""
+    return mujoco.MjModel.from_xml_string(ARM)
+
+
+def make_control(model: mujoco.MjModel, start: float = 0.0, count: int = 200) -> TimeSeries:
+    values = np.random.default_rng(0).normal(size=(count, model.nu))
+    return TimeSeries.from_control_names(start + np.arange(count) * DT, values, model)
+
+
+def make_start(model: mujoco.MjModel) -> NDArray[np.float64]:
+    return create_initial_state(model, [0.3, -0.2], [1.0, 0.5])
+
+
+def simulate(model: mujoco.MjModel, control: TimeSeries, state: Any = None) -> SystemTrajectory:
+    state = make_start(model) if state is None else state
+    return sysid_rollout(model, mujoco.MjData(model), control, state)[0]
+
+
+# --- sysid_rollout ---
+
+
+@pytest.mark.parametrize('start', STARTS)
+def test_a_sensor_row_carries_the_time_that_it_describes(arm: mujoco.MjModel, start: float):
+    run = simulate(arm, make_control(arm, start))
+
+    assert run.state is not None
+    steps = np.arange(len(run))
+    np.testing.assert_array_equal(run.sensordata.times, start + steps * DT)
+    np.testing.assert_array_equal(run.control.times, start + steps * DT)
+    np.testing.assert_array_equal(run.state.times, start + (steps + 1) * DT)
+    np.testing.assert_array_equal(run.state.data[:, 0], run.state.times)
+    # At the same time, the sensor and the state say the same.
+    shared = np.isin(run.sensordata.times, run.state.times)
+    assert shared.sum() == len(run) - 1
+    np.testing.assert_array_equal(run.sensordata.get('qa')[shared], run.state.get('a_qpos')[:-1])
+    assert run.sensordata.get('qa')[0, 0] == 0.3
+
+
+@pytest.mark.parametrize('start', STARTS)
+def test_a_rollout_has_the_numbers_of_mujoco_at_any_start_time(arm: mujoco.MjModel, start: float):
+    control = make_control(arm, start)
+    state, sensordata = rollout.rollout(arm, mujoco.MjData(arm), make_start(arm), control.data[:-1])
+    run = simulate(arm, control)
+    assert run.state is not None
+    np.testing.assert_array_equal(run.sensordata.data, sensordata[0])
+    np.testing.assert_array_equal(run.state.data[:, 1:], state[0][:, 1:])
+
+
+def test_a_rollout_has_the_numbers_of_the_sysid_toolbox(arm: mujoco.MjModel):
+    toolbox = pytest.importorskip('mujoco.sysid._src.trajectory')
+    series = pytest.importorskip('mujoco.sysid._src.timeseries')
+    control = make_control(arm)
+    theirs = toolbox.sysid_rollout(
+        arm,
+        mujoco.MjData(arm),
+        series.TimeSeries.from_control_names(control.times, control.data, arm),
+        make_start(arm),
+    )[0]
+    run = simulate(arm, control)
+    assert len(run) == len(theirs)
+    np.testing.assert_array_equal(run.sensordata.data, theirs.sensordata.data)
+    np.testing.assert_array_equal(run.control.times, theirs.control.times)
+    assert run.state is not None
+    np.testing.assert_allclose(run.state.times, theirs.state.times)
+    # Its sensors are stamped one step late.
+    np.testing.assert_allclose(run.sensordata.times + DT, theirs.sensordata.times)
+
+
+def test_controls_are_found_by_name_in_any_order(arm: mujoco.MjModel):
+    control = make_control(arm)
+    swapped = TimeSeries.from_control_names(control.times, control.data[:, ::-1], arm, ['m2', 'm1'])
+    plain = TimeSeries.from_columns(
+        control.times, control.data[:, ::-1], ['m2', 'm1'], SignalType.MjCtrl
+    )
+    expected = simulate(arm, control).sensordata.data
+    np.testing.assert_array_equal(simulate(arm, swapped).sensordata.data, expected)
+    np.testing.assert_array_equal(simulate(arm, plain).sensordata.data, expected)
+
+
+def test_a_command_holds_until_the_next(arm: mujoco.MjModel):
+    slow = make_control(arm, 0.3, 20)
+    slow = TimeSeries(0.3 + np.arange(20) * 0.02, slow.data, slow.signal_mapping)
+    run = simulate(arm, slow)
+    assert len(run) == 190
+    np.testing.assert_array_equal(run.control.data, np.repeat(slow.data, 10, axis=0)[:190])
+
+
+def test_a_command_that_changes_inside_a_step_has_its_impulse(arm: mujoco.MjModel):
+    times = np.array([0.0, 0.0135, 0.0271, 0.1])
+    control = TimeSeries.from_control_names(times, [[1, 0], [-3, 0], [2, 0], [0, 0]], arm)
+    run = simulate(arm, control)
+    impulse = 0.0135 * 1 + (0.0271 - 0.0135) * -3 + (0.1 - 0.0271) * 2
+    assert run.control.get('m1_ctrl').sum() * DT == pytest.approx(impulse)
+    assert run.control.get('m1_ctrl')[6, 0] == pytest.approx((1.5 * 1 + 0.5 * -3) / 2)
+
+
+def test_a_state_with_a_time_of_its_own_begins_there(arm: mujoco.MjModel):
+    control = make_control(arm, 5.0)
+    state = make_start(arm)
+    state[0] = 5.1
+    late = simulate(arm, control, state)
+    cut = TimeSeries(control.times[50:], control.data[50:], control.signal_mapping)
+    state[0] = 0.0
+    np.testing.assert_allclose(late.sensordata.times[0], 5.1)
+    np.testing.assert_array_equal(late.sensordata.data, simulate(arm, cut, state).sensordata.data)
+
+
+def test_a_state_from_outside_of_the_commands_is_an_error(arm: mujoco.MjModel):
+    state = make_start(arm)
+    state[0] = 3.0
+    with pytest.raises(FitError, match=r'from 0.3 to 0.698 s, found one at 3 s'):
+        simulate(arm, make_control(arm, 0.3), state)
+
+
+def test_sequences_of_different_length_run_in_one_call(arm: mujoco.MjModel):
+    controls = [make_control(arm, start, count) for start, count in ((0, 50), (0.3, 80), (9, 50))]
+    states = [make_start(arm) * scale for scale in (1.0, 0.5, 0.0)]
+    datas = [mujoco.MjData(arm) for _ in range(2)]
+    together = sysid_rollout(arm, datas, controls, states)
+    assert [len(run) for run in together] == [49, 79, 49]
+    for run, control, state in zip(together, controls, states, strict=True):
+        alone = simulate(arm, control, state)
+        np.testing.assert_array_equal(run.sensordata.data, alone.sensordata.data)
+        np.testing.assert_array_equal(run.sensordata.times, alone.sensordata.times)
+
+
+def test_several_models_run_from_one_state_with_one_command(arm: mujoco.MjModel):
+    heavy = arm.__copy__()
+    heavy.body_mass[:] *= 2
+    runs = sysid_rollout([arm, heavy], mujoco.MjData(arm), make_control(arm), make_start(arm))
+    assert [run.model for run in runs] == [arm, heavy]
+    assert not np.array_equal(runs[0].sensordata.data, runs[1].sensordata.data)
+
+
+def test_numbers_of_rollouts_that_do_not_fit_are_told(arm: mujoco.MjModel):
+    control, state = make_control(arm), make_start(arm)
+    with pytest.raises(FitError, match='found 2, 1 and 3'):
+        sysid_rollout([arm] * 2, mujoco.MjData(arm), control, [state] * 3)
+
+
+def test_a_state_of_the_wrong_size_is_not_simulated(arm: mujoco.MjModel):
+    with pytest.raises(FitError, match=r'dimension \(4,\) does not match the \(6,\)'):
+        simulate(arm, make_control(arm), np.zeros(4))
+
+
+def test_given_mappings_name_the_result(arm: mujoco.MjModel):
+    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(arm)
+    run = sysid_rollout(
+        models=arm,
+        datas=mujoco.MjData(arm),
+        control_signal=make_control(arm),
+        initial_states=make_start(arm),
+        rollout_signal_mapping={'elbow': (SignalType.MjSensor, np.array([2]))},
+        rollout_state_mapping=qpos | qvel | act,
+    )[0]
+    assert run.sensordata.names == ('elbow',)
+    assert run.control.names == ('m1_ctrl', 'm2_ctrl')
+    assert run.state is not None
+    np.testing.assert_array_equal(run.state.get('m2_act')[:, 0], run.state.data[:, 5])
+
+
+def test_rows_of_an_unstable_simulation_are_missing_not_repeated():
+    model = mujoco.MjModel.from_xml_string(UNSTABLE)
+    control = TimeSeries(np.arange(20) * 0.01, np.zeros((20, 0)))
+    run = simulate(model, control, create_initial_state(model, [0.1]))
+    assert run.state is not None
+    assert np.isfinite(run.sensordata.data[:2]).all()
+    assert np.isnan(run.sensordata.data[3:]).all()
+    assert np.isnan(run.state.data[3:, 1:]).all()
+    np.testing.assert_allclose(run.sensordata.times, np.arange(19) * 0.01)
+
+
+@pytest.mark.parametrize(
+    ('times', 'names', 'values', 'message'),
+    [
+        ([0.0], ['m1', 'm2'], [[0, 0]], r'at least one step of 0.002 s'),
+        ([0.0, 1.0], ['m1'], [[0], [0]], r'missing: m2_ctrl'),
+        ([0.0, 1.0], ['m1', 'm3'], [[0, 0], [0, 0]], r"control 'm3'; nearest: "),
+        ([0.0, 1.0], ['m1', 'm2'], [[0, 0], [0, np.nan]], r'in m2_ctrl first at 1 s'),
+        ([0.0, 1.0], ['m1', 'm1_ctrl', 'm2'], np.zeros((2, 3)), r'one command per actuator'),
+        ([], ['m1', 'm2'], np.zeros((0, 2)), r'without samples'),
+    ],
+)
+def test_commands_that_cannot_be_simulated_are_told(
+    arm: mujoco.MjModel, times: Any, names: Any, values: Any, message: str
+):
+    control = TimeSeries.from_columns(times, values, names, SignalType.MjCtrl)
+    with pytest.raises(FitError, match=message):
+        simulate(arm, control)
+
+
+def test_columns_without_names_are_in_the_models_order(arm: mujoco.MjModel):
+    control = make_control(arm)
+    expected = simulate(arm, control).sensordata.data
+    bare = TimeSeries(control.times, control.data)
+    custom = TimeSeries.from_custom_map(control.times, control.data, ['u', 'w'])
+    np.testing.assert_array_equal(simulate(arm, bare).sensordata.data, expected)
+    np.testing.assert_array_equal(simulate(arm, custom).sensordata.data, expected)
+    with pytest.raises(FitError, match=r'Control data dimension 1 does not match the 2'):
+        simulate(arm, TimeSeries([0.0, 1.0], [0.0, 0.0]))
+
+
+# --- SystemTrajectory ---
+
+
+@pytest.mark.parametrize('start', STARTS)
+@pytest.mark.parametrize('xml', [ARM, DELAYED])
+def test_chunks_go_on_exactly_as_the_whole(xml: str, start: float):
+    model = mujoco.MjModel.from_xml_string(xml)
+    whole = simulate(model, make_control(model, start, 211))
+    chunks = whole.split(50)
+    assert [len(chunk) for chunk in chunks] == [50] * 4
+    for index, chunk in enumerate(chunks):
+        rows = slice(index * 50, index * 50 + 50)
+        assert chunk.start == chunk.control.times[0] == chunk.sensordata.times[0]
+        assert chunk.state is not None
+        assert whole.state is not None
+        np.testing.assert_array_equal(chunk.state.times, whole.state.times[rows])
+        np.testing.assert_array_equal(chunk.control.data, whole.control.data[rows])
+        assert chunk.sensordata.names == whole.sensordata.names
+        assert chunk.control.names == whole.control.names
+        chunk.check_compatible()
+        again = simulate(model, chunk.control, chunk.initial_state)
+        np.testing.assert_allclose(
+            again.sensordata.data, chunk.sensordata.data[:-1], rtol=0, atol=1e-12
+        )
+
+
+def test_a_chunk_starts_with_the_command_that_holds(arm: mujoco.MjModel):
+    slow = TimeSeries.from_control_names([0.0, 0.03, 0.2], [[1, 2], [3, 4], [5, 6]], arm)
+    run = simulate(arm, slow).replace(control=slow)
+    second = run.split(25)[1]
+    assert second.control.times.tolist() == [0.05]
+    assert second.control.data.tolist() == [[3, 4]]
+    first = run.split(25)[0]
+    assert first.control.times.tolist() == [0.0, 0.03]
+
+
+def test_a_trajectory_cannot_be_split_without_a_state_where_a_chunk_begins(arm: mujoco.MjModel):
+    run = simulate(arm, make_control(arm))
+    with pytest.raises(FitError, match='found none'):
+        run.replace(state=None).split(10)
+    with pytest.raises(FitError, match='positive chunk size'):
+        run.split(0)
+    assert run.state is not None
+    sparse = TimeSeries(run.state.times[::50], run.state.data[::50])
+    with pytest.raises(FitError, match=r'Expected a state at 0.1 s'):
+        run.replace(state=sparse).split(50)
+    assert run.split(1000) == []
+
+
+def test_measurements_of_one_type_are_found_by_name(arm: mujoco.MjModel):
+    run = simulate(arm, make_control(arm))
+    np.testing.assert_array_equal(run.get_sensordata_slice(), run.sensordata.data[:, [0, 2]])
+    assert run.get_sensordata_slice('joint_vel').shape == (len(run), 1)
+    permuted = TimeSeries.from_columns(
+        run.sensordata.times, run.sensordata.data[:, ::-1], ['qb', 'va', 'qa']
+    )
+    np.testing.assert_array_equal(
+        run.replace(sensordata=permuted).get_sensordata_slice(), run.get_sensordata_slice()
+    )
+    assert run.sensordim == 3
+    with pytest.raises(FitError, match="'joint_torque' was measured"):
+        run.get_sensordata_slice('joint_torque')
+    with pytest.raises(FitError, match="'joint_po'; nearest: joint_pos"):
+        run.get_sensordata_slice('joint_po')
+
+
+def test_sensors_are_compatible_by_name(arm: mujoco.MjModel):
+    run = simulate(arm, make_control(arm))
+    times, data = run.sensordata.times, run.sensordata.data
+    run.replace(
+        sensordata=TimeSeries.from_columns(times, data, ['qb', 'va', 'qa'])
+    ).check_compatible()
+    part = run.replace(sensordata=TimeSeries.from_columns(times, data[:, :2], ['qb', 'qa']))
+    part.check_compatible(allow_missing_sensors=True)
+    with pytest.raises(FitError, match=r'all 3 sensors .* missing: va; pass allow_missing'):
+        part.check_compatible()
+    wrong = run.replace(sensordata=TimeSeries.from_columns(times, data, ['qa', 'va', 'qc']))
+    with pytest.raises(FitError, match=r"'qc', which the model does not have.*nearest: q"):
+        wrong.check_compatible(allow_missing_sensors=True)
+    wide = TimeSeries.create(times, data, {'qa': (SignalType.MjSensor, [0, 1])})
+    with pytest.raises(FitError, match=r"'qa' has 2 columns, but 1 in the model"):
+        run.replace(sensordata=wide).check_compatible()
+    with pytest.raises(FitError, match=r'Sensor data dimension 2 does not match the 3'):
+        run.replace(sensordata=TimeSeries(times, data[:, :2])).check_compatible()
+
+
+def test_states_may_be_measured_beside_sensors(arm: mujoco.MjModel):
+    run = simulate(arm, make_control(arm))
+    names = ['a_qpos', 'qa', 'b_qvel', 'm2_act', 'va', 'qb']
+    series = TimeSeries.from_names(run.sensordata.times, np.zeros((len(run), 6)), arm, names)
+    run.replace(sensordata=series).check_compatible()
+
+
+def test_states_of_the_wrong_size_are_told(arm: mujoco.MjModel):
+    run = simulate(arm, make_control(arm))
+    with pytest.raises(FitError, match=r'Initial state dimension \(5,\) does not match the \(6,\)'):
+        run.replace(initial_state=np.zeros(5)).check_compatible()
+    with pytest.raises(FitError, match='State dimension 2 does not match the 6'):
+        run.replace(state=TimeSeries([0.0], np.zeros((1, 2)))).check_compatible()
+    with pytest.raises(FitError, match='finite initial state'):
+        run.replace(initial_state=np.full(6, np.nan)).check_compatible()
+
+
+def test_controls_and_measurements_on_other_clocks_are_told_with_both_ranges(
+    arm: mujoco.MjModel,
+):
+    run = simulate(arm, make_control(arm))
+    late = TimeSeries(
+        run.sensordata.times + 1.7e9, run.sensordata.data, run.sensordata.signal_mapping
+    )
+    with pytest.raises(
+        FitError, match=r'controls from 0 to 0.396 s and measurements from 1.7e\+09 to'
+    ):
+        run.replace(sensordata=late).check_compatible()
+
+
+def assert_same_series(a: Any, b: Any) -> None:
+    np.testing.assert_array_equal(a.times, b.times)
+    np.testing.assert_array_equal(a.data, b.data)
+    plain = [{n: (k.name, at.tolist()) for n, (k, at) in s.signal_mapping.items()} for s in (a, b)]
+    assert plain[0] == plain[1]
+
+
+def test_a_trajectory_comes_back_from_disk(arm: mujoco.MjModel, tmp_path: Path):
+    run = simulate(arm, make_control(arm, 0.3))
+    run.save_to_disk(tmp_path / 'run.npz')
+    again = SystemTrajectory.load_from_disk(tmp_path / 'run.npz', arm)
+    for name in ('control', 'sensordata', 'state'):
+        assert_same_series(getattr(again, name), getattr(run, name))
+    np.testing.assert_array_equal(again.initial_state, run.initial_state)
+    run.replace(state=None).save_to_disk(tmp_path / 'bare.npz')
+    assert SystemTrajectory.load_from_disk(tmp_path / 'bare.npz', arm).state is None
+
+
+def test_trajectory_files_are_those_of_the_sysid_toolbox(arm: mujoco.MjModel, tmp_path: Path):
+    toolbox = pytest.importorskip('mujoco.sysid._src.trajectory')
+    series = pytest.importorskip('mujoco.sysid._src.timeseries')
+    run = simulate(arm, make_control(arm))
+    run.save_to_disk(tmp_path / 'ours.npz')
+    read = toolbox.SystemTrajectory.load_from_disk(tmp_path / 'ours.npz', arm)
+    for name in ('control', 'sensordata', 'state'):
+        assert_same_series(getattr(read, name), getattr(run, name))
+
+    theirs = toolbox.sysid_rollout(
+        arm,
+        mujoco.MjData(arm),
+        series.TimeSeries.from_control_names(run.control.times, run.control.data, arm),
+        make_start(arm),
+    )[0]
+    theirs.save_to_disk(tmp_path / 'theirs.npz')
+    loaded = SystemTrajectory.load_from_disk(tmp_path / 'theirs.npz', arm)
+    assert_same_series(loaded.sensordata, theirs.sensordata)
+    # Its columns of states do not count the time, which is the first.
+    assert loaded.state is not None
+    np.testing.assert_array_equal(loaded.state.get('a_qpos')[:, 0], theirs.state.data[:, 1])
+
+
+def test_a_file_that_does_not_belong_to_the_model_is_told(arm: mujoco.MjModel, tmp_path: Path):
+    run = simulate(arm, make_control(arm))
+    run.save_to_disk(tmp_path / 'run.npz')
+    other = mujoco.MjModel.from_xml_string(ARM.replace('name="qb"', 'name="wrist"'))
+    with pytest.raises(FitError, match="'qb', which the model does not have"):
+        SystemTrajectory.load_from_disk(tmp_path / 'run.npz', other)
+    run.sensordata.save_to_disk(tmp_path / 'series.npz')
+    with pytest.raises(SignalError, match='Expected control_times, '):
+        SystemTrajectory.load_from_disk(tmp_path / 'series.npz', arm)
+
+
+# --- create_initial_state ---
+
+BODIES = mujoco.MjModel.from_xml_string("""
+<mujoco>
+  <worldbody>
+    <body name="box" pos="0 0 1"><freejoint/><geom size=".1"/></body>
+    <body><joint name="ball" type="ball"/><geom size=".1" pos=".1 0 0"/>
+      <body><joint name="h"/><geom size=".1" pos=".1 0 0"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <general name="u" joint="h" dyntype="user" actdim="2"/>
+    <general name="f" joint="h" dyntype="filter"/>
+  </actuator>
+</mujoco>
+""")
+
+
+def unpack(state: NDArray[np.float64]) -> mujoco.MjData:
+    data = mujoco.MjData(BODIES)
+    mujoco.mj_setState(BODIES, data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
+    return data
+
+
+def test_a_state_is_made_of_parts_in_the_models_order():
+    qpos, qvel, act = np.arange(12.0), np.arange(10.0), np.arange(3.0)
+    data = unpack(create_initial_state(BODIES, qpos, qvel, act))
+    for part, expected in (('qpos', qpos), ('qvel', qvel), ('act', act)):
+        np.testing.assert_array_equal(getattr(data, part), expected)
+    assert data.time == 0.0
+
+
+def test_named_parts_go_to_their_joints_of_any_width():
+    state = create_initial_state(
+        BODIES,
+        [0.5, 0, 1, 0, 0],
+        [7, 1, 2, 3, 4, 5, 6],
+        [9, 1, 2],
+        qpos_names=['h_qpos', 'ball'],
+        qvel_names=['h', 'box_qvel'],
+        act_names=['f', 'u_act'],
+    )
+    data = unpack(state)
+    np.testing.assert_array_equal(data.qpos, [0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0.5])
+    np.testing.assert_array_equal(data.qvel, [1, 2, 3, 4, 5, 6, 0, 0, 0, 7])
+    np.testing.assert_array_equal(data.act, [1, 2, 9])
+
+
+@pytest.mark.parametrize(
+    ('parts', 'error', 'message'),
+    [
+        ({'qpos': [0.0]}, FitError, r'qpos to have shape \(12,\), found \(1,\)'),
+        ({'qpos': [0.0], 'qpos_names': ['ball']}, FitError, r'shape \(4,\), found \(1,\)'),
+        ({'qpos': [0.0], 'qpos_names': ['hh']}, SignalError, "'hh' as MjStateQPos.*nearest: h"),
+        ({'qpos': [np.nan], 'qpos_names': ['h']}, FitError, 'finite numbers in qpos'),
+        ({'qpos': [0.0], 'qpos_names': ['h'], 'act_names': ['f']}, FitError, 'act not to be None'),
+    ],
+)
+def test_parts_that_do_not_fit_are_told(parts: Any, error: Any, message: str):
+    with pytest.raises(error, match=message):
+        create_initial_state(BODIES, **parts)
+
+
+def test_a_state_is_that_of_the_sysid_toolbox(arm: mujoco.MjModel):
+    toolbox = pytest.importorskip('mujoco.sysid._src.trajectory')
+    given: Any = {'qvel': np.array([2.0]), 'qvel_names': ['b_qvel']}
+    np.testing.assert_array_equal(
+        create_initial_state(arm, np.array([0.1, 0.2]), **given),
+        toolbox.create_initial_state(arm, np.array([0.1, 0.2]), **given),
+    )
+
+
+# --- ModelSequences ---
+
+
+@pytest.fixture
+def spec() -> mujoco.MjSpec:
+    """Return the arm as a user has it."""
+    return mujoco.MjSpec.from_string(ARM)
+
+
+def test_one_sequence_may_be_given_bare(arm: mujoco.MjModel, spec: mujoco.MjSpec):
+    control = make_control(arm)
+    run = simulate(arm, control)
+    model = ModelSequences('arm', spec, 'first', make_start(arm), control, run.sensordata)
+    assert (model.name, model.spec, model.sequence_name) == ('arm', spec, ['first'])
+    assert model.control == [control]
+    assert model.sensordata == [run.sensordata]
+    assert model.measured_rollout[0].control is control
+    assert model.measured_rollout[0].state is None
+    assert model.gt_model.nsensordata == 3
+
+
+def test_sequences_are_chosen_by_index_and_slice(arm: mujoco.MjModel, spec: mujoco.MjSpec):
+    control = make_control(arm)
+    measured = simulate(arm, control).sensordata
+    names = ['a', 'b', 'c']
+    states = np.stack([make_start(arm)] * 3)
+    model = ModelSequences('arm', spec, names, states, [control] * 3, [measured] * 3)
+    assert len(model) == 3
+    assert model[-1].sequence_name == ['c']
+    assert model[:2].sequence_name == ['a', 'b']
+    assert model[1].gt_model is model.gt_model
+    with pytest.raises(IndexError):
+        model[3]
+    assert [part.sequence_name for part in model] == [['a'], ['b'], ['c']]
+
+
+def test_the_users_spec_is_left_as_it_is(arm: mujoco.MjModel):
+    spec = mujoco.MjSpec.from_string(ARM.replace('damping=".1"', ''))
+    spec.compile()
+    before = spec.to_xml()
+    control = make_control(arm)
+    model = ModelSequences(
+        'arm', spec, 'run', make_start(arm), control, simulate(arm, control).sensordata
+    )
+    model.gt_model.dof_damping[:] = 9.0
+    spec.joint('a').armature = 0.5
+    assert model.gt_model.dof_armature[0] == 0.0
+    spec.joint('a').armature = 0.0
+    assert spec.to_xml() == before
+
+
+def test_a_sequence_that_does_not_fit_is_named(arm: mujoco.MjModel, spec: mujoco.MjSpec):
+    control = make_control(arm)
+    measured = simulate(arm, control).sensordata
+    part = measured.slice_by_name(['qa'])
+    start = make_start(arm)
+    with pytest.raises(FitError, match=r"Sequence 'two' of model 'arm': .* missing: va, qb"):
+        ModelSequences('arm', spec, ['one', 'two'], [start] * 2, [control] * 2, [measured, part])
+    kept = ModelSequences('arm', spec, 'two', start, control, part, allow_missing_sensors=True)
+    assert kept.allow_missing_sensors
+    with pytest.raises(FitError, match='found 1, 1, 2 and 1'):
+        ModelSequences('arm', spec, 'one', start, [control] * 2, measured)
+
+
+def test_a_permuted_sequence_is_accepted(arm: mujoco.MjModel, spec: mujoco.MjSpec):
+    control = make_control(arm)
+    measured = simulate(arm, control).sensordata
+    permuted = TimeSeries.from_columns(measured.times, measured.data[:, ::-1], ['qb', 'va', 'qa'])
+    model = ModelSequences('arm', spec, 'run', make_start(arm), control, permuted)
+    np.testing.assert_array_equal(
+        model.measured_rollout[0].get_sensordata_slice('joint_pos'), measured.data[:, [0, 2]]
+    )

@@ -1,0 +1,508 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in the toolbox's own words that give wrong answers there, and right ones here.
+
+Each test fails where ``sysid`` is ``mujoco.sysid`` of MuJoCo 4.0. Traps with more to say about them
+are tested where they are mended: spacing of resampled series in ``signals/test_resampling.py``,
+what a shift of the stamps looks like in ``test_stamps.py``, coverage of intervals in
+``test_statistics.py``, offline reports in ``report/test_toolbox_report.py``; how many random starts
+end at the truth, in ``benchmarks/starts.py``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import mujoco.rollout
+import numpy as np
+import pytest
+
+from sysid_ros import identification as sysid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+SPRING_MASS = """
+<mujoco>
+  <option timestep="0.002"/>
+  <worldbody><body name="cart"><inertial pos="0 0 0" mass="1" diaginertia=".001 .001 .001"/>
+    <joint name="slide" type="slide" axis="1 0 0" stiffness="100" damping="5"/></body></worldbody>
+  <actuator><motor name="push" joint="slide"/></actuator>
+  <sensor><jointpos name="q" joint="slide"/><jointvel name="v" joint="slide"/></sensor>
+</mujoco>
+"""
+CART = """
+<mujoco>
+  <option timestep="0.002"/>
+  <worldbody><body name="cart"><inertial pos="0 0 0" mass="2" diaginertia=".001 .001 .001"/>
+    <joint name="slide" type="slide" axis="1 0 0"/></body></worldbody>
+  <actuator><motor name="push" joint="slide" gear="3"/></actuator>
+  <sensor><jointpos name="q" joint="slide"/><jointvel name="v" joint="slide"/></sensor>
+</mujoco>
+"""
+ARMATURES = (0.5, 0.4, 0.3, 0.2, 0.1)
+#: Axis, length, mass, moment across and damping of each link of the tutorial's arm.
+LINKS = (
+    ('0 0 1', 0.1, 1.0, 0.01, 1.0),
+    ('0 1 0', 0.1, 0.8, 0.008, 0.8),
+    ('0 1 0', 0.1, 0.6, 0.006, 0.6),
+    ('0 0 1', 0.08, 0.4, 0.004, 0.4),
+    ('0 1 0', 0.06, 0.2, 0.002, 0.2),
+)
+
+
+def arm() -> mujoco.MjSpec:
+    bodies, height = '', 0.1
+    for number, (axis, length, mass, moment, damping) in enumerate(LINKS, start=1):
+        bodies += f"""<body name="link{number}" pos="0 0 {height}">
+          <inertial pos="0 0 {length / 2}" mass="{mass}"
+            diaginertia="{moment} {moment} {moment / 2}"/>
+          <joint name="j{number}" axis="{axis}" damping="{damping}"
+            armature="{ARMATURES[number - 1]}"/>"""
+        height = length
+    motors = ''.join(f'<motor name="m{n}" joint="j{n}"/>' for n in range(1, 6))
+    sensors = ''.join(f'<jointpos name="q{n}" joint="j{n}"/>' for n in range(1, 6))
+    return mujoco.MjSpec.from_string(
+        f"""<mujoco><option timestep="0.002" integrator="implicitfast"/>
+        <worldbody>{bodies}{'</body>' * 5}</worldbody>
+        <actuator>{motors}</actuator><sensor>{sensors}</sensor></mujoco>"""
+    )
+
+
+def torques(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    waves = np.outer(times, [0.5, 0.7, 0.4, 0.9, 0.6]) * 2 * np.pi + [0, 0.5, 1, 1.5, 2]
+    return np.array([5, 4, 3, 2, 1]) * np.sin(waves)
+
+
+class Recording(NamedTuple):
+    """What a plain loop wrote down: row k of the sensors describes ``times[k]``."""
+
+    spec: mujoco.MjSpec
+    times: NDArray[np.float64]
+    control: NDArray[np.float64]
+    sensors: NDArray[np.float64]
+    state: NDArray[np.float64]
+
+    def sequences(self, start: float = 0.0, **other: Any) -> list[sysid.ModelSequences]:
+        """Return it in the toolbox's form, with series of its own where ``other`` has them."""
+        model = self.spec.copy().compile()
+        series = {
+            'control': sysid.TimeSeries.from_control_names(self.times + start, self.control, model),
+            'sensordata': sysid.TimeSeries.from_names(self.times + start, self.sensors, model),
+            **other,
+        }
+        return [sysid.ModelSequences('model', self.spec, 'run', self.state, **series)]
+
+
+def record(
+    spec: mujoco.MjSpec,
+    *,
+    duration: float = 2.0,
+    command: Callable[[NDArray[np.float64]], NDArray[np.float64]] = torques,
+) -> Recording:
+    model = spec.copy().compile()
+    data = mujoco.MjData(model)
+    times = model.opt.timestep * np.arange(round(duration / model.opt.timestep))
+    control, rows = command(times), []
+    state = sysid.create_initial_state(model, data.qpos, data.qvel, data.act)
+    for row in control:
+        data.ctrl[:] = row
+        mujoco.mj_step(model, data)  # evaluates the sensors before it integrates
+        rows.append(data.sensordata.copy())
+    return Recording(spec, times, control, np.array(rows), state)
+
+
+def push(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    force = 5 * np.sin(2 * np.pi * 1.5 * times) + 3 * np.sin(2 * np.pi * 3.7 * times)
+    return force[:, None]
+
+
+def set_mass(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+    spec.body('cart').mass = parameter.value[0]
+
+
+def set_gear(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+    spec.actuator('push').gear[0] = parameter.value[0]
+
+
+def mass(start: float = 2.0) -> sysid.ParameterDict:
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('mass', start, 0.3, 3.0, modifier=set_mass))
+    return params
+
+
+def armatures(start: float | NDArray[np.float64] = 0.25) -> sysid.ParameterDict:
+    def setter(joint: str) -> Any:
+        return lambda spec, p: setattr(spec.joint(joint), 'armature', p.value[0])
+
+    params = sysid.ParameterDict()
+    for number, value in enumerate(np.broadcast_to(start, 5), start=1):
+        name = f'j{number}'
+        params.add(sysid.Parameter(name, float(value), 0.01, 0.6, modifier=setter(name)))
+    return params
+
+
+def fitted(
+    params: sysid.ParameterDict, groups: list[sysid.ModelSequences], **options: Any
+) -> NDArray[np.float64]:
+    fn = sysid.build_residual_fn(models_sequences=groups, **options)
+    found, _ = sysid.optimize(params, fn, verbose=False)
+    return found.as_vector()
+
+
+@pytest.fixture(scope='module')
+def arm_recording() -> Recording:
+    return record(arm())
+
+
+@pytest.fixture(scope='module')
+def cart_recording() -> Recording:
+    return record(mujoco.MjSpec.from_string(SPRING_MASS), command=push)
+
+
+def test_five_armatures_of_an_identical_plant_are_exact(arm_recording: Recording) -> None:
+    assert fitted(armatures(), arm_recording.sequences()) == pytest.approx(ARMATURES, rel=1e-6)
+
+
+def tutorial() -> list[sysid.ModelSequences]:
+    """Return the tutorial's spring and mass, with ``mujoco.rollout``'s state times as stamps."""
+    spec = mujoco.MjSpec.from_string(SPRING_MASS)
+    model = spec.copy().compile()
+    data = mujoco.MjData(model)
+    times = 0.002 * np.arange(1500)
+    control = sysid.TimeSeries.from_control_names(times, push(times), model)
+    start = sysid.create_initial_state(model, data.qpos, data.qvel, data.act)
+    states, sensors = mujoco.rollout.rollout(model, data, start, control.data[:-1])
+    measured = sysid.TimeSeries.from_names(states[0, :, 0], sensors[0], model)
+    return [sysid.ModelSequences('spring_mass', spec, 'run', start, control, measured)]
+
+
+def test_the_tutorials_stamps_are_understood_when_said() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        found = fitted(mass(), tutorial(), sensor_stamps='rollout')
+    assert found == pytest.approx([1.0], rel=1e-6)
+
+
+def test_the_tutorials_stamps_are_warned_of_with_their_shift() -> None:
+    fn = sysid.build_residual_fn(models_sequences=tutorial())
+    with pytest.warns(sysid.StampWarning, match=r'-2\.0\d ms .* one time step late'):
+        found, result = sysid.optimize(mass(), fn, verbose=False)
+    assert found['mass'].value[0] == pytest.approx(1.01, abs=0.005)
+    assert result.shift.alarming
+
+
+@pytest.mark.parametrize('rate', [50.0, 20.0])
+def test_commands_hold_until_the_next(rate: float) -> None:
+    """A plant keeps a command; it does not know the next one."""
+
+    def stairs(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        return torques(np.floor(times * rate + 1e-9) / rate)
+
+    plain = record(arm(), command=stairs)
+    model = plain.spec.copy().compile()
+    every = round(1 / (rate * 0.002))
+    coarse = sysid.TimeSeries.from_control_names(
+        plain.times[::every], plain.control[::every], model
+    )
+    inside = plain.times <= coarse.times[-1]
+    measured = sysid.TimeSeries.from_names(plain.times[inside], plain.sensors[inside], model)
+    groups = plain.sequences(control=coarse, sensordata=measured)
+    assert fitted(armatures(), groups) == pytest.approx(ARMATURES, rel=1e-6)
+
+
+def test_a_command_that_changes_inside_a_step_has_its_impulse() -> None:
+    """A free mass has the velocity ∫u/m, whenever u changed."""
+    spec = mujoco.MjSpec.from_string(CART.replace('gear="3"', 'gear="1"'))
+    model = spec.copy().compile()
+    random = np.random.default_rng(0)
+    stamps = np.concatenate([[0.0], np.cumsum(random.uniform(0.0013, 0.0171, 100))])
+    values = random.standard_normal(len(stamps))
+    times = np.arange(0.0, stamps[-1], 0.002)
+    impulse = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(stamps))])
+    velocity = np.interp(times, stamps, impulse) / 2.0
+    state = sysid.create_initial_state(model, np.zeros(1), np.zeros(1))
+    control = sysid.TimeSeries.from_control_names(stamps, values[:, None], model)
+    measured = sysid.TimeSeries.from_names(times, velocity[:, None], model, names=['v'])
+    group = sysid.ModelSequences(
+        'cart', spec, 'run', state, control, measured, allow_missing_sensors=True
+    )
+    assert fitted(mass(1.0), [group]) == pytest.approx([2.0], rel=1e-6)
+
+
+@pytest.mark.parametrize('start', [0.0, 0.3, 1.7e9])
+def test_the_start_time_does_not_matter(cart_recording: Recording, start: float) -> None:
+    assert fitted(mass(), cart_recording.sequences(start)) == pytest.approx([1.0], rel=1e-6)
+
+
+def test_sensors_and_controls_are_paired_by_name(arm_recording: Recording) -> None:
+    model = arm_recording.spec.copy().compile()
+    order = [3, 0, 4, 2, 1]
+    groups = arm_recording.sequences(
+        sensordata=sysid.TimeSeries.from_names(
+            arm_recording.times,
+            arm_recording.sensors[:, order],
+            model,
+            names=[f'q{k + 1}' for k in order],
+        ),
+        control=sysid.TimeSeries.from_control_names(
+            arm_recording.times,
+            arm_recording.control[:, order],
+            model,
+            names=[f'm{k + 1}' for k in order],
+        ),
+    )
+    assert fitted(armatures(), groups) == pytest.approx(ARMATURES, rel=1e-6)
+
+
+def test_a_delayed_sensor_has_a_positive_delay(cart_recording: Recording) -> None:
+    late = cart_recording.sensors.copy()
+    late[10:, 0] = cart_recording.sensors[:-10, 0]
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('delay', 0.01, 0.0, 0.04))
+    transform = sysid.SignalTransform()
+    transform.delay('q', params['delay'])
+    found = fitted(
+        params, cart_recording._replace(sensors=late).sequences(), modify_residual=transform.apply
+    )
+    assert found == pytest.approx([0.02], rel=1e-6)
+
+
+@pytest.mark.parametrize('damage', ['one NaN', 'dead', 'constant'])
+def test_a_damaged_channel_costs_only_itself(cart_recording: Recording, damage: str) -> None:
+    sensors = cart_recording.sensors.copy()
+    if damage == 'one NaN':
+        sensors[400, 0] = np.nan
+    else:
+        sensors[:, 0] = 0.0 if damage == 'dead' else 0.123
+    groups = cart_recording._replace(sensors=sensors).sequences()
+    fn = sysid.build_residual_fn(models_sequences=groups)
+    found, result = sysid.optimize(mass(), fn, verbose=False)
+    assert found.as_vector() == pytest.approx([1.0], rel=1e-6)
+    assert result.success
+    assert result.dead == (() if damage == 'one NaN' else ('q',))
+
+
+def wrong(recording: Recording) -> NDArray[np.float64]:
+    """Return residuals of a mass that is wrong, one column per sensor."""
+    fn = sysid.build_residual_fn(models_sequences=recording.sequences())
+    found: NDArray[np.float64] = fn(np.array([1.3]), mass())[0][0].reshape(-1, 2)
+    return found
+
+
+def test_an_offset_does_not_change_the_weight_of_a_channel(cart_recording: Recording) -> None:
+    """The model knows the offset: what is left to explain is the same, and counts the same."""
+    params = mass()
+    params.add(sysid.Parameter('offset', 50.0, 0.0, 100.0, frozen=True))
+    transform = sysid.SignalTransform()
+    transform.bias('q', params['offset'], target='predicted')
+    shifted = cart_recording._replace(sensors=cart_recording.sensors + np.array([50.0, 0.0]))
+    fn = sysid.build_residual_fn(
+        models_sequences=shifted.sequences(), modify_residual=transform.apply
+    )
+    found = fn(np.array([1.3]), params)[0][0].reshape(-1, 2)
+    plain = wrong(cart_recording)
+    np.testing.assert_allclose(found, plain[-len(found) :], rtol=1e-6, atol=1e-6)
+
+
+def test_a_long_silence_does_not_change_the_weights_of_the_rest() -> None:
+    """Errors of the motion count for the same, however long the robot rests afterwards."""
+
+    def first_second(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(times[:, None] < 1.0, push(times), 0.0)
+
+    spec = mujoco.MjSpec.from_string(SPRING_MASS)
+    columns = []
+    for duration in (2.0, 6.0):
+        plain = record(spec, duration=duration, command=first_second)
+        noise = np.random.default_rng(0).standard_normal((3000, 2))[: len(plain.sensors)]
+        noisy = plain._replace(sensors=plain.sensors + np.array([1e-4, 1e-3]) * noise)
+        columns.append(np.sqrt(np.mean(wrong(noisy)[:500] ** 2, axis=0)))
+    np.testing.assert_allclose(columns[1], columns[0], rtol=0.1)
+
+
+#: With an explicit integrator, more damping than 2 m / dt throws the simulation out.
+STIFF = SPRING_MASS.replace(
+    '<option timestep="0.002"/>', '<option timestep="0.02"><flag eulerdamp="disable"/></option>'
+)
+
+
+def set_damping(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+    spec.joint('slide').damping[0] = parameter.value[0]
+
+
+@pytest.mark.parametrize('optimizer', ['mujoco', 'scipy'])
+def test_a_fit_survives_candidates_that_diverge(optimizer: str) -> None:
+    spec = mujoco.MjSpec.from_string(STIFF)
+    recording = record(spec, command=push)
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('damping', 95.0, 0.1, 1000.0, modifier=set_damping))
+    fn = sysid.build_residual_fn(models_sequences=recording.sequences())
+    both = fn(np.array([[5.0, 900.0]]), params)[0][0]
+    assert np.all(np.isfinite(both))
+    assert np.sum(both[:, 1] ** 2) > np.sum(both[:, 0] ** 2) + 1e4
+    found, result = sysid.optimize(params, fn, optimizer=optimizer, verbose=False)
+    assert found['damping'].value[0] == pytest.approx(5.0, rel=1e-6)
+    assert result.diverged >= 1
+
+
+@pytest.mark.parametrize('kind', ['Mass', 'MassIpos', 'Pseudo'])
+@pytest.mark.parametrize('given', [True, False])
+def test_every_kind_of_inertia_is_fitted_with_its_own_modifier(kind: str, *, given: bool) -> None:
+    shape = (
+        '<inertial pos=".02 .01 .1" mass="1" diaginertia=".02 .025 .01"/>'
+        if given
+        else '<geom type="box" size=".05 .04 .1" pos=".02 .01 .1" mass="1" contype="0"/>'
+    )
+    xml = f"""<mujoco><option timestep="0.002"/><worldbody><body name="b">
+      <joint name="x" axis="1 0 0" damping=".1"/><joint name="y" axis="0 1 0" damping=".1"/>
+      <joint name="z" axis="0 0 1" damping=".1"/>{shape}</body></worldbody>
+      <actuator><motor name="mx" joint="x"/><motor name="my" joint="y"/>
+      <motor name="mz" joint="z"/></actuator><sensor><jointpos name="qx" joint="x"/>
+      <jointpos name="qy" joint="y"/><jointpos name="qz" joint="z"/></sensor></mujoco>"""
+
+    def command(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        return 0.2 * np.sin(np.outer(times, [5, 7, 11]))
+
+    spec = mujoco.MjSpec.from_string(xml)
+    plant = record(spec, duration=1.0, command=command)
+    model = spec.copy().compile()
+    params = sysid.ParameterDict()
+    params.add(sysid.body_inertia_param(spec, model, 'b', getattr(sysid.InertiaType, kind)))
+    truth = params.as_vector()
+    low, high = params.get_bounds()
+    away = np.random.default_rng(0).uniform(-0.05, 0.05, len(truth))
+    params.update_from_vector(np.clip(truth + away * np.maximum(np.abs(truth), 0.2), low, high))
+    fn = sysid.build_residual_fn(models_sequences=plant.sequences())
+    found, result = sysid.optimize(params, fn, verbose=False)
+    assert np.max(np.abs(fn(found.as_vector(), found)[0][0])) < 1e-3
+    if kind != 'Pseudo':  # of which three joints do not see every component
+        np.testing.assert_allclose(found.as_vector(), truth, rtol=1e-4, atol=1e-5)
+    assert result.success
+
+
+def test_a_number_for_a_polynomial_is_answered_with_what_to_write(
+    cart_recording: Recording,
+) -> None:
+    def write(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+        spec.joint('slide').damping = parameter.value[0]
+
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('d', 5.0, 1.0, 9.0, modifier=write))
+    fn = sysid.build_residual_fn(models_sequences=cart_recording.sequences())
+    with pytest.raises(ValueError, match=r"(?s)'d'.*damping\[0\]"):
+        fn(np.array([4.0]), params)
+
+
+def test_nothing_changes_the_users_spec(tmp_path: Path) -> None:
+    recording = record(mujoco.MjSpec.from_string(SPRING_MASS), duration=0.5, command=push)
+    before = recording.spec.to_xml()
+    groups, params = recording.sequences(), mass()
+    fn = sysid.build_residual_fn(models_sequences=groups)
+    fn(np.array([[0.7, 1.9]]), params)
+    assert recording.spec.to_xml() == before
+    found, result = sysid.optimize(params, fn, verbose=False)
+    assert recording.spec.to_xml() == before
+    sysid.save_results(tmp_path, groups, params, found, result, fn)
+    assert recording.spec.to_xml() == before
+    sysid.default_report(
+        models_sequences=groups,
+        initial_params=params,
+        opt_params=found,
+        residual_fn=fn,
+        opt_result=result,
+        generate_videos=False,
+    )
+    assert recording.spec.to_xml() == before
+
+
+@pytest.mark.parametrize('optimizer', ['mujoco', 'scipy', 'scipy_parallel_fd'])
+def test_silence_is_silence(
+    cart_recording: Recording, capfd: pytest.CaptureFixture[str], optimizer: str
+) -> None:
+    fn = sysid.build_residual_fn(models_sequences=cart_recording.sequences())
+    _, result = sysid.optimize(mass(), fn, optimizer=optimizer, verbose=False)
+    assert capfd.readouterr() == ('', '')
+    assert {'status', 'message', 'cost', 'nfev', 'success', 'jac', 'grad'} <= set(result)
+
+
+def test_a_parameter_without_effect_is_named(cart_recording: Recording) -> None:
+    params = mass()
+    params.add(sysid.Parameter('idle', 1.0, 0.5, 2.0, modifier=lambda _, __: None))
+    fn = sysid.build_residual_fn(models_sequences=cart_recording.sequences())
+    with pytest.raises(ValueError, match="'idle'"):
+        sysid.optimize(params, fn, verbose=False)
+
+
+def mass_and_gear() -> sysid.ParameterDict:
+    """Return what only has a ratio, from a start that has the right one."""
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('mass', 3.5, 0.5, 5.0, modifier=set_mass))
+    params.add(sysid.Parameter('gear', 5.25, 0.5, 8.0, modifier=set_gear))
+    return params
+
+
+def verdicts(groups: list[sysid.ModelSequences]) -> dict[str, tuple[float, str]]:
+    """Return value and verdict of mass and gear, as the report shows them."""
+    params = mass_and_gear()
+    fn = sysid.build_residual_fn(models_sequences=groups)
+    found, result = sysid.optimize(params, fn, verbose=False)
+    report = sysid.default_report(
+        models_sequences=groups,
+        initial_params=params,
+        opt_params=found,
+        residual_fn=fn,
+        opt_result=result,
+        generate_videos=False,
+    )
+    return {p.name: (p.value, p.verdict) for p in report.result.parameters}
+
+
+def test_a_combination_that_cannot_be_told_apart_is_named_until_a_payload_tells_it() -> None:
+    alone = record(mujoco.MjSpec.from_string(CART), duration=0.6, command=push)
+    found = verdicts(alone.sequences())
+    assert found['gear'][0] / found['mass'][0] == pytest.approx(1.5, rel=1e-6)
+    assert found['mass'][1] == 'confounded with gear'
+    assert found['gear'][1] == 'confounded with mass'
+    spec = mujoco.MjSpec.from_string(CART)
+    load = spec.body('cart').add_body(name='load', mass=1.0, inertia=[1e-3] * 3)
+    load.explicitinertial = True
+    loaded = record(spec, duration=0.6, command=push)
+    (second,) = loaded.sequences()
+    second.name = 'loaded'
+    both = verdicts([*alone.sequences(), second])
+    assert both['mass'] == (pytest.approx(2.0, rel=1e-6), 'identified')
+    assert both['gear'] == (pytest.approx(3.0, rel=1e-6), 'identified')
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_random_starts_all_end_at_the_truth(arm_recording: Recording, seed: int) -> None:
+    start = np.random.default_rng(seed).uniform(0.01, 0.6, 5)
+    found = fitted(armatures(start), arm_recording.sequences())
+    assert found == pytest.approx(ARMATURES, rel=1e-6)
+
+
+@pytest.mark.filterwarnings('ignore::sysid_ros.toolbox.optimization.StampWarning')
+@pytest.mark.parametrize('starts', [1, 16])
+def test_a_far_start_does_not_end_in_a_false_valley(starts: int) -> None:
+    """A long oscillation of another frequency fits best where it is out of phase the least."""
+
+    def write(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+        spec.joint('slide').stiffness[0] = parameter.value[0]
+
+    def kick(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(times[:, None] < 0.1, 5.0, 0.0)
+
+    spec = mujoco.MjSpec.from_string(SPRING_MASS.replace('damping="5"', 'damping=".2"'))
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('stiffness', 400.0, 5.0, 500.0, modifier=write))
+    recording = record(spec, duration=2.0, command=kick)
+    fn = sysid.build_residual_fn(models_sequences=recording.sequences())
+    found, result = sysid.optimize(params, fn, verbose=False, starts=starts)
+    assert found['stiffness'].value[0] == pytest.approx(100.0, rel=1e-6)
+    assert len(result.attempts) == (starts if starts > 1 else 0)
