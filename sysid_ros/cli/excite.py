@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.excitation.drives import drives  # noqa: PLC0415
     from sysid_ros.excitation.experiment import (  # noqa: PLC0415
         Experiment,
-        SensorNoise,
+        SensorAccuracy,
         sensor_noise,
     )
     from sysid_ros.excitation.fourier import make_plan  # noqa: PLC0415
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     model = compile_spec(spec, args.model)
     limits = find_limits(model, margin=args.margin, max_speed=args.max_velocity)
     unknowns = _parameters(args, model, spec)
-    noise = SensorNoise(
+    noise = SensorAccuracy(
         args.position_noise, args.velocity_noise, args.effort_noise, args.encoder_bits
     )
     sensors = sensor_noise(model, noise)

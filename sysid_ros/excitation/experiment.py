@@ -71,7 +71,8 @@ _OF_JOINTS = (
 QUANTILE = 1.959964
 #: Configurations are looked at for collisions so often, s.
 _COLLISION_PERIOD = 0.04
-#: … and so many times less often where parameters are off: servos take them nearly the same way.
+#: Where parameters are off, they are looked at so many times less often: servos take nearly the
+#: same way.
 _COARSER = 5
 #: The robot gets so long to sag into its home pose before a motion, s.
 _SETTLING = 5.0
@@ -79,7 +80,7 @@ _REST_SPEED = 1e-5
 
 
 @dataclass(frozen=True)
-class SensorNoise:
+class SensorAccuracy:
     """Standard deviations of the sensors, those of the ``simulated_robot`` node by default.
 
     Attributes:
@@ -102,7 +103,7 @@ class SensorNoise:
 
 
 def sensor_noise(
-    model: mujoco.MjModel, noise: SensorNoise, known: Mapping[str, float] | None = None
+    model: mujoco.MjModel, noise: SensorAccuracy, known: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Return the standard deviation of each sensor that can be assumed to be recorded.
 
@@ -133,7 +134,7 @@ def sensor_noise(
     return found
 
 
-def _usual(model: mujoco.MjModel, row: int, noise: SensorNoise) -> float:
+def _usual(model: mujoco.MjModel, row: int, noise: SensorAccuracy) -> float:
     kind = mujoco.mjtSensor(int(model.sensor_type[row]))
     if kind in _POSITIONS:
         joint = int(model.sensor_objid[row])
@@ -165,7 +166,7 @@ class Excursion(NamedTuple):
     diverged: bool
 
 
-class Trace(NamedTuple):
+class SimulatedMotion(NamedTuple):
     """One simulation of a motion.
 
     Attributes:
@@ -226,7 +227,7 @@ class Experiment:
         self._probes = _probes(self._model)
         self._start = _settled(nominal)
         self._simulator = make_simulator(
-            own, self.unknowns, [self.sequence(_still(nominal))], threads
+            own, self.unknowns, [self.sequence(_no_motion(nominal))], threads
         )
         self._runs = 0
 
@@ -343,12 +344,14 @@ class Experiment:
             raise FitError(msg)
         return worst
 
-    def trace(self, motion: Motion) -> Trace:
+    def trace(self, motion: Motion) -> SimulatedMotion:
         """Simulate a motion with the nominal values."""
         ((found, _),) = self._traces(motion, self.nominal[None])
         return found
 
-    def _traces(self, motion: Motion, candidates: NDArray[np.float64]) -> list[tuple[Trace, bool]]:
+    def _traces(
+        self, motion: Motion, candidates: NDArray[np.float64]
+    ) -> list[tuple[SimulatedMotion, bool]]:
         simulator = self._simulator.of([self.sequence(motion)])
         found = []
         timestep = float(self.limits.model.opt.timestep)
@@ -356,7 +359,9 @@ class Experiment:
             for place in range(len(block.candidates)):
                 rows = block.rows['sensordata'][place]
                 times = timestep * np.arange(len(rows), dtype=np.float64)
-                trace = Trace(times, *(rows[:, columns].copy() for columns in self._probes))
+                trace = SimulatedMotion(
+                    times, *(rows[:, columns].copy() for columns in self._probes)
+                )
                 found.append((trace, bool(block.diverged[place])))
         self._runs += len(candidates)
         return found
@@ -444,7 +449,7 @@ def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:
     return np.array(data.qpos)
 
 
-def _still(model: mujoco.MjModel) -> Motion:
+def _no_motion(model: mujoco.MjModel) -> Motion:
     """Return the shortest motion: none."""
     commands = np.tile(holding_commands(model, home_position(model)), (2, 1))
     return Motion(np.array([0.0, 0.1]), commands, tuple(d.actuator for d in drives(model)))

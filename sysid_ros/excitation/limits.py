@@ -360,10 +360,10 @@ class Guard:
             if abs(value) > limit:
                 reason = f'the effort of {name!r} is {value:.3g}, above its limit by over 5 %'
                 return Breach(reason, gives_way=True)
-        for drive, told in zip(self._drives, command, strict=True):
+        for drive, goal in zip(self._drives, command, strict=True):
             if not (self._error and drive.takes_positions and drive.joint in positions):
                 continue
-            error = positions[drive.joint] - drive.position(float(told))
+            error = positions[drive.joint] - drive.position(float(goal))
             if abs(error) > self._error:
                 reason = f'{drive.joint!r} is {error:.3g} from its command, over {self._error:g}'
                 return Breach(reason, gives_way=True)

@@ -13,7 +13,14 @@ from scipy.integrate import cumulative_trapezoid
 
 from sysid_ros.alignment.health import GAP_PERIODS, GAP_S, SECOND_NS, HealthFinding
 from sysid_ros.alignment.mapping.by_name import command_field, is_command
-from sysid_ros.alignment.pairs import Role, column_name, names_of, raw_values
+from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
+    Role,
+    column_name,
+    drives_joint,
+    names_of,
+    raw_values,
+)
 from sysid_ros.alignment.stamps import longest_increasing
 
 if TYPE_CHECKING:
@@ -44,13 +51,6 @@ _UNITS = {
     'velocity': ('rad/s', 'm/s'),
     'effort': ('N·m', 'N'),
 }
-#: Sensors of the model that measure a joint, to the quantity.
-_SENSORS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
-    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
-}
-_ON_JOINT = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
 #: Changes of position are compared over this time, s, and at least so many samples.
 WINDOW_S = 0.5
 WINDOW_SAMPLES = 10
@@ -58,19 +58,19 @@ WINDOW_SAMPLES = 10
 MOST_WINDOWS = 20_000
 #: A correlation above this is agreement, one below its negative agreement with the wrong sign.
 AGREEMENT = 0.5
-#: Where they agree as well as this, a factor between them that is off by more is told.
+#: Where they agree as well as this, a factor between them that is further off is reported.
 CLOSE = 0.9
 FACTOR = 1.3
-#: A motion counts when it is so many steps of the encoder, …
+#: A motion is at least so many steps of the encoder.
 MOTION_STEPS = 20
-#: … and over a window so many times what one sample differs from the next: noise would be one.
+#: Over a window it is so many times what one sample differs from the next; noise would be once.
 MOTION_NOISE = 2.0
 #: Values that stay for so many messages and then jump by so many steps are held.
 HELD_MESSAGES = 3
 HELD_STEPS = 3
-#: A spike is a change of so many times the median change, …
+#: A spike is a change of so many times the median change, followed by its opposite.
 SPIKE = 20.0
-#: … followed by its opposite, with changes of less than this part of it before and after.
+#: Before and after a spike, changes are less than this part of it.
 SPIKE_REST = 0.1
 
 
@@ -111,8 +111,8 @@ class Joint:
 
     def find(self, quantity: str, *, command: bool = False) -> Trace | None:
         """Return what was measured, or commanded, of a quantity."""
-        wanted = (quantity, command)
-        return next((item for item in self.traces if (item.quantity, item.command) == wanted), None)
+        key = (quantity, command)
+        return next((item for item in self.traces if (item.quantity, item.command) == key), None)
 
     def command(self) -> Trace | None:
         """Return the first quantity that was commanded."""
@@ -178,11 +178,11 @@ def joints_of_model(
     for pair in pairing.pairs:
         if pair.role is Role.SENSOR:
             sensor = model.sensor(pair.name)
-            quantity = _SENSORS.get(mujoco.mjtSensor(int(sensor.type[0])))
+            quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(int(sensor.type[0])))
             joint = int(sensor.objid[0])
         else:
             actuator = model.actuator(pair.name)
-            on_joint = mujoco.mjtTrn(int(actuator.trntype[0])) in _ON_JOINT
+            on_joint = drives_joint(model, actuator.id)
             quantity = command_field(model, actuator.id) if on_joint else None
             joint = int(actuator.trnid[0])
         if quantity is None:
@@ -313,12 +313,12 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     )
     begin, end = _windows(position.times)
     moved = position.values[end] - position.values[begin]
-    told = integral[end] - integral[begin]
-    if len(moved) <= WINDOW_SAMPLES or not _moves(position.values, moved) or not told.any():
+    integrated = integral[end] - integral[begin]
+    if len(moved) <= WINDOW_SAMPLES or not _moves(position.values, moved) or not integrated.any():
         return
-    product = float(moved @ told)
-    size = float(np.sqrt((moved @ moved) * (told @ told)))
-    correlation, factor = product / size, product / float(told @ told)
+    product = float(moved @ integrated)
+    size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
+    correlation, factor = product / size, product / float(integrated @ integrated)
     if correlation < -AGREEMENT:
         kind = 'velocity sign'
         detail = f'runs against the positions, correlation {correlation:.2f}'

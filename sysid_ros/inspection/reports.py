@@ -37,21 +37,21 @@ _COMPRESSED = '.zstd'
 _SAMPLES = 20_000
 #: Fewer distinct values do not show a step.
 _FEWEST_VALUES = 5
-#: Differences of values are multiples of a step within this part of it, …
+#: A difference of values is a multiple of a step when it is off by less than this part of the step.
 _OFF_GRID = 0.05
-#: … for at least this part of the differences, …
+#: A step shows when this part of the differences are its multiples.
 _ON_GRID = 0.98
-#: … of those below so many steps, …
+#: Only differences below so many steps count for that.
 _NEAR = 100
-#: … and of so many, …
+#: At least so many differences must count.
 _FEWEST_NEAR = 4
-#: … and a step below this part of the span is rounding.
+#: A step below this part of the span is rounding.
 _ROUNDING = 1e-9
-#: A plateau is this many times as long as values usually stay the same, …
+#: A plateau is this many times as long as values usually stay the same.
 _PLATEAU = 3
-#: … is reached by more than so many steps at once, …
+#: A plateau is reached by more than so many steps at once.
 _ABRUPT = 3.0
-#: … and reached so often: at rest a signal stays at a value, too.
+#: A limit is a plateau that is reached so often: at rest a signal stays at a value, too.
 _VISITS = 3
 #: Types, beside those of joints, whose topics have findings; those of others are in the table.
 _ROBOT_TYPES = (

@@ -193,22 +193,22 @@ class Plant:
         last = int(np.floor(until / self.timestep + 1e-6))
         while self._step < last:
             start = self._step * self.timestep
-            told = self._queue.mean(start, (self._step + 1) * self.timestep)
+            commands = self._queue.mean(start, (self._step + 1) * self.timestep)
             if self._step != self._sample_step:
-                self._advance(told)
+                self._advance(commands)
                 self._step += 1
                 continue
             position, velocity = self._sensors.state(self._data)
             # Forces are computed with this step's command, before the state moves on.
-            self._advance(told)
+            self._advance(commands)
             self._step += 1
             self._samples += 1
             self._check(start)
             yield self._sensors.measure(start, position, velocity, self._data)
 
-    def _advance(self, told: NDArray[np.float64]) -> None:
+    def _advance(self, commands: NDArray[np.float64]) -> None:
         """Make one step with (nu,) commands."""
-        self._data.ctrl[:] = told
+        self._data.ctrl[:] = commands
         if self._servos is not None:
             self._servos.drive()
         mujoco.mj_step(self.model, self._data)
