@@ -9,7 +9,7 @@ from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run ti
 
 from pydantic import ValidationError
 
-from sysid_ros.config.schema_errors import explain
+from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.results.parts import (
