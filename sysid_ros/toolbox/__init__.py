@@ -3,8 +3,14 @@
 """The names of MuJoCo's sysid toolbox, on this engine.
 
 ``from sysid_ros import toolbox as sysid`` runs code written for ``mujoco.sysid``; where that is
-wrong, the docstrings here say what is done instead.
+wrong, the docstrings here say what is done instead. What draws and reports is loaded when it is
+first asked for.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox import modifiers as model_modifier
@@ -23,10 +29,7 @@ from sysid_ros.toolbox.modifiers import (
 )
 from sysid_ros.toolbox.optimization import StampWarning, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.toolbox.rendering import render_rollout
-from sysid_ros.toolbox.report import default_report
 from sysid_ros.toolbox.residual_fn import build_residual_fn
-from sysid_ros.toolbox.save import save_results
 from sysid_ros.toolbox.signal_modifier import (
     apply_bias,
     apply_delay,
@@ -44,6 +47,12 @@ from sysid_ros.toolbox.trajectory import (
     create_initial_state,
     sysid_rollout,
 )
+
+if TYPE_CHECKING:
+    from sysid_ros.toolbox import report
+    from sysid_ros.toolbox.rendering import render_rollout
+    from sysid_ros.toolbox.report import default_report
+    from sysid_ros.toolbox.save import save_results
 
 __all__ = [
     'BuildModelFn',
@@ -83,9 +92,23 @@ __all__ = [
     'parameter',
     'remove_visuals',
     'render_rollout',
+    'report',
     'residual',
     'save_results',
     'signal_modifier',
     'sysid_rollout',
     'weighted_diff',
 ]
+
+#: Modules of the names that are loaded when they are first asked for.
+_LATER = {'render_rollout': 'rendering', 'default_report': 'report', 'save_results': 'save'}
+
+
+def __getattr__(name: str) -> object:
+    """Load the module of a name that draws or reports."""
+    if name == 'report':
+        return importlib.import_module('sysid_ros.toolbox.report')
+    if name not in _LATER:
+        msg = f'module {__name__!r} has no attribute {name!r}'
+        raise AttributeError(msg)
+    return getattr(importlib.import_module(f'sysid_ros.toolbox.{_LATER[name]}'), name)

@@ -145,9 +145,9 @@ def _curves(
                 component_label(name, place, len(indices)),
                 unit,
                 record.times - record.times[0],
-                record.data[:, column],
-                before.data[:, before.signal_mapping[name][1][place]],
-                after.data[:, after.signal_mapping[name][1][place]],
+                record.matrix[:, column],
+                before.matrix[:, before.signal_mapping[name][1][place]],
+                after.matrix[:, after.signal_mapping[name][1][place]],
             )
 
 

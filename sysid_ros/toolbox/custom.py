@@ -236,7 +236,7 @@ class CustomResiduals:
                 entry.trajectory.sensordata,
                 model,
                 self._callbacks.return_pred_all,
-                state=None if rollout.state is None else rollout.state.data,
+                state=None if rollout.state is None else rollout.state.matrix,
             )
             if not isinstance(made, (tuple, list)) or len(made) != 3:  # noqa: PLR2004
                 msg = (
@@ -253,11 +253,11 @@ class CustomResiduals:
             series = series.slice_by_name(list(entry.signals))
         measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)
         predicted = predicted_like(measured, rollout)
-        scale = np.ones(measured.data.shape[1])
+        scale = np.ones(measured.matrix.shape[1])
         for name, (_, columns) in measured.signal_mapping.items():
             scale[columns] = entry.weights.get(name, 1.0) / self._noise.get(name, 1.0)
-        residual = (measured.data - predicted.data) * scale
-        return residual[np.isfinite(measured.data)], predicted, measured
+        residual = (measured.matrix - predicted.matrix) * scale
+        return residual[np.isfinite(measured.matrix)], predicted, measured
 
 
 def _columns(residuals: Sequence[Any], sequence: str) -> NDArray[np.float64]:
@@ -287,7 +287,7 @@ def predicted_like(measured: TimeSeries, rollout: SystemTrajectory) -> TimeSerie
     Returns:
         A series of the same times and mapping.
     """
-    data = np.empty_like(measured.data)
+    data = np.empty_like(measured.matrix)
     state = None if rollout.state is None else _with_start(rollout)
     for name, (kind, columns) in measured.signal_mapping.items():
         source = rollout.sensordata
@@ -302,11 +302,11 @@ def _with_start(rollout: SystemTrajectory) -> TimeSeries:
     state = rollout.state
     assert state is not None  # noqa: S101
     start = rollout.sensordata.times[0]
-    if start >= state.times[0] or state.data.shape[1] != len(rollout.initial_state):
+    if start >= state.times[0] or state.matrix.shape[1] != len(rollout.initial_state):
         return state
     return TimeSeries(
         np.append(start, state.times),
-        np.vstack([rollout.initial_state, state.data]),
+        np.vstack([rollout.initial_state, state.matrix]),
         state.signal_mapping,
     )
 

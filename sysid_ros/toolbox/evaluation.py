@@ -195,7 +195,7 @@ def construct_ts_from_defaults(
     measured = measured_sensordata
     if kinds:
         measured = measured.slice_by_name(list(kinds))
-    data = np.full((len(pred_sensordata), measured.data.shape[1]), np.nan)
+    data = np.full((len(pred_sensordata), measured.matrix.shape[1]), np.nan)
     for name, (kind, columns) in measured.signal_mapping.items():
         if kind is SignalType.CustomObs:
             msg = (
@@ -208,7 +208,7 @@ def construct_ts_from_defaults(
         elif pred_sensordata.signal_mapping:
             data[:, columns] = _of(pred_sensordata, name).get(name)
         else:
-            data[:, columns] = pred_sensordata.data[:, measured_sensordata.get_indices(name)[1]]
+            data[:, columns] = pred_sensordata.matrix[:, measured_sensordata.get_indices(name)[1]]
     return measured, TimeSeries(pred_sensordata.times, data, measured.signal_mapping)
 
 

@@ -109,7 +109,7 @@ def _overlay(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory
     predicted = sysid_rollout(
         models, mujoco.MjData(models[0]), [control] * 2, [recorded.initial_state] * 2
     )
-    states = [trajectory.state.data for trajectory in predicted if trajectory.state is not None]
+    states = [trajectory.state.matrix for trajectory in predicted if trajectory.state is not None]
     copies = ['before', 'after']
     clock = control.times[0] + models[0].opt.timestep * np.arange(1, len(states[0]) + 1)
     measured = _measured_states(models[0], recorded.sensordata, clock, states[0])
@@ -151,7 +151,7 @@ def _measured_states(
     states = np.zeros_like(like)
     states[:, 0] = like[:, 0]
     for joint, column in columns.items():
-        values = sensordata.data[:, column]
+        values = sensordata.matrix[:, column]
         known = np.isfinite(values)
         if not known.any():
             return None

@@ -74,7 +74,7 @@ def check_controls(model: mujoco.MjModel, control: TimeSeries) -> None:
     Raises:
         FitError: There is none, or see ``control_columns``.
     """
-    values = control.data[:, control_columns(model, control)]
+    values = control.matrix[:, control_columns(model, control)]
     if not len(control):
         msg = 'Expected at least one command, found a control series without samples.'
         raise FitError(msg)
@@ -124,7 +124,7 @@ def check_sensors(
     missing = [name for name in names if name not in measured]
     if not missing or allow_missing:
         return
-    if not measured and sensordata.data.shape[1] == model.nsensordata:
+    if not measured and sensordata.matrix.shape[1] == model.nsensordata:
         return
     msg = (
         f'Expected measurements of all {len(names)} sensors of the model, missing: '
@@ -199,7 +199,7 @@ def check_overlap(start: float, control: TimeSeries, sensordata: TimeSeries) -> 
 
 
 def _check_width(what: str, series: TimeSeries, expected: int) -> None:
-    found = series.data.shape[1]
+    found = series.matrix.shape[1]
     if found != expected:
         msg = f'{what} data dimension {found} does not match the {expected} of the model.'
         raise FitError(msg)

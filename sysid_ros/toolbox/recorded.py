@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from sysid_ros.rollout.runs import Channels
     from sysid_ros.toolbox.trajectory import SystemTrajectory
 
-SensorStamps = Literal['measured', 'rollout']
+SensorStamps = Literal['auto', 'measured', 'rollout']
 
 #: Stamps this much apart are the same instant, s, …
 _SAME_INSTANT = 1e-9
 #: … or so many roundings of a float of their size.
 _ROUNDINGS = 4.0
+#: A clock that was summed up step by step misses the grid by less than this part of a step.
+_SUMMED = 1e-3
 _STATE_TYPES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
 
 
@@ -59,7 +61,7 @@ class Recorded(NamedTuple):
             channels: The sequence's channels, prepared for simulation.
             readings: (n, k) readings for each of them.
         """
-        data = np.full_like(self.measured.data, np.nan)
+        data = np.full_like(self.measured.matrix, np.nan)
         for channel, values in zip(channels, readings, strict=True):
             data[:, channel.own] = values
         return TimeSeries(self.measured.times, data, self.measured.signal_mapping)
@@ -80,8 +82,8 @@ def record(
         model: The compiled model.
         name: Name of the sequence.
         trajectory: What was measured.
-        stamps: ``measured`` when a sensor's stamp is the time that it describes; ``rollout`` when
-            it is that of ``mujoco.rollout``'s state in the same row, which is one step later.
+        stamps: ``rollout`` when a sensor's stamp is that of ``mujoco.rollout``'s state in the same
+            row, which is one step later than what it describes; otherwise it is that time.
         resample: False takes both controls and measurements sample by sample, one per step,
             whatever their stamps say.
         signals: Names of the signals that are compared; all unless given.
@@ -114,7 +116,9 @@ def record(
             f'{sensordata.times[0]:.9g} to {sensordata.times[-1]:.9g} s, lie outside.'
         )
         raise FitError(msg)
-    measured = TimeSeries(sensordata.times[kept], sensordata.data[kept], sensordata.signal_mapping)
+    measured = TimeSeries(
+        sensordata.times[kept], sensordata.matrix[kept], sensordata.signal_mapping
+    )
     groups: list[TimeSeries] = []
     for of_state, times in (
         (False, np.maximum(described, 0.0)[kept]),
@@ -144,6 +148,18 @@ def record(
     )
 
 
+def has_rollout_times(trajectory: SystemTrajectory) -> bool:
+    """Tell whether row k of the measurements is stamped k + 1 steps after the start.
+
+    So are the states that ``mujoco.rollout`` returns, and what a loop notes down after each step.
+    """
+    timestep = float(trajectory.model.opt.timestep)
+    times = trajectory.sensordata.times
+    expected = trajectory.start + timestep * np.arange(1, len(times) + 1)
+    tolerance = _SUMMED * timestep + _tolerance(float(times[-1]))
+    return bool(np.all(np.abs(times - expected) <= tolerance))
+
+
 def described(series: TimeSeries, shift: float) -> TimeSeries:
     """Move sensors' samples in time, so that a stamp is the time that they describe.
 
@@ -161,7 +177,7 @@ def described(series: TimeSeries, shift: float) -> TimeSeries:
     data = series.interpolate(series.times - shift)
     data[series.times - shift > series.times[-1]] = np.nan
     for _, columns in of_state.values():
-        data[:, columns] = series.data[:, columns]
+        data[:, columns] = series.matrix[:, columns]
     return TimeSeries(series.times, data, series.signal_mapping)
 
 
@@ -212,7 +228,7 @@ def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.floa
     actuators = {model.actuator(i).name for i in range(model.nactuator)}
     return TimeSeries(
         times,
-        control.data,
+        control.matrix,
         {
             name if name in actuators else name.removesuffix('_ctrl'): entry
             for name, entry in mapping.items()

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import mujoco
 import numpy as np
@@ -20,7 +21,13 @@ from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.toolbox.building import ParameterBuilder
 from sysid_ros.toolbox.custom import Callbacks, CustomResiduals, Measured
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
-from sysid_ros.toolbox.recorded import Recorded, described, record
+from sysid_ros.toolbox.recorded import (
+    Recorded,
+    SensorStamps,
+    described,
+    has_rollout_times,
+    record,
+)
 from sysid_ros.toolbox.selection import check_selection, observed, weights_of
 from sysid_ros.toolbox.signal_transform import SignalTransform
 from sysid_ros.toolbox.unknowns_of import check_targets, unknowns_of
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from sysid_ros.signals import TimeSeries
     from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
     from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.recorded import SensorStamps
     from sysid_ros.toolbox.single_parameter import Parameter
     from sysid_ros.toolbox.trajectory import ModelSequences
 
@@ -55,7 +61,7 @@ class Options(NamedTuple):
     sensor_weights: Mapping[str, Any] | None = None
     enabled_observations: Any = ()
     signal_transform: SignalTransform | None = None
-    sensor_stamps: SensorStamps = 'measured'
+    sensor_stamps: SensorStamps = 'auto'
     noise: Mapping[str, float] | None = None
 
 
@@ -123,6 +129,24 @@ class ResidualFunction:
             self._prepared = _prepare(self.options, params, key)
         return self._prepared
 
+    def one_step_earlier(self) -> ResidualFunction | None:
+        """Return the same function for the times of a rollout; None unless they may be such.
+
+        They may with ``sensor_stamps='auto'`` and all measurements stamped like its states.
+        """
+        groups = self.options.models_sequences
+        if self.options.sensor_stamps != 'auto' or not all(
+            has_rollout_times(trajectory)
+            for group in groups
+            for trajectory in group.measured_rollout
+        ):
+            return None
+        return ResidualFunction(self.options._replace(sensor_stamps='rollout'))
+
+    def become(self, other: ResidualFunction) -> None:
+        """Take the options of another residual function for all calls to come."""
+        self.options, self._prepared = other.options, other._prepared
+
     @property
     def excluded(self) -> int:
         """Samples of the last call outside of their sequence, which are not compared."""
@@ -148,9 +172,12 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
             SignalType)`` pairs, or model name to those; empty for all. ``n_threads``: 0 for one per
             core. ``resample_true=False``: controls and measurements are one per step, whatever
             their stamps say. ``return_pred_all``: also series of sensors that do not count.
-            ``sensor_stamps``: ``'measured'``, or ``'rollout'`` for data that carry
-            ``mujoco.rollout``'s state times, which are one step late. ``noise``: signal name to
-            standard deviation in its unit; estimated from the measurements where not given.
+            ``sensor_stamps``: ``'measured'`` where a stamp is the time that its sample describes;
+            ``'rollout'`` for data that carry ``mujoco.rollout``'s state times, which are one step
+            late; ``'auto'``, the default, is the former unless `optimize` finds that times are
+            those of a rollout and one step earlier explains nearly all of what is left: then the
+            function takes them so from there on, and a `StampWarning` says it. ``noise``: signal
+            name to standard deviation in its unit; estimated from the measurements where not given.
 
     Returns:
         A function ``fn(x, params, **overrides) -> (residuals, predictions, records)``.
@@ -169,15 +196,35 @@ def _checked(options: dict[str, Any]) -> Options:
     if not options.get('models_sequences'):
         msg = 'Expected models_sequences, a list of at least one ModelSequences, found none.'
         raise FitError(msg)
-    stamps = options.get('sensor_stamps', 'measured')
-    if stamps not in ('measured', 'rollout'):
-        msg = f"Expected sensor_stamps 'measured' or 'rollout', found {stamps!r}."
+    stamps = options.get('sensor_stamps', 'auto')
+    if stamps not in get_args(SensorStamps):
+        msg = f"Expected sensor_stamps 'auto', 'measured' or 'rollout', found {stamps!r}."
         raise FitError(msg)
     found = Options(**options)
     bound_to = getattr(found.modify_residual, '__self__', None)
     if isinstance(bound_to, SignalTransform) and found.custom_rollout is None:
         found = found._replace(modify_residual=None, signal_transform=bound_to)
     return found
+
+
+class _Same:
+    """Equals what holds the same callable, whose own idea of equality need not be a truth value.
+
+    It holds the callable because the id of one that is gone may be given to another.
+    """
+
+    def __init__(self, held: Callable[..., object] | None) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same):
+            return NotImplemented
+        if isinstance(self.held, types.MethodType) and isinstance(other.held, types.MethodType):
+            return bool(self.held == other.held)  # every access makes another object
+        return self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
 
 
 def _structure(params: ParameterDict) -> tuple[Any, ...]:
@@ -188,7 +235,7 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
             p.size,
             p.frozen,
             p.target,
-            p.modifier,  # itself, as an id may be given again to another function
+            _Same(p.modifier),
             p.scale,
             p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
             tuple(bound.tobytes() for bound in p.get_bounds()),

@@ -176,7 +176,7 @@ def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64
             f'found the last at {control.times[-1]:.9g} s.'
         )
         raise FitError(msg)
-    values = control.data[:, control_columns(model, control)]
+    values = control.matrix[:, control_columns(model, control)]
     means = held_means(control.times, values, snapped(edges, control.times, timestep))
     return _Steps(edges, means)
 

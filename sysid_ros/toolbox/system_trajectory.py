@@ -102,7 +102,7 @@ class SystemTrajectory:
         if not columns:
             msg = f'No sensor of type {sensor!r} was measured; the model has {len(names)}.'
             raise FitError(msg)
-        return self.sensordata.data[:, np.concatenate(columns)]
+        return self.sensordata.matrix[:, np.concatenate(columns)]
 
     def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
         """Check that the series belong to the model, by name, and are on one clock.
@@ -125,8 +125,8 @@ class SystemTrajectory:
         if not np.all(np.isfinite(self.initial_state)):
             msg = 'Expected a finite initial state, found NaN or infinity.'
             raise FitError(msg)
-        if self.state is not None and self.state.data.shape[1] != size:
-            width = self.state.data.shape[1]
+        if self.state is not None and self.state.matrix.shape[1] != size:
+            width = self.state.matrix.shape[1]
             msg = f'State dimension {width} does not match the {size} of the model.'
             raise FitError(msg)
         check_overlap(self.start, self.control, self.sensordata)
@@ -172,7 +172,7 @@ class SystemTrajectory:
                     f'at {state.times[at]:.9g} s.'
                 )
                 raise FitError(msg)
-            initial = state.data[at]
+            initial = state.matrix[at]
         inside = (state.times > begin + tolerance) & (state.times <= end + tolerance)
         return SystemTrajectory(
             model=self.model,
@@ -207,7 +207,7 @@ class SystemTrajectory:
         frames: list[NDArray[np.uint8]] = rendering.render_rollout(
             self.model,
             mujoco.MjData(self.model),
-            self.state.data[None],
+            self.state.matrix[None],
             fps,
             camera=camera,
             width=width,
