@@ -26,8 +26,7 @@ from sysid_ros.inspection.joints import is_of_joints
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.clocks import ClockFit
-    from sysid_ros.alignment.stamps import Stamped
+    from sysid_ros.alignment.stamps import ClockFit, Stamped
     from sysid_ros.bags import TopicColumns
     from sysid_ros.inspection.bag_facts import BagFacts
 

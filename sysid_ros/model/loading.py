@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.model.targets import Target
 
+#: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
+#: the version after it: accelerations are wrong and simulations diverge.
+_WRONG_CHOLESKY = '4.0.0'
 #: ``mjSpec`` writes the interpolation of a control history as an integer; this is ``linear``.
 LINEAR = 1
 #: Numbers that say nothing about the physics: a hash of the tree, and the room for asset paths,
@@ -78,13 +81,22 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """Compile a spec that was read from a file.
 
     Raises:
-        ModelError: It does not compile.
+        ModelError: It does not compile, or this MuJoCo simulates it wrongly.
     """
     try:
-        return spec.compile()
+        model = spec.compile()
     except (ValueError, mujoco.FatalError) as err:
         msg = f'Cannot compile the model {str(path)!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
+    newton = model.opt.solver == mujoco.mjtSolver.mjSOL_NEWTON
+    if mujoco.__version__ == _WRONG_CHOLESKY and newton and mujoco.mj_isSparse(model):
+        msg = (
+            f'Cannot simulate the model {str(path)!r}: MuJoCo {_WRONG_CHOLESKY} solves sparse '
+            'constraints wrongly; expected 4.0.1 or newer '
+            "(`pip install --upgrade 'mujoco-core>=4.0.1'`)."
+        )
+        raise ModelError(msg)
+    return model
 
 
 def load_model(path: Path) -> mujoco.MjModel:

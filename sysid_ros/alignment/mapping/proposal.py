@@ -4,30 +4,50 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
+import yaml
 
-from sysid_ros.alignment.mapping.names import SAME_CORE, in_words, similarities
-from sysid_ros.alignment.mapping.proposal.axes import UNKNOWN, find_axes
-from sysid_ros.alignment.mapping.proposal.drives import LEAST_CORRELATION, make_drives
-from sysid_ros.alignment.mapping.proposal.judge import Judge
-from sysid_ros.alignment.mapping.proposal.model import Mechanism
-from sysid_ros.alignment.mapping.proposal.motion import make_motion
-from sysid_ros.alignment.mapping.proposal.search import search
-from sysid_ros.alignment.mapping.proposal.sensors import match_sensors
+from sysid_ros.alignment.mapping.axes import UNKNOWN, find_axes, make_motion
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
+from sysid_ros.alignment.mapping.hypotheses import Judge, search
+from sysid_ros.alignment.mapping.mechanism import Mechanism
+from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
 from sysid_ros.alignment.pairs import Role, Unmapped, actuator_names, column_name, sensor_names
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from sysid_ros.alignment.mapping.proposal.axes import Axis, Column
-    from sysid_ros.alignment.mapping.proposal.model import Joint
-    from sysid_ros.alignment.mapping.proposal.search import Found
-    from sysid_ros.bags import BagColumns
+    from sysid_ros.alignment.mapping.axes import Axis, Column
+    from sysid_ros.alignment.mapping.hypotheses import Found
+    from sysid_ros.alignment.mapping.mechanism import Joint
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
+_VECTOR = ('x', 'y', 'z')
+#: MuJoCo has the scalar part of a quaternion first, ROS last.
+_QUATERNION = ('w', 'x', 'y', 'z')
+#: Sensor to the ends of paths of fields that carry it, the likeliest first.
+_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
+    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
+    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
+    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
+    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
+    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
+    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
+}
+#: Score of the only field that can be a sensor; with names alike; and where there are more.
+_ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5
 #: Pairs with a lower score are written as comments.
 CONFIDENCE = 0.9
 #: No score is higher: nothing is certain.
@@ -46,6 +66,112 @@ _OF_ACTUATORS = {
     mujoco.mjtSensor.mjSENS_ACTUATORVEL: ('velocity', 1),
     mujoco.mjtSensor.mjSENS_ACTUATORFRC: ('effort', -1),
 }
+#: Numbers that a proposal rounds to: an offset is not known better.
+_DIGITS = 10
+_OFFSET_DIGITS = 5
+#: Texts that need no quotes, unless YAML takes them for something else.
+_PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
+
+
+class SensorMatch(NamedTuple):
+    """A sensor and the field that it may be.
+
+    Attributes:
+        sensor: Its name in the model.
+        topic: Topic in the bag.
+        field: Field of the message.
+        labels: Its columns, in the sensor's order.
+        score: 0 to 1.
+        reason: Why.
+    """
+
+    sensor: str
+    topic: str
+    field: str
+    labels: tuple[str, ...]
+    score: float
+    reason: str
+
+
+def match_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[SensorMatch]:
+    """Find the field of each sensor that measures no joint, by its quantity and its name."""
+    found = []
+    kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
+    for sensor, name in enumerate(sensor_names(model)):
+        if not name or kinds[sensor] not in _FIELDS:
+            continue
+        width = int(model.sensor_dim[sensor])
+        rivals = sum(
+            kind == kinds[sensor] and bool(other)
+            for kind, other in zip(kinds, sensor_names(model), strict=True)
+        )
+        fitting = _fitting(bag, kinds[sensor], width)
+        if fitting:
+            found.append(_best(name, _place(model, sensor), fitting, rivals))
+    return found
+
+
+def _fitting(
+    bag: BagColumns, kind: mujoco.mjtSensor, width: int
+) -> list[tuple[TopicColumns, Field, tuple[str, ...]]]:
+    """Return the fields that carry a quantity, with their columns in the sensor's order."""
+    order = {3: _VECTOR, 4: _QUATERNION}.get(width)
+    found = []
+    for topic in bag.topics:
+        for end in _FIELDS[kind]:
+            fields = [
+                field
+                for field in topic.fields
+                if field.name == end or field.name.endswith(f'.{end}')
+            ]
+            fitting = [
+                (topic, field, order or field.labels)
+                for field in fields
+                if (set(order) == set(field.labels) if order else len(field.labels) == width)
+                and np.isfinite(field.values).any()
+            ]
+            if fitting:
+                found += fitting
+                break
+    return found
+
+
+def _place(model: mujoco.MjModel, sensor: int) -> str:
+    """Return the name of the site or body that a sensor is attached to."""
+    kind = mujoco.mjtObj(model.sensor_objtype[sensor])
+    return mujoco.mj_id2name(model, kind, int(model.sensor_objid[sensor])) or ''
+
+
+def _best(
+    name: str,
+    place: str,
+    fitting: list[tuple[TopicColumns, Field, tuple[str, ...]]],
+    rivals: int,
+) -> SensorMatch:
+    words = [_words(f'{name}_{place}') & _words(topic.topic) for topic, _, _ in fitting]
+    alike = [
+        max(len(shared), float(similarities([topic.topic.strip('/')], [name, place]).max()))
+        for shared, (topic, _, _) in zip(words, fitting, strict=True)
+    ]
+    best = int(np.argmax(alike))
+    topic, field, labels = fitting[best]
+    only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
+    named = alike[best] > 0
+    if not only or (rivals > 1 and not named):
+        score = _ONE_OF_SEVERAL / max(len(fitting), rivals)
+        reason = f'one of {max(len(fitting), rivals)} that it may be'
+    else:
+        score = min(_ONLY_ALIKE if named else _ONLY, EXACT)
+        reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
+        if named:
+            reason += ' whose topic has such a name'
+    if labels == _QUATERNION:
+        reason += '; w first in the model, last in ROS'
+    return SensorMatch(name, topic.topic, field.name, labels, score, reason)
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.split(r'[^a-z0-9]+', text.lower()) if len(word) > 1}
 
 
 class ProposedPair(NamedTuple):
@@ -356,3 +482,74 @@ def _unmapped(
                     for label in names
                 ]
     return (*found, *(Unmapped('topic', item.topic, item.reason) for item in bag.unread))
+
+
+def to_yaml(proposal: Proposal, model: str) -> str:
+    """Return a mapping file; pairs that are not certain are commented out."""
+    lines = [
+        f'# Proposed by sysid map for bag {proposal.bag} and model {model}.',
+        f'# It looked at {proposal.seconds:.0f} s of motion. The number above a pair is its score.',
+        f'# Pairs below {CONFIDENCE:g} are commented out: look at them, correct them, drop the #.',
+        '# The value in the model is scale * bag value + offset.',
+        '# Use it with `mapping: THIS_FILE` in calibration.yaml.',
+    ]
+    for role, title in ((Role.SENSOR, 'sensors'), (Role.ACTUATOR, 'actuators')):
+        pairs = [pair for pair in proposal.pairs if pair.role is role]
+        nothing = not any(pair.confident for pair in pairs)
+        lines += ['', f'{title}: {{}}' if nothing else f'{title}:']
+        if nothing and pairs:
+            lines.append(f'# Remove the {{}} behind {title} when you use one of these:')
+        for pair in pairs:
+            start = '  ' if pair.confident else '  # '
+            lines += [
+                f'  # {pair.score:.2f} {pair.reason}',
+                f'{start}{_scalar(pair.name)}: {{{_entry(pair)}}}',
+            ]
+    if proposal.unmapped:
+        lines += ['', '# Without a counterpart:']
+        lines += [f'#   {item.kind} {item.name}: {item.reason}' for item in proposal.unmapped]
+    return '\n'.join(lines) + '\n'
+
+
+def _entry(pair: ProposedPair) -> str:
+    parts = [f'topic: {_scalar(pair.topic)}', f'field: {_scalar(pair.field)}']
+    if len(pair.labels) == 1:
+        parts.append(f'label: {_scalar(pair.labels[0])}')
+    else:
+        parts.append(f'labels: [{", ".join(map(_scalar, pair.labels))}]')
+    if pair.scale != 1.0:
+        parts.append(f'scale: {_number(pair.scale, _DIGITS)}')
+    if pair.offset:
+        parts.append(f'offset: {_number(pair.offset, _OFFSET_DIGITS)}')
+    return ', '.join(parts)
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML reads it back: JSON's strings are YAML's, too."""
+    if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: float, digits: int) -> str:
+    return f'{value:.{digits}g}'
+
+
+def to_json(proposal: Proposal) -> str:
+    """Return the proposal as JSON."""
+    document: dict[str, Any] = {
+        'bag': proposal.bag,
+        'seconds': proposal.seconds,
+        'confidence': CONFIDENCE,
+        'pairs': [
+            {
+                **pair._asdict(),
+                'role': pair.role.value,
+                'labels': list(pair.labels),
+                'used': pair.confident,
+            }
+            for pair in proposal.pairs
+        ],
+        'unmapped': [item._asdict() for item in proposal.unmapped],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
