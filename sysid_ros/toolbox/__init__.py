@@ -16,8 +16,6 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox import modifiers as model_modifier
 from sysid_ros.toolbox import parameter, signal_modifier
 from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
-from sysid_ros.toolbox.confidence import calculate_intervals
-from sysid_ros.toolbox.evaluation import construct_ts_from_defaults, model_residual, residual
 from sysid_ros.toolbox.inertia_parameter import apply_body_inertia, body_inertia_param
 from sysid_ros.toolbox.modifiers import (
     apply_dgain,
@@ -27,9 +25,15 @@ from sysid_ros.toolbox.modifiers import (
     apply_pgain,
     remove_visuals,
 )
-from sysid_ros.toolbox.optimization import StampWarning, optimize
+from sysid_ros.toolbox.optimization import StampWarning, calculate_intervals, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.toolbox.residual_fn import build_residual_fn
+from sysid_ros.toolbox.residual_fn import (
+    build_residual_fn,
+    construct_ts_from_defaults,
+    model_residual,
+    residual,
+)
+from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.signal_modifier import (
     apply_bias,
     apply_delay,
@@ -45,7 +49,6 @@ from sysid_ros.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,
     create_initial_state,
-    sysid_rollout,
 )
 
 if TYPE_CHECKING:
