@@ -26,8 +26,8 @@ venv: $(STAMP) ## Create .venv with the package, ROS 2 Jazzy from wheels and the
 # nothing outside of a virtual environment: virtualenv is then unpacked into a folder and run there.
 $(STAMP): setup.py package.xml
 	@if [ ! -x $(BIN)/pip ]; then
-	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-	    { echo "make venv: expected Python 3.10 or newer, found $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+	    { echo "make venv: expected Python 3.11 or newer, found $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
 	  if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then
 	    $(PYTHON) -m venv $(VENV)
 	  else

@@ -33,7 +33,7 @@ REQUIRED = (
     'markupsafe>=2.1',
     'matplotlib>=3.6',
     'mcap>=1.1',
-    'mujoco>=4.0',
+    'mujoco-core>=4.0.1',  # 4.0.0 has a wrong sparse Cholesky factorization
     'numpy>=1.24',
     'pillow>=9.0',
     'plotly>=5.18',
@@ -58,6 +58,9 @@ ROS = (
     'ros-trajectory-msgs==5.3.6',
 )
 
+#: To render films of a fit, and for MuJoCo's own viewer.
+VIEWER = ('mujoco-core[rendering]>=4.0.1',)
+
 #: To write series as Parquet.
 PARQUET = ('pyarrow>=12.0',)
 
@@ -70,12 +73,16 @@ WANDB = ('wandb>=0.15',)
 TEST = (
     *PARQUET,
     *SERVO,
+    *VIEWER,
     'colcon-common-extensions',
     'hypothesis',
+    'ipykernel',
     'lxml-stubs',
     'mcap-ros2-support>=0.5',  # another writer of bags
-    'mujoco[sysid]',  # its files and ours interchange
+    'mujoco-core[sysid]',  # its files and ours interchange
     'mypy',
+    'nbclient',
+    'nbformat',
     'pytest',
     'pytest-rerunfailures',
     'pytest-xdist',
@@ -115,6 +122,7 @@ setup(
     long_description=Path('README.md').read_text('utf-8') if Path('README.md').exists() else '',
     long_description_content_type='text/markdown',
     license=_package.findtext('license'),
+    url=_package.findtext('url'),
     maintainer=_maintainer.text,
     maintainer_email=_maintainer.get('email'),
     packages=find_packages(include=[NAME, f'{NAME}.*']),
@@ -133,14 +141,24 @@ setup(
         _share('config/servo_arm', '*'),
     ],
     python_requires='>=3.11',
+    classifiers=[
+        'License :: OSI Approved :: Apache Software License',
+        'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
+        'Topic :: Scientific/Engineering',
+    ],
     install_requires=REQUIRED,
     extras_require={
         'ros': ROS,
         'test': TEST,
+        'viewer': VIEWER,
         'parquet': PARQUET,
         'servo': SERVO,
         'wandb': WANDB,
-        'bench': ['mujoco[sysid]', *SERVO],
+        'bench': ['mujoco-core[sysid]', *SERVO],
     },
     entry_points={'console_scripts': _executables(sys.argv)},
     zip_safe=False,

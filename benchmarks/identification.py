@@ -151,7 +151,7 @@ def main() -> None:
     contenders = [name for name in MODULES if load(name) is not None]
     for name in MODULES:
         if name not in contenders:
-            hint = "pip install 'mujoco[sysid]'" if name == REFERENCE else 'pip install -e .'
+            hint = "pip install 'mujoco-core[sysid]'" if name == REFERENCE else 'pip install -e .'
             print(f'{name} is left out: {hint}')
     contenders = [name for name in contenders if arguments.only in (None, name)]
     keys = [key for key in cases.KEYS if key in arguments.case.split(',')]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.model.targets import Target
 
+#: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
+#: the version after it: accelerations are wrong and simulations diverge.
+_WRONG_CHOLESKY = '4.0.0'
 #: ``mjSpec`` writes the interpolation of a control history as an integer; this is ``linear``.
 LINEAR = 1
 #: Numbers that say nothing about the physics: a hash of the tree, and the room for asset paths,
@@ -78,13 +81,22 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """Compile a spec that was read from a file.
 
     Raises:
-        ModelError: It does not compile.
+        ModelError: It does not compile, or this MuJoCo simulates it wrongly.
     """
     try:
-        return spec.compile()
+        model = spec.compile()
     except (ValueError, mujoco.FatalError) as err:
         msg = f'Cannot compile the model {str(path)!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
+    newton = model.opt.solver == mujoco.mjtSolver.mjSOL_NEWTON
+    if mujoco.__version__ == _WRONG_CHOLESKY and newton and mujoco.mj_isSparse(model):
+        msg = (
+            f'Cannot simulate the model {str(path)!r}: MuJoCo {_WRONG_CHOLESKY} solves sparse '
+            'constraints wrongly; expected 4.0.1 or newer '
+            "(`pip install --upgrade 'mujoco-core>=4.0.1'`)."
+        )
+        raise ModelError(msg)
+    return model
 
 
 def load_model(path: Path) -> mujoco.MjModel:
@@ -154,7 +166,7 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     seen_by_compiler = [entry for entry in found if entry[0].role is Role.SPEC]
     for target, value in seen_by_compiler:
         write_spec(written, target, value)
-    _apply_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
+    write_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
     nominal, model = model, _compile_with(written, found, spec, path)
     trial = spec_to_decide(written, spec, found, nominal, model)
     if trial is not None:
@@ -275,10 +287,16 @@ def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> 
     return dataclasses.replace(target, row=row)
 
 
-def _apply_delays(
+def write_delays(
     spec: mujoco.MjSpec, model: mujoco.MjModel, delays: list[tuple[Target, float]]
 ) -> None:
-    """Write delays into a spec, which has to be compiled again."""
+    """Write delays of actuators into a spec, which has to be compiled again.
+
+    Args:
+        spec: Changed in place.
+        model: What it compiles to; its time step decides which delays MuJoCo can show.
+        delays: Targets ``actuator/NAME/delay`` and seconds.
+    """
     for target, value in delays:
         actuator = spec.actuator(target.name)
         wanted = native_delay(value, model.opt.timestep)

@@ -62,7 +62,8 @@ def gl_context(width: int, height: int) -> Iterator[None]:
     if context is None:
         msg = (
             'Rendering needs OpenGL without a display, found none '
-            f'({"; ".join(reasons)}); on Debian or Ubuntu: apt install libegl1 libgl1.'
+            f'({"; ".join(reasons)}); get it with `pip install '
+            "'sysid_ros[viewer]'` and, on Debian or Ubuntu, apt install libegl1 libgl1."
         )
         raise ModelError(msg)
     try:

@@ -57,6 +57,11 @@ DEFAULTS: dict[str, object] = {
 }
 
 
+#: Two models of which only the first has what MuJoCo 4.0.0 gets wrong.
+SPARSE = '<mujoco><option jacobian="sparse"/></mujoco>'
+DENSE = '<mujoco><option jacobian="dense"/></mujoco>'
+
+
 def save(folder: Path, name: str = 'arm.xml', **values: object) -> Path:
     path = folder / name
     path.write_text(ARM.format(**{**DEFAULTS, **values}))
@@ -351,3 +356,32 @@ def test_the_fitted_model_holds_values_of_all_roles_that_a_model_has(tmp_path: P
     np.testing.assert_allclose(fitted.body_mass[arm:], 0.4 * model.body_mass[arm:])
     assert fitted.body_pos[arm, 2] == 0.4
     assert fitted.stat.extent != model.stat.extent
+
+
+def test_a_model_that_mujoco_4_0_0_simulates_wrongly_is_refused_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / 'sparse.xml'
+    path.write_text(SPARSE)
+    monkeypatch.setattr(mujoco, '__version__', '4.0.0')
+
+    with pytest.raises(ModelError, match=r'MuJoCo 4\.0\.0 .* expected 4\.0\.1 or newer'):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ('version', 'text'),
+    [
+        ('4.0.1', SPARSE),
+        ('4.0.0', DENSE),
+        ('4.0.0', SPARSE.replace('<option', '<option solver="CG"')),
+    ],
+)
+def test_models_that_this_mujoco_simulates_right_are_taken(
+    version: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / 'model.xml'
+    path.write_text(text)
+    monkeypatch.setattr(mujoco, '__version__', version)
+
+    assert load_model(path).nv == 0

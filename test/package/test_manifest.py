@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,6 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = ET.parse(ROOT / 'package.xml').getroot()  # noqa: S314 (our own file)
+
+SETUP = (ROOT / 'setup.py').read_text('utf-8')
+#: Names in rosdep of packages that PyPI names differently.
+DEBIAN = {'pillow': 'pil', 'pyyaml': 'yaml'}
 
 #: Order in which format 3 (REP 149) wants the elements, as far as they are used here.
 ORDER = (
@@ -70,6 +75,37 @@ def test_the_manifest_names_every_ros_package_that_the_nodes_import():
 
     assert 'rclpy' in imported
     assert imported <= depends
+
+
+def test_the_manifest_says_of_every_requirement_of_setup_py_where_it_comes_from():
+    (required,) = re.findall(r'^REQUIRED = \((.*?)^\)', SETUP, re.MULTILINE | re.DOTALL)
+    text = (ROOT / 'package.xml').read_text('utf-8')
+    by_pip = re.search(r'rosdep installs these with pip only(.*?)`pip', text, re.DOTALL)
+    depends = {element.text for element in MANIFEST.iter('exec_depend')}
+
+    assert by_pip
+    names = re.findall(r"^ +'([\w-]+)", required, re.MULTILINE)
+    assert 'mujoco-core' in names
+    for name in names:
+        key = f'python3-{DEBIAN.get(name, name)}'
+        assert (key in depends) != bool(re.search(rf'\b{name}\b', by_pip[1])), name
+
+
+def test_the_versions_of_python_are_the_same_everywhere():
+    (lowest,) = re.findall(r"python_requires='>=([\d.]+)'", SETUP)
+    classified = re.findall(r"'Programming Language :: Python :: (\d+\.\d+)'", SETUP)
+    said = {
+        page: re.findall(r'\b(3\.\d+) to (3\.\d+)\b', (ROOT / page).read_text('utf-8'))
+        for page in ('README.md', 'CONTRIBUTING.md', 'docs/decisions/ros-from-wheels.md')
+    }
+    project = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))['tool']
+    asked = re.findall(r'version_info < \((\d+), (\d+)\)', (ROOT / 'Makefile').read_text('utf-8'))
+
+    assert classified[0] == lowest
+    assert all(found == [(lowest, classified[-1])] for found in said.values()), said
+    assert project['mypy']['python_version'] == lowest
+    assert project['ruff']['target-version'] == 'py' + lowest.replace('.', '')
+    assert asked == [tuple(lowest.split('.'))]
 
 
 def test_no_dependency_is_named_twice():

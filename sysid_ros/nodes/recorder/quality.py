@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.inspection.inspection import JointReport
     from sysid_ros.inspection.live import Coverage, LiveReport
-    from sysid_ros.inspection.topic_reports import TopicReport
+    from sysid_ros.inspection.reports import TopicReport
 
 #: The last seconds are inspected this often, s, …
 _PERIOD_S = 1.0
