@@ -4,14 +4,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from sysid_ros.config.section import Section
 
-Kind = Literal['identified', 'at bound', 'not excited', 'confounded', 'prior-dominated']
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class VerdictKind(StrEnum):
+    """What the data say about a parameter."""
+
+    IDENTIFIED = 'identified'
+    AT_BOUND = 'at bound'
+    NOT_EXCITED = 'not excited'
+    CONFOUNDED = 'confounded'
+    PRIOR_DOMINATED = 'prior-dominated'
+
+    def among(self, others: Sequence[str]) -> str:
+        """Return the verdict in words, with the parameters that one is confounded with."""
+        return f'{self} with {", ".join(others)}' if others else str(self)
 
 
 class GateConfig(Section):
@@ -24,8 +41,13 @@ class GateConfig(Section):
     significance: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.05, description='largest probability that the error fell by chance'
     )
-    allowed_verdicts: tuple[Kind, ...] = Field(
-        default=('identified', 'at bound', 'confounded', 'prior-dominated'),
+    allowed_verdicts: tuple[VerdictKind, ...] = Field(
+        default=(
+            VerdictKind.IDENTIFIED,
+            VerdictKind.AT_BOUND,
+            VerdictKind.CONFOUNDED,
+            VerdictKind.PRIOR_DOMINATED,
+        ),
         description='what may be said of a parameter',
     )
     converged: bool = Field(default=True, description='whether the solver must have converged')

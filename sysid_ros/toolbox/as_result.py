@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sysid_ros.config.gate import VerdictKind
 from sysid_ros.results.result import (
     CalibrationResult,
     HealthFinding,
@@ -106,12 +107,13 @@ def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
             low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
             high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
             bounds=estimate.bounds,
-            verdict=estimate.verdict,
+            verdict_kind=estimate.verdict,
+            confounded_with=estimate.confounded_with,
         )
 
 
 def _doubts(comparison: Comparison) -> Iterator[str]:
-    doubtful = [e.name for e in comparison.estimates if e.verdict != 'identified']
+    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
     if doubtful:
         yield f'Not identified: {", ".join(doubtful)}.'
 
