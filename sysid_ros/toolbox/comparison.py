@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.units import component_label, sensor_unit
@@ -81,7 +82,8 @@ class Estimate(NamedTuple):
     value: float
     half_width: float
     bounds: tuple[float, float]
-    verdict: str
+    verdict: VerdictKind
+    confounded_with: tuple[str, ...] = ()
 
 
 class Noise(NamedTuple):
@@ -210,14 +212,14 @@ def estimates(
         targets = _targets(parameter.target, parameter.size)
         for component in range(0 if parameter.frozen else parameter.size):
             half_width = float(half_widths[place])
+            others: tuple[str, ...] = ()
             if _at_bound(x[place], bounds[0][place], bounds[1][place]):
-                verdict, half_width = 'at bound', float('nan')
+                verdict, half_width = VerdictKind.AT_BOUND, float('nan')
             elif _narrow(x[place], half_widths[place], bounds[1][place] - bounds[0][place]):
-                verdict = 'identified'
+                verdict = VerdictKind.IDENTIFIED
             else:
-                others = _partners(place, blind, covariance)
-                found = ', '.join(names[other] for other in others)
-                verdict = f'confounded with {found}' if found else 'not excited'
+                others = tuple(names[other] for other in _partners(place, blind, covariance))
+                verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
             yield Estimate(
                 name=names[place],
                 target=targets[component],
@@ -227,6 +229,7 @@ def estimates(
                 half_width=half_width,
                 bounds=(float(bounds[0][place]), float(bounds[1][place])),
                 verdict=verdict,
+                confounded_with=others,
             )
             place += 1
 
@@ -351,12 +354,13 @@ def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
             low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
             high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
             bounds=estimate.bounds,
-            verdict=estimate.verdict,
+            verdict_kind=estimate.verdict,
+            confounded_with=estimate.confounded_with,
         )
 
 
 def _doubts(comparison: Comparison) -> Iterator[str]:
-    doubtful = [e.name for e in comparison.estimates if e.verdict != 'identified']
+    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
     if doubtful:
         yield f'Not identified: {", ".join(doubtful)}.'
 
