@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.mapping.proposal.propose import propose
+from sysid_ros.alignment.mapping.proposal import propose
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.excitation.drives import compile_file
-from sysid_ros.excitation.sines import sum_of_sines
+from sysid_ros.excitation.motion import sum_of_sines
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.mapping.proposal.propose import Proposal
+    from sysid_ros.alignment.mapping.proposal import Proposal
 
 DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 STATE, COMMANDS = '/joint_states', '/arm_controller/commands'

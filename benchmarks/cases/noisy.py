@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.initial import Channel, initial_state
+from sysid_ros.alignment.initial import initial_state
 from sysid_ros.model.targets import write_value
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
@@ -191,10 +191,8 @@ def record(
     """
     names = (*POSITIONS, *VELOCITIES) if velocities else POSITIONS
     measured = spoil(clean.values)[:, : len(names)]
-    ids = [model().sensor(sensor).id for sensor in names]
-    channels = [Channel(i, clean.times, measured[:, k]) for k, i in enumerate(ids)]
-    start = initial_state(model(), channels)
-    kept = clean.times >= -_ROUNDING
     mapping = {sensor: (SignalType.MjSensor, np.array([k])) for k, sensor in enumerate(names)}
+    start = initial_state(model(), [TimeSeries(clean.times, measured, mapping)])
+    kept = clean.times >= -_ROUNDING
     series = TimeSeries(np.maximum(clean.times[kept], 0.0), measured[kept], mapping)
     return _sequence(name, _told(clean.motion), series, start.qpos, start.qvel)

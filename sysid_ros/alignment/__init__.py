@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """From columns of a bag to sequences aligned with a model."""
 
-from sysid_ros.alignment.description import describe
-from sysid_ros.alignment.export import write_series
-from sysid_ros.alignment.formats import Format
+from sysid_ros.alignment.export import Format, describe, write_series
 from sysid_ros.alignment.health import HealthFinding, TopicRate
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Role, Unmapped
-from sysid_ros.alignment.sequences import Alignment, align
+from sysid_ros.alignment.trajectories import Alignment, align
 
 __all__ = [
     'Alignment',

@@ -1,24 +1,24 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Aligned data as files: the series, what each column is, and what was done to them."""
+"""An aligned bag as text and as files."""
 
 from __future__ import annotations
 
+import csv
+import enum
+import importlib.util
+import io
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
+import numpy as np
 
-from sysid_ros.alignment.formats import (
-    WRITERS,
-    Column,
-    Format,
-    Table,
-    as_npz_start,
-    check_available,
-)
 from sysid_ros.alignment.mapping.by_name import command_field
-from sysid_ros.alignment.pairs import Role
+from sysid_ros.alignment.pairs import Role, column_name, drives_joint
+from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.health import HealthFinding, TopicRate
     from sysid_ros.alignment.pairs import Pair, Unmapped
-    from sysid_ros.alignment.sequences import Alignment
+    from sysid_ros.alignment.trajectories import Alignment
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
@@ -42,11 +41,242 @@ _COMMAND_UNITS = {
     'velocity': ('rad/s', 'm/s'),
     'effort': ('N·m', 'N'),
 }
-_JOINT_TRANSMISSIONS = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+
+
+def describe(alignment: Alignment) -> str:
+    """Say in plain text what was mapped, what was not and why, how fast it came, what is wrong."""
+    sections = [
+        _table(
+            f'Mapped in {alignment.bag}',
+            ('role', 'in the model', 'in the bag', 'scale', 'offset'),
+            [
+                (
+                    pair.role.value,
+                    pair.name,
+                    column_name(pair.topic, pair.field, pair.label),
+                    f'{pair.scale:g}',
+                    f'{pair.offset:g}',
+                )
+                for pair in sorted(alignment.pairs, key=lambda pair: pair.role is Role.ACTUATOR)
+            ],
+        ),
+        _table(
+            'Not mapped',
+            ('what', 'name', 'why'),
+            _by_reason(alignment.unmapped),
+        ),
+        _table(
+            'Topics',
+            ('topic', 'messages', 'rate [Hz]', 'longest gap [s]'),
+            [
+                (
+                    item.topic,
+                    str(item.messages),
+                    _known(item.rate, 2),
+                    _known(item.longest_gap, 3),
+                )
+                for item in alignment.topics
+            ],
+        ),
+        _table(
+            'Health',
+            ('subject', 'kind', 'count', 'detail'),
+            [(item.subject, item.kind, str(item.count), item.detail) for item in alignment.health],
+        ),
+        _table(
+            'Sequences',
+            ('name', 'duration [s]', 'measured samples', 'command samples'),
+            [
+                (
+                    item.name,
+                    f'{item.duration:.3f}',
+                    str(sum(len(series) for series in item.measurements)),
+                    str(sum(len(series) for series in item.commands)),
+                )
+                for item in alignment.sequences
+            ],
+        ),
+    ]
+    return '\n\n'.join(section for section in sections if section) + '\n'
+
+
+def _known(value: float, digits: int) -> str:
+    return '-' if math.isnan(value) else f'{value:.{digits}f}'
+
+
+def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, ...]]:
+    """Return what, names and why; a reason that many share is written once, beside the first."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for item in unmapped:
+        together.setdefault((item.kind.value, item.reason), []).append(item.name)
+    rows: list[tuple[str, ...]] = []
+    for (kind, reason), names in together.items():
+        rows += [(kind, name, 'as above' if row else reason) for row, name in enumerate(names)]
+    return rows
+
+
+def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a title and left-aligned columns, or nothing when there are no rows."""
+    if not rows:
+        return ''
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        '  '
+        + '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
+    return '\n'.join([title, *lines])
+
+
+class Format(enum.Enum):
+    """How a table is written."""
+
+    NPZ = 'npz'
+    CSV = 'csv'
+    PARQUET = 'parquet'
 
 
 @dataclass(frozen=True)
-class _Start:
+class ColumnDescription:
+    """What one column of a table is.
+
+    The values are ``scale * bag value + offset``.
+
+    Attributes:
+        name: Name of the sensor or actuator, with the component where it has several.
+        unit: Unit of the values; empty where none is known.
+        element: The element of the MJCF: ``sensor/elbow_position``, ``actuator/elbow``.
+        of: What it measures or drives: ``joint/elbow``; empty where unnamed.
+        topic: Topic that the values come from.
+        field: Field of its messages.
+        label: Column of the field.
+        scale: Unit per unit in the bag.
+        offset: In ``unit``.
+    """
+
+    name: str
+    unit: str
+    element: str
+    of: str
+    topic: str
+    field: str
+    label: str
+    scale: float
+    offset: float
+
+
+@dataclass(frozen=True)
+class SeriesTable:
+    """A series to write.
+
+    Attributes:
+        times: (n,) s from the origin.
+        data: (n, k).
+        columns: What each of the k columns is.
+        signal_mapping: JSON of name to [type, columns], as MuJoCo's sysid toolbox stores it.
+        origin_ns: Time zero, ns since the epoch.
+    """
+
+    times: NDArray[np.float64]
+    data: NDArray[np.float64]
+    columns: tuple[ColumnDescription, ...]
+    signal_mapping: str
+    origin_ns: int
+
+
+Writer = Callable[[SeriesTable], tuple[tuple[str, bytes], ...]]
+
+
+def check_available(chosen: Format) -> None:
+    """Check that what a format needs is installed.
+
+    Raises:
+        ResultError: It is not; the sentence says how to get it.
+    """
+    if chosen is Format.PARQUET and importlib.util.find_spec('pyarrow') is None:
+        msg = (
+            'Expected the Python package pyarrow to write Parquet, found none; get it with '
+            "`pip install 'sysid_ros[parquet]'`, or choose npz or csv."
+        )
+        raise ResultError(msg)
+
+
+def as_npz(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
+    """Return one ``.npz``, readable without pickle.
+
+    It holds ``times`` (n,) s, ``data`` (n, k), ``signal_mapping`` (so that MuJoCo's sysid toolbox
+    reads the file), ``columns``, a JSON list with one object per column, and ``origin_ns``.
+    """
+    stream = io.BytesIO()
+    content: dict[str, Any] = {
+        'times': table.times,
+        'data': table.data,
+        'signal_mapping': np.asarray(table.signal_mapping),
+        'columns': np.asarray(to_json(table.columns)),
+        'origin_ns': np.int64(table.origin_ns),
+    }
+    np.savez(stream, **content)
+    return (('.npz', stream.getvalue()),)
+
+
+def as_npz_start(sequence: Trajectory) -> bytes:
+    """Return where a sequence begins as ``.npz``: ``qpos``, ``qvel`` and ``origin_ns``."""
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        qpos=sequence.initial_qpos,
+        qvel=sequence.initial_qvel,
+        origin_ns=np.int64(sequence.origin_ns),
+    )
+    return stream.getvalue()
+
+
+def as_csv(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
+    """Return a ``.csv`` with one header line and exact numbers, and ``.csv.json`` beside it.
+
+    The first column is ``time`` in s. The JSON has ``origin_ns`` and ``columns``, one object per
+    column after the first.
+    """
+    stream = io.StringIO(newline='')
+    rows = csv.writer(stream, lineterminator='\n')
+    rows.writerow(['time', *(column.name for column in table.columns)])
+    # The writer takes repr() of floats: the shortest text that reads as the same number.
+    rows.writerows(np.column_stack([table.times, table.data]).tolist())
+    beside = {'origin_ns': table.origin_ns, 'columns': table.columns}
+    return (
+        ('.csv', stream.getvalue().encode()),
+        ('.csv.json', (to_json(beside, indent=1) + '\n').encode()),
+    )
+
+
+def as_parquet(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
+    """Return one ``.parquet`` whose fields carry what their column is as metadata.
+
+    The first field is ``time`` in s; the schema's metadata has ``origin_ns``.
+    """
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    fields = [pa.field('time', pa.float64(), nullable=False, metadata={'unit': 's'})]
+    for column in table.columns:
+        metadata = {key: str(value) for key, value in vars(column).items()}
+        fields.append(pa.field(column.name, pa.float64(), nullable=False, metadata=metadata))
+    schema = pa.schema(fields, metadata={'origin_ns': str(table.origin_ns)})
+    stream = io.BytesIO()
+    arrays = [pa.array(values) for values in (table.times, *table.data.T)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), stream)
+    return (('.parquet', stream.getvalue()),)
+
+
+WRITERS: dict[Format, Writer] = {
+    Format.NPZ: as_npz,
+    Format.CSV: as_csv,
+    Format.PARQUET: as_parquet,
+}
+
+
+@dataclass(frozen=True)
+class _SequenceStart:
     """Where a sequence begins: its origin and the state of the model there."""
 
     name: str
@@ -62,8 +292,8 @@ class _Record:
     """Everything beside the numbers: ``NAME_health.json``."""
 
     bag: str
-    sequences: tuple[_Start, ...]
-    columns: tuple[Column, ...]
+    sequences: tuple[_SequenceStart, ...]
+    columns: tuple[ColumnDescription, ...]
     unmapped: tuple[Unmapped, ...]
     topics: tuple[TopicRate, ...]
     health: tuple[HealthFinding, ...]
@@ -84,7 +314,7 @@ def write_series(
     """Write the sequences of a bag, each series into a file of its own per format.
 
     ``NAME_commands_0`` and ``NAME_measurements_0`` hold time in s from the sequence's origin and
-    one column per value; :mod:`~sysid_ros.alignment.formats` tells how each format describes its
+    one column per value; :mod:`~sysid_ros.alignment.export` tells how each format describes its
     columns. ``NAME_health.json`` of the bag holds what is not a number in a column: origin and
     initial state of each sequence, source of each column, what was found, masked, cut, flipped or
     shifted, and what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
@@ -101,30 +331,32 @@ def write_series(
     Raises:
         ResultError: The folder cannot be written, or a format needs what is not installed.
     """
-    wanted = tuple(dict.fromkeys(formats))
-    for chosen in wanted:
-        check_available(chosen)
+    chosen = tuple(dict.fromkeys(formats))
+    for item in chosen:
+        check_available(item)
     written: list[Path] = []
-    starts: list[_Start] = []
-    described: dict[tuple[str, str], Column] = {}
+    starts: list[_SequenceStart] = []
+    described: dict[tuple[str, str], ColumnDescription] = {}
     for sequence in alignment.sequences:
         stems = []
         for stem, series, role in _all_series(sequence):
             columns = _columns(series, role, alignment.pairs, model)
             described.update({(column.element, column.name): column for column in columns})
-            table = Table(series.times, series.data, columns, _mapping(series), sequence.origin_ns)
-            for chosen in wanted:
-                for suffix, content in WRITERS[chosen](table):
+            table = SeriesTable(
+                series.times, series.data, columns, _mapping(series), sequence.origin_ns
+            )
+            for item in chosen:
+                for suffix, content in WRITERS[item](table):
                     path = folder / f'{stem}{suffix}'
                     replace_file(path, content)
                     written.append(path)
             stems.append(stem)
-        if Format.NPZ in wanted:
+        if Format.NPZ in chosen:
             path = folder / f'{sequence.name}_initial.npz'
             replace_file(path, as_npz_start(sequence))
             written.append(path)
         starts.append(
-            _Start(
+            _SequenceStart(
                 sequence.name,
                 sequence.origin_ns,
                 sequence.duration,
@@ -163,9 +395,9 @@ def _mapping(series: TimeSeries) -> str:
 
 def _columns(
     series: TimeSeries, role: Role, pairs: tuple[Pair, ...], model: mujoco.MjModel
-) -> tuple[Column, ...]:
+) -> tuple[ColumnDescription, ...]:
     """Describe the columns of a series, in order."""
-    found: dict[int, Column] = {}
+    found: dict[int, ColumnDescription] = {}
     for name, (_, indices) in series.signal_mapping.items():
         sources = sorted(
             (pair for pair in pairs if (pair.role, pair.name) == (role, name)),
@@ -173,7 +405,7 @@ def _columns(
         )
         unit = sensor_unit(model, name) if role is Role.SENSOR else _command_unit(model, name)
         for place, (index, pair) in enumerate(zip(indices.tolist(), sources, strict=True)):
-            found[index] = Column(
+            found[index] = ColumnDescription(
                 component_label(name, place, len(sources)),
                 unit,
                 f'{role.value}/{name}',
@@ -190,7 +422,7 @@ def _columns(
 def _command_unit(model: mujoco.MjModel, name: str) -> str:
     """Return the unit of an actuator's control, empty where its gain or gear decides it."""
     actuator = model.actuator(name)
-    if int(actuator.trntype[0]) not in map(int, _JOINT_TRANSMISSIONS) or actuator.gear[0] != 1:
+    if not drives_joint(model, actuator.id) or actuator.gear[0] != 1:
         return ''
     field = command_field(model, actuator.id)
     if field == 'effort' and actuator.gainprm[0] != 1:
@@ -207,7 +439,7 @@ def _acts_on(model: mujoco.MjModel, role: Role, name: str) -> str:
         kind, index = int(sensor.objtype[0]), int(sensor.objid[0])
     else:
         actuator = model.actuator(name)
-        if int(actuator.trntype[0]) not in map(int, _JOINT_TRANSMISSIONS):
+        if not drives_joint(model, actuator.id):
             return ''
         kind, index = int(mujoco.mjtObj.mjOBJ_JOINT), int(actuator.trnid[0])
     found = mujoco.mj_id2name(model, kind, index) if index >= 0 else None

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a sequence starts: configuration and velocity from what was measured around time zero."""
+"""The state in which a trajectory starts, from what was measured around that instant."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.signals import SignalType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-#: A line or parabola is fitted to the samples within this of time zero, s.
+    from sysid_ros.signals import TimeSeries
+
+#: A line or parabola is fitted to the samples within this of the start, s.
 VALUE_WINDOW_S = 0.02
 #: The slope of the position stands in for a velocity that is not measured, within this, s.
 SLOPE_WINDOW_S = 0.025
@@ -27,22 +30,8 @@ LONGEST_SLOPE_S = 0.5
 PARABOLA_SAMPLES = 6
 
 
-class Channel(NamedTuple):
-    """Samples of one sensor around the start of a sequence.
-
-    Attributes:
-        sensor: Id of the sensor.
-        times: (n,) strictly increasing, s from the start.
-        values: (n,) in model units.
-    """
-
-    sensor: int
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
-
-
 class InitialState(NamedTuple):
-    """The state at time zero.
+    """The state of a model at the start of a trajectory.
 
     Attributes:
         qpos: (nq,) configuration.
@@ -55,33 +44,32 @@ class InitialState(NamedTuple):
     derived: tuple[int, ...]
 
 
-def initial_state(model: mujoco.MjModel, channels: Iterable[Channel]) -> InitialState:
-    """Estimate the state at time zero.
+def initial_state(
+    model: mujoco.MjModel, measurements: Iterable[TimeSeries], at: float = 0.0
+) -> InitialState:
+    """Estimate the state at an instant.
 
     Joints that are not measured start at the model's qpos0, at rest. Where no velocity is measured
-    the slope of the polynomial that fits the positions around time zero is taken, over the same
+    the slope of the polynomial that fits the positions around the start is taken, over the same
     instants before and after where there are some: the derivative of a Savitzky-Golay filter
     (doi:10.1021/ac60214a047), without its need for a constant period, and like that without phase.
 
     Args:
         model: The compiled model.
-        channels: Samples of the sensors; jointpos and jointvel sensors count.
+        measurements: Samples of the sensors; jointpos and jointvel sensors count. NaN is no sample.
+        at: The instant, s, in the time of the measurements.
     """
     qpos = np.array(model.qpos0, dtype=np.float64)
     qvel = np.zeros(model.nv)
-    known = [channel for channel in channels if len(channel.times)]
-    positions = [item for item in known if _is(model, item, mujoco.mjtSensor.mjSENS_JOINTPOS)]
-    velocities = [item for item in known if _is(model, item, mujoco.mjtSensor.mjSENS_JOINTVEL)]
-    for channel in positions:
-        joint = model.sensor_objid[channel.sensor]
-        qpos[model.jnt_qposadr[joint]] = _value_at_zero(channel)
-        qvel[model.jnt_dofadr[joint]] = _slope_at_zero(channel)
-    for channel in velocities:
-        joint = model.sensor_objid[channel.sensor]
-        qvel[model.jnt_dofadr[joint]] = _value_at_zero(channel)
-    measured = {int(model.sensor_objid[channel.sensor]) for channel in velocities}
-    sloped = {int(model.sensor_objid[channel.sensor]) for channel in positions}
-    return InitialState(qpos, qvel, tuple(sorted(sloped - measured)))
+    series = tuple(measurements)
+    positions = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTPOS, at))
+    velocities = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTVEL, at))
+    for joint, (times, values) in positions.items():
+        qpos[model.jnt_qposadr[joint]] = _value_at_zero(times, values)
+        qvel[model.jnt_dofadr[joint]] = _slope_at_zero(times, values)
+    for joint, (times, values) in velocities.items():
+        qvel[model.jnt_dofadr[joint]] = _value_at_zero(times, values)
+    return InitialState(qpos, qvel, tuple(sorted(positions.keys() - velocities.keys())))
 
 
 def derived_findings(
@@ -99,8 +87,19 @@ def derived_findings(
     ]
 
 
-def _is(model: mujoco.MjModel, channel: Channel, kind: mujoco.mjtSensor) -> bool:
-    return bool(model.sensor_type[channel.sensor] == kind)
+def _samples(
+    model: mujoco.MjModel, measurements: Iterable[TimeSeries], sensor: mujoco.mjtSensor, at: float
+) -> Iterator[tuple[int, tuple[NDArray[np.float64], NDArray[np.float64]]]]:
+    """Yield joints that a kind of sensor measures, with times from the start, s, and values."""
+    for series in measurements:
+        for name, (kind, columns) in series.signal_mapping.items():
+            if kind is not SignalType.MjSensor:
+                continue
+            row = model.sensor(name).id
+            values = series.data[:, columns[0]]
+            finite = np.isfinite(values)
+            if model.sensor_type[row] == sensor and finite.any():
+                yield int(model.sensor_objid[row]), (series.times[finite] - at, values[finite])
 
 
 def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float, float]:
@@ -120,21 +119,21 @@ def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float
     return float(coefficients[0]), float(coefficients[1]) / scale
 
 
-def _value_at_zero(channel: Channel) -> float:
-    near = np.flatnonzero(np.abs(channel.times) <= VALUE_WINDOW_S)
+def _value_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+    near = np.flatnonzero(np.abs(times) <= VALUE_WINDOW_S)
     if not len(near):
-        near = _nearest(channel, 1)
-    return _fit(channel.times[near], channel.values[near])[0]
+        near = _nearest(times, 1)
+    return _fit(times[near], values[near])[0]
 
 
-def _slope_at_zero(channel: Channel) -> float:
-    near = np.flatnonzero(np.abs(channel.times) <= SLOPE_WINDOW_S)
+def _slope_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+    near = np.flatnonzero(np.abs(times) <= SLOPE_WINDOW_S)
     if len(near) < 2:  # noqa: PLR2004 - a slope needs two samples
-        near = _nearest(channel, 2)
-        if np.abs(channel.times[near]).max() > LONGEST_SLOPE_S:
+        near = _nearest(times, 2)
+        if np.abs(times[near]).max() > LONGEST_SLOPE_S:
             return 0.0
-    return _fit(channel.times[near], channel.values[near])[1]
+    return _fit(times[near], values[near])[1]
 
 
-def _nearest(channel: Channel, count: int) -> NDArray[np.int64]:
-    return np.argsort(np.abs(channel.times), kind='stable')[:count]
+def _nearest(times: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    return np.argsort(np.abs(times), kind='stable')[:count]

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment.mapping.proposal.file import to_json, to_yaml
-from sysid_ros.alignment.mapping.proposal.propose import CONFIDENCE, propose
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
 from sysid_ros.bags import read_bag
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file

@@ -3,6 +3,23 @@
 """The whole way from bags to a result: configuration in, result out."""
 
 from sysid_ros.identification.observer import Observer
-from sysid_ros.pipeline.calibration import Calibration, calibrate, check, convert
+from sysid_ros.pipeline.calibration import (
+    Calibration,
+    Identified,
+    calibrate,
+    check,
+    convert,
+    identify,
+    write,
+)
 
-__all__ = ['Calibration', 'Observer', 'calibrate', 'check', 'convert']
+__all__ = [
+    'Calibration',
+    'Identified',
+    'Observer',
+    'calibrate',
+    'check',
+    'convert',
+    'identify',
+    'write',
+]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.files import sha256
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.findings import findings, stuck, warnings
+from sysid_ros.results.diagnostics import Curve
 from sysid_ros.results.result import CalibrationResult, FileHash, TopicRate
-from sysid_ros.results.summary import Curve, solver_of, summarise, told
+from sysid_ros.results.summary import solver_of, summarise, told
 from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:

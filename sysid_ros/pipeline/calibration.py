@@ -54,6 +54,14 @@ _NUDGE_OF_BOUNDS = 1e-3
 
 
 @dataclass(frozen=True)
+class Identified:
+    """A judged result, and the model and data that it is of; nothing is on disk yet."""
+
+    result: CalibrationResult
+    problem: Problem
+
+
+@dataclass(frozen=True)
 class Calibration:
     """A result and where it was written; ``mjcf`` is None when the result was rejected."""
 
@@ -125,8 +133,75 @@ def calibrate(
     observer = observer or Nobody()
     _check_writable(config.output)
     _check_written_back(config)
-    result, problem = _fit(config, command, observer, cancel)
+    identified = identify(config, command=command, observer=observer, cancel=cancel)
     observer.stage('writing result, report and model')
+    return write(identified, config)
+
+
+def identify(
+    config: CalibrationConfig,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+) -> Identified:
+    """Identify the parameters of a configuration; reads files and writes none.
+
+    Args:
+        config: The validated configuration.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+        cancel: Ends the fit when it is set.
+
+    Raises:
+        SysidError: In one sentence, what is wrong.
+    """
+    observer = observer or Nobody()
+    memory, warnings = recall(config.memory, config.output / RESULT)
+    if memory is not None:
+        config, warnings = without_known_bags(config, memory)
+    problem = load(config, observer)
+    training = problem.sequences('train')
+    count = _count(problem.parameters, 'parameter')
+    observer.stage(f'fitting {count} to {_count(training, "sequence")}')
+    drift = None
+    if memory is None:
+        check_families(config, problem)
+        found = fit_training(config, problem, observer, cancel)
+    else:
+        continued = fit_with_memory(config, problem, memory, observer, cancel)
+        found, drift = continued.fit, continued.drift
+        warnings += continued.warnings
+    nominal = Nominal(problem.spec, problem.model, problem.servos)
+    result = assemble(config, command, nominal, list(problem.recordings), found)
+    tested = validate(config, problem, found, observer, cancel)
+    result = result.model_copy(
+        update={
+            'folds': tested.folds,
+            'horizon': tested.horizon,
+            'windows': tested.windows,
+            'warnings': (*warnings, *result.warnings, *tested.warnings),
+            'drift': drift,
+            'provenance': result.provenance if memory is None else memory.told(result.provenance),
+        }
+    )
+    return Identified(judge(result, config.gate), problem)
+
+
+def write(identified: Identified, config: CalibrationConfig) -> Calibration:
+    """Write result, report and figures, and the MJCF of an accepted result.
+
+    A rejected result is written into a folder of its own: files of an earlier, accepted one stay
+    as they are.
+
+    Args:
+        identified: What was found.
+        config: What was asked for; says where to.
+
+    Raises:
+        SysidError: In one sentence, what cannot be written.
+    """
+    result, problem = identified.result, identified.problem
     mjcf = None
     folder = config.output if result.accepted else config.output / REJECTED
     if result.accepted:
@@ -170,45 +245,8 @@ def check(
     if config.memory.previous == 'auto':
         # The latest result is, or knows the bags of, the one that is to be reproduced.
         config = config.model_copy(update={'memory': MemoryConfig()})
-    result, _ = _fit(config, command, observer or Nobody(), None)
+    result = identify(config, command=command, observer=observer).result
     return result, compare(result, reference, config.check.tolerance, config.check.held_out_factor)
-
-
-def _fit(
-    config: CalibrationConfig,
-    command: str,
-    observer: Observer,
-    cancel: threading.Event | None,
-) -> tuple[CalibrationResult, Problem]:
-    memory, warnings = recall(config.memory, config.output / RESULT)
-    if memory is not None:
-        config, warnings = without_known_bags(config, memory)
-    problem = load(config, observer)
-    training = problem.sequences('train')
-    count = _count(problem.parameters, 'parameter')
-    observer.stage(f'fitting {count} to {_count(training, "sequence")}')
-    drift = None
-    if memory is None:
-        check_families(config, problem)
-        found = fit_training(config, problem, observer, cancel)
-    else:
-        continued = fit_with_memory(config, problem, memory, observer, cancel)
-        found, drift = continued.fit, continued.drift
-        warnings += continued.warnings
-    nominal = Nominal(problem.spec, problem.model, problem.servos)
-    result = assemble(config, command, nominal, list(problem.recordings), found)
-    tested = validate(config, problem, found, observer, cancel)
-    result = result.model_copy(
-        update={
-            'folds': tested.folds,
-            'horizon': tested.horizon,
-            'windows': tested.windows,
-            'warnings': (*warnings, *result.warnings, *tested.warnings),
-            'drift': drift,
-            'provenance': result.provenance if memory is None else memory.told(result.provenance),
-        }
-    )
-    return judge(result, config.gate), problem
 
 
 def _count(things: Sequence[object], what: str) -> str:

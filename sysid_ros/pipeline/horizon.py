@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.initial import Channel, initial_state
+from sysid_ros.alignment.initial import initial_state
 from sysid_ros.pipeline.scores import residuals_of, rms
 from sysid_ros.results.result import HorizonPoint
 from sysid_ros.rollout.prediction import predict
@@ -223,7 +223,7 @@ def _piece(
     sequence, begin = start.sequence, start.begin
     qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
     if begin:
-        state = initial_state(model, _channels(model, sequence, begin))
+        state = initial_state(model, sequence.measurements, begin)
         qpos, qvel = state.qpos, state.qvel
     measurements = []
     for series in sequence.measurements:
@@ -246,16 +246,3 @@ def _piece(
         commands=tuple(commands),
         measurements=tuple(measurements),
     )
-
-
-def _channels(model: mujoco.MjModel, sequence: Trajectory, instant: float) -> list[Channel]:
-    found = []
-    for series in sequence.measurements:
-        for name, (kind, columns) in series.signal_mapping.items():
-            if kind is not SignalType.MjSensor or len(columns) != 1:
-                continue
-            values = series.data[:, columns[0]]
-            finite = np.isfinite(values)
-            times = series.times[finite] - instant
-            found.append(Channel(model.sensor(name).id, times, values[finite]))
-    return found

@@ -1,247 +1,329 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the curves of a result say about it: blocks, explained variance, stuck values."""
+"""What the curves of a fit say about it, at the rate and the precision they were measured with."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.results.parts import (
+    FitDiagnostics,
+    Improvement,
+    Likeness,
+    SensorError,
+    SequenceError,
+    Standstill,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.results.parts import Role, SignalPlot
-    from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.results.parts import Role
+
+    Values = NDArray[np.float64]
+
+#: Units of positions, and of positions and velocities.
+POSITIONS = frozenset({'rad', 'm'})
+MOTION = POSITIONS | {'rad/s', 'm/s'}
+#: A sensor that moves by less than this part of the most of its kind says nothing about a model.
+MOVES = 0.1
+ROLES: tuple[Role, ...] = ('train', 'validate')
 
 #: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
-_BLOCKS = 12
-#: A sequence's error is that of so many stretches of its time, …
+_FEWEST_STRETCHES = 12
+#: The error of a sequence is that of so many stretches of its time without the worst of them, ...
 _STRETCHES = 100
-#: … without the worst of them: this part is kept.
+#: ... of which this part is kept.
 _KEPT = 0.75
-#: Instants of a curve from which on values that are all equal are a stretch.
+#: Fewer equal values in a row than this are no standstill.
 _FEWEST_EQUAL = 4
-#: Counts of an encoder that a position may move by before it says so.
-_COUNTS = 3.0
-#: Correlation from which on two curves are the same motion.
-_SAME_MOTION = 0.8
-
-
-class Stuck(NamedTuple):
-    """A position that stands still for so many seconds while it should move."""
-
-    sensor: str
-    sequence: str
-    seconds: float
-    movement: float
-    unit: str
+#: Values closer than this part of a sensor's range are equal.
+_EQUAL = 1e-6
+#: Curves of fewer common values have no correlation.
+_FEWEST_COMMON = 4
 
 
 @dataclass(frozen=True)
-class Sensor:
-    """One sensor over all sequences: its standard deviations, measured and predicted."""
+class Curve:
+    """One component of a sensor in one sequence: (n,) times, measured, before and after.
 
-    unit: str
-    spread: float
-    predicted: float
-    error: float
+    ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
+    whether the simulation became unstable after the fit.
+    """
+
+    sequence: str
+    role: Role
+    sensor: str
+    name: str
+    times: Values
+    measured: Values
+    before: Values
+    after: Values
+    diverged: bool
 
 
-class Evidence:
-    """The curves of one role of a result, or of all."""
+def rms(values: Values) -> float:
+    """Return the root mean square of the finite values; NaN where there are none."""
+    values = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(values**2))) if len(values) else math.nan
 
-    #: Units of positions and velocities.
-    MOTION: ClassVar = frozenset({'rad', 'm', 'rad/s', 'm/s'})
-    _POSITIONS: ClassVar = frozenset({'rad', 'm'})
 
-    def __init__(self, result: CalibrationResult, role: Role | None) -> None:
-        """Take the curves of a role; None for all of them."""
-        self.role = role
-        self._plots = [plot for plot in result.plots if role is None or plot.role == role]
-        self._noise = {scale.sensor: scale.sigma for scale in result.noise}
-        self.sensors = {name: self._sensor(name) for name in dict.fromkeys(self._names())}
+def sensor_errors(curves: Sequence[Curve], units: Mapping[str, str]) -> tuple[SensorError, ...]:
+    """Return the errors and the motion of each sensor over all sequences of each role.
 
-    def _names(self) -> Iterator[str]:
-        yield from (plot.sensor for plot in self._plots)
+    Args:
+        curves: Of all sequences.
+        units: Sensor name to its SI unit.
+    """
+    return tuple(error for role in ROLES for error in _errors_of_role(curves, units, role))
 
-    def _of(self, sensor: str) -> list[SignalPlot]:
-        return [plot for plot in self._plots if plot.sensor == sensor]
 
-    def _sensor(self, name: str) -> Sensor:
-        plots = self._of(name)
-        measured = np.concatenate([plot.measured for plot in plots])
-        after = np.concatenate([plot.after for plot in plots])
-        known = np.isfinite(measured) & np.isfinite(after)
-        measured, after = measured[known], after[known]
-        if not len(measured):
-            return Sensor(plots[0].unit, math.nan, math.nan, math.nan)
-        return Sensor(
-            plots[0].unit,
-            # Rounded curves of a constant have no spread, but their mean may be rounded again.
-            float(np.std(measured)) if np.ptp(measured) else 0.0,
-            float(np.std(after)),
-            float(np.sqrt(np.mean((after - measured) ** 2))),
+def diagnose(
+    curves: Sequence[Curve],
+    units: Mapping[str, str],
+    noise: Mapping[str, float],
+) -> FitDiagnostics:
+    """Return what the curves say beyond the errors of single sensors.
+
+    Args:
+        curves: Of all sequences.
+        units: Sensor name to its SI unit.
+        noise: Sensor name to standard deviation; sensors without one do not count for errors.
+    """
+    sequences: dict[tuple[Role, str], list[Curve]] = {}
+    for curve in curves:
+        sequences.setdefault((curve.role, curve.sequence), []).append(curve)
+    squared = {key: _Squares.of(own, noise) for key, own in sequences.items()}
+    return FitDiagnostics(
+        improvements=tuple(
+            _improvement(role, [found for (of, _), found in squared.items() if of == role])
+            for role in ROLES
+            if any(of == role for of, _ in squared)
+        ),
+        sequences=tuple(
+            _sequence_error(role, name, found)
+            for (role, name), found in squared.items()
+            if np.isfinite(found.after).any()
+        ),
+        standstills=tuple(_standstills(curves, units)),
+    )
+
+
+def moving(errors: Sequence[SensorError]) -> list[SensorError]:
+    """Return the positions and velocities that move by a share of the most of their kind.
+
+    It is enough that they should move; those that never do are not among them.
+
+    Args:
+        errors: Of one role.
+    """
+    most: dict[str, float] = {}
+    for error in errors:
+        most[error.unit] = float(np.fmax(most.get(error.unit, 0.0), error.measured_deviation))
+    return [
+        error
+        for error in errors
+        if error.unit in MOTION
+        and error.measured_deviation > 0
+        and max(error.measured_deviation, error.predicted_deviation) > MOVES * most[error.unit]
+    ]
+
+
+def _errors_of_role(
+    curves: Sequence[Curve], units: Mapping[str, str], role: Role | None
+) -> Iterator[SensorError]:
+    """Yield the errors of each sensor in sequences of a role, or in all of them."""
+    joined: dict[str, Curve] = {}
+    for name in dict.fromkeys(curve.name for curve in curves):
+        own = [c for c in curves if c.name == name and role in {None, c.role}]
+        if own:
+            joined[name] = _joined(own)
+    for name, curve in joined.items():
+        known = np.isfinite(curve.measured) & np.isfinite(curve.after)
+        measured, after = curve.measured[known], curve.after[known]
+        deviations = math.nan, math.nan
+        if len(measured):
+            # The mean of equal values may be rounded, which is no motion.
+            still = not np.ptp(measured)
+            deviations = 0.0 if still else float(np.std(measured)), float(np.std(after))
+        yield SensorError(
+            sensor=name,
+            unit=units[curve.sensor],
+            role=curve.role,
+            before=rms(curve.before - curve.measured),
+            after=rms(curve.after - curve.measured),
+            samples=int(np.isfinite(curve.measured).sum()),
+            measured_deviation=deviations[0],
+            predicted_deviation=deviations[1],
+            likeness=(
+                None
+                if role is None or units[curve.sensor] not in MOTION
+                else _likeness(curve, joined, units)
+            ),
         )
 
-    def _squares(self, plot: SignalPlot, values: tuple[float, ...]) -> NDArray[np.float64]:
-        sigma = self._noise.get(plot.sensor.split('[')[0], math.nan)
-        away: NDArray[np.float64] = (np.array(values) - np.array(plot.measured)) / sigma
-        return away**2
 
-    def chance(self) -> float:
-        """Return how likely it is that the errors on stretches of time fell by chance.
+def _joined(curves: Sequence[Curve]) -> Curve:
+    """Put the curves of one component in several sequences one after the other."""
 
-        One-sided signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) on the mean squares of
-        stretches, which are much longer than residuals remember.
-        """
-        from scipy.stats import wilcoxon  # noqa: PLC0415 (slow to import)
+    def together(part: Callable[[Curve], Values]) -> Values:
+        return np.concatenate([part(curve) for curve in curves])
 
-        sequences = list(dict.fromkeys(plot.sequence for plot in self._plots))
-        pieces = max(math.ceil(_BLOCKS / max(len(sequences), 1)), 1)
-        pairs = []
-        for sequence in sequences:
-            plots = [plot for plot in self._plots if plot.sequence == sequence]
-            first = min(plot.times[0] for plot in plots)
-            last = max(plot.times[-1] for plot in plots)
-            times = np.concatenate([plot.times for plot in plots])
-            both = [
-                np.concatenate([self._squares(plot, values(plot)) for plot in plots])
-                for values in (_before, _after)
-            ]
-            for low, high in pairwise(np.linspace(first, last, pieces + 1)):
-                chosen = (times >= low) & (times <= high) & np.isfinite(both[0] + both[1])
-                if chosen.any():
-                    pairs.append([float(np.mean(squares[chosen])) for squares in both])
-        if not pairs:
-            return 1.0
-        before, after = np.array(pairs).T
-        if np.array_equal(before, after):
-            return 1.0
-        return float(wilcoxon(before, after, alternative='greater').pvalue)
-
-    def by_sequence(self) -> dict[tuple[Role, str], float]:
-        """Return the error of each sequence, in units of the noise.
-
-        Root mean square over short stretches of time without the worst quarter of them: a command
-        that came late or a knock is no other robot.
-        """
-        found = {}
-        for key in dict.fromkeys((plot.role, plot.sequence) for plot in self._plots):
-            plots = [plot for plot in self._plots if (plot.role, plot.sequence) == key]
-            times = np.concatenate([plot.times for plot in plots])
-            squares = np.concatenate([self._squares(plot, plot.after) for plot in plots])
-            finite = np.isfinite(squares)
-            times, squares = times[finite], squares[finite]
-            if not len(squares):
-                continue
-            edges = np.linspace(times.min(), times.max(), _STRETCHES + 1)
-            stretch = np.searchsorted(edges[1:-1], times)
-            count = np.bincount(stretch, minlength=_STRETCHES)
-            total = np.bincount(stretch, squares, minlength=_STRETCHES)
-            means = np.sort(total[count > 0] / count[count > 0])
-            kept = means[: math.ceil(_KEPT * len(means))]
-            found[key] = float(np.sqrt(np.mean(kept)))
-        return found
-
-    def moving(self, share: float) -> list[str]:
-        """Return the positions and velocities that move by a share of the most of their kind.
-
-        It is enough that they should; those that never do are not among them.
-        """
-        most: dict[str, float] = {}
-        for sensor in self.sensors.values():
-            most[sensor.unit] = max(most.get(sensor.unit, 0.0), sensor.spread)
-        return [
-            name
-            for name, sensor in self.sensors.items()
-            if sensor.unit in self.MOTION
-            and sensor.spread > 0
-            and max(sensor.spread, sensor.predicted) > share * most[sensor.unit]
-        ]
-
-    def explained(self, sensor: str) -> float:
-        """Return the part of a sensor's variance that is predicted, at most 1."""
-        found = self.sensors[sensor]
-        return 1 - (found.error / found.spread) ** 2
-
-    def suspicion(self, sensor: str) -> str:
-        """Return a clause on what may be wrong with a sensor, or nothing.
-
-        The nominal model tells: what it predicts may be measured with the other sign, or by another
-        sensor.
-        """
-        own = self._motion(sensor, measured=False)
-        like = {
-            other: _correlation(own, self._motion(other, measured=True))
-            for other, found in self.sensors.items()
-            if found.unit == self.sensors[sensor].unit
-        }
-        if like[sensor] < -_SAME_MOTION:
-            return ': it runs against the model, as with a wrong sign'
-        best = max(like, key=lambda name: abs(like[name]))
-        if best != sensor and abs(like[best]) > max(_SAME_MOTION, like[sensor]):
-            return f': {best} moves as it should, as with swapped joints'
-        return ''
-
-    def _motion(self, sensor: str, *, measured: bool) -> NDArray[np.float64]:
-        plots = self._of(sensor)
-        return np.concatenate([plot.measured if measured else plot.before for plot in plots])
-
-    def stuck(self, share: float, moving: float) -> Stuck | None:
-        """Return the worst position that stands still while it should move, if any.
-
-        Args:
-            share: Of the range that it is measured in; movement below does not count.
-            moving: Share of the most of its kind that a position moves by, to be looked at.
-        """
-        worst: Stuck | None = None
-        for sensor in self.moving(moving):
-            if self.sensors[sensor].unit not in self._POSITIONS:
-                continue
-            plots = self._of(sensor)
-            values = np.concatenate([plot.measured for plot in plots])
-            steps = np.concatenate([np.abs(np.diff(plot.measured)) for plot in plots])
-            # A coarse encoder says the same until its next count.
-            least = max(
-                share * float(np.nanmax(values) - np.nanmin(values)),
-                _COUNTS * float(np.min(steps[steps > 0], initial=math.inf)),
-            )
-            for plot in plots:
-                for run in _equal(np.array(plot.measured)):
-                    moved = float(np.ptp(np.array(plot.after)[run]))
-                    if moved > least and (worst is None or moved > worst.movement):
-                        seconds = plot.times[run.stop - 1] - plot.times[run.start]
-                        worst = Stuck(sensor, plot.sequence, seconds, moved, plot.unit)
-        return worst if worst is not None and math.isfinite(worst.movement) else None
+    return Curve(
+        curves[0].sequence,
+        curves[0].role,
+        curves[0].sensor,
+        curves[0].name,
+        together(lambda curve: curve.times),
+        together(lambda curve: curve.measured),
+        together(lambda curve: curve.before),
+        together(lambda curve: curve.after),
+        diverged=any(curve.diverged for curve in curves),
+    )
 
 
-def _before(plot: SignalPlot) -> tuple[float, ...]:
-    return plot.before
+def _likeness(curve: Curve, others: Mapping[str, Curve], units: Mapping[str, str]) -> Likeness:
+    """Compare what the nominal model predicts for a sensor with what its like measured."""
+    like = {
+        name: _correlation(curve.before, other.measured)
+        for name, other in others.items()
+        if units[other.sensor] == units[curve.sensor]
+    }
+    best = max(like, key=lambda name: abs(like[name]))
+    return Likeness(own=like[curve.name], best=best, correlation=like[best])
 
 
-def _after(plot: SignalPlot) -> tuple[float, ...]:
-    return plot.after
-
-
-def _equal(values: NDArray[np.float64]) -> Iterator[slice]:
-    """Yield stretches of equal values, if values ever change."""
-    edges = np.flatnonzero(np.diff(values) != 0) + 1
-    for start, stop in pairwise([0, *edges.tolist(), len(values)]):
-        if stop - start >= _FEWEST_EQUAL and np.isfinite(values[start]):
-            yield slice(start, stop)
-
-
-def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _correlation(one: Values, other: Values) -> float:
+    """Return the correlation of two curves; 0 where they cannot be compared or do not move."""
     if len(one) != len(other):
         return 0.0
     known = np.isfinite(one) & np.isfinite(other)
     one, other = one[known], other[known]
-    if len(one) < _FEWEST_EQUAL or not np.ptp(one) or not np.ptp(other):
+    if len(one) < _FEWEST_COMMON or not np.ptp(one) or not np.ptp(other):
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """Squared residuals of all sensors in one sequence, in units of the noise: three (n,) arrays.
+
+    NaN where there is no residual.
+    """
+
+    times: Values
+    before: Values
+    after: Values
+
+    @classmethod
+    def of(cls, curves: Sequence[Curve], noise: Mapping[str, float]) -> _Squares:
+        def squared(curve: Curve, predicted: Values) -> Values:
+            away: Values = (predicted - curve.measured) / noise.get(curve.sensor, math.nan)
+            away = np.where(np.isfinite(away), away, np.nan)
+            return np.asarray(away**2)
+
+        return cls(
+            np.concatenate([curve.times for curve in curves]),
+            np.concatenate([squared(curve, curve.before) for curve in curves]),
+            np.concatenate([squared(curve, curve.after) for curve in curves]),
+        )
+
+
+def _improvement(role: Role, sequences: Sequence[_Squares]) -> Improvement:
+    """Test whether errors on stretches of time fell by more than chance.
+
+    One-sided signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) on the mean squares of
+    stretches, which are much longer than residuals remember.
+    """
+    from scipy.stats import wilcoxon  # noqa: PLC0415 (slow to import)
+
+    pieces = max(math.ceil(_FEWEST_STRETCHES / len(sequences)), 1)
+    pairs = []
+    for found in sequences:
+        both = np.isfinite(found.before + found.after)
+        for low, high in pairwise(np.linspace(found.times.min(), found.times.max(), pieces + 1)):
+            chosen = (found.times >= low) & (found.times <= high) & both
+            if chosen.any():
+                pairs.append((np.mean(found.before[chosen]), np.mean(found.after[chosen])))
+    before, after = np.array(pairs).reshape(-1, 2).T
+    chance = 1.0
+    if not np.array_equal(before, after):
+        chance = float(wilcoxon(before, after, alternative='greater').pvalue)
+    return Improvement(
+        role=role,
+        stretches=len(pairs),
+        fallen=int(np.count_nonzero(after < before)),
+        p_value=chance,
+    )
+
+
+def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:
+    """Return the error of a sequence, and its worst stretch.
+
+    The error is the root mean square over stretches of time without the worst quarter of them: a
+    command that came late or a knock is no other robot.
+    """
+    known = np.isfinite(found.after)
+    times, squares = found.times[known], found.after[known]
+    edges = np.linspace(times.min(), times.max(), _STRETCHES + 1)
+    stretch = np.searchsorted(edges[1:-1], times)
+    count = np.bincount(stretch, minlength=_STRETCHES)
+    total = np.bincount(stretch, squares, minlength=_STRETCHES)
+    means = np.divide(total, count, out=np.full(_STRETCHES, np.nan), where=count > 0)
+    worst = int(np.nanargmax(means))
+    ordered = np.sort(means[count > 0])
+    return SequenceError(
+        sequence=name,
+        role=role,
+        error=float(np.sqrt(np.mean(ordered[: math.ceil(_KEPT * len(ordered))]))),
+        worst_start=float(edges[worst]),
+        worst_end=float(edges[worst + 1]),
+        worst_error=float(np.sqrt(means[worst])),
+    )
+
+
+def _standstills(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[Standstill]:
+    """Yield, of each position that moves, the standstill in which it should move most."""
+    for error in moving(list(_errors_of_role(curves, units, None))):
+        if error.unit not in POSITIONS:
+            continue
+        own = [curve for curve in curves if curve.name == error.sensor]
+        values = np.concatenate([curve.measured for curve in own])
+        extent = float(np.nanmax(values) - np.nanmin(values))
+        steps = np.concatenate([np.abs(np.diff(curve.measured)) for curve in own])
+        runs = (
+            (float(np.ptp(curve.after[run])), curve, run)
+            for curve in own
+            for run in _equal_runs(curve.measured, _EQUAL * extent)
+        )
+        found = [entry for entry in runs if math.isfinite(entry[0])]
+        if not found:
+            continue
+        movement, curve, run = max(found, key=lambda entry: entry[0])
+        yield Standstill(
+            sensor=error.sensor,
+            unit=error.unit,
+            sequence=curve.sequence,
+            role=curve.role,
+            start=float(curve.times[run.start]),
+            seconds=float(curve.times[run.stop - 1] - curve.times[run.start]),
+            predicted_movement=movement,
+            measured_range=extent,
+            resolution=min(steps[steps > _EQUAL * extent].tolist(), default=0.0),
+        )
+
+
+def _equal_runs(values: Values, tolerance: float) -> Iterator[slice]:
+    """Yield the stretches in which values stay the same within a tolerance."""
+    rounded = np.round(values / tolerance)
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(rounded) != 0) + 1, [len(values)]])
+    for place in np.flatnonzero(np.diff(edges) >= _FEWEST_EQUAL):
+        if np.isfinite(values[edges[place]]):
+            yield slice(int(edges[place]), int(edges[place + 1]))

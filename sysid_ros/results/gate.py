@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.results.diagnostics import Evidence
+from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.parts import GateCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sysid_ros.config import GateConfig
-    from sysid_ros.results.parts import ParameterResult
+    from sysid_ros.results.parts import ParameterResult, Role, SensorError
     from sysid_ros.results.result import CalibrationResult
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})
-#: A sensor's movement below this part of the largest of its kind says nothing about a model.
-_MOVES = 0.1
 #: As much of a sensor has to be unexplained before it is compared with others.
 _UNEXPLAINED = 0.2
+#: Correlation from which on two curves are the same motion.
+_SAME_MOTION = 0.8
+#: Steps of an encoder that a position may move by before the encoder says so.
+_STEPS = 3.0
 #: Sensors of a kind from which on one of them can stand out.
 _FEWEST_ALIKE = 3
 #: A sensor that never changes says nothing new of a model that moves by less, in its SI unit …
@@ -42,22 +44,22 @@ def judge(result: CalibrationResult, config: GateConfig) -> CalibrationResult:
         result: What was found, judged or not.
         config: The conditions.
     """
-    on_held_out = not math.isnan(result.held_out_before)
-    evidence = Evidence(result, 'validate' if on_held_out else 'train')
+    role: Role = 'train' if math.isnan(result.held_out_before) else 'validate'
+    errors = [error for error in result.errors if error.role == role]
     checks = [
-        _improvement(result, evidence, config),
+        _improvement(result, role, config),
         _convergence(result, config),
         _stability(result),
-        *_dead(result, evidence),
+        _dead(result, errors),
     ]
     # Where the motion is chaotic, errors over whole sequences say nothing.
     if result.solver.window is None:
         checks += [
             _stuck(result, config),
-            _explained(evidence, config),
-            _balanced(evidence, config),
+            _explained(moving(errors), config),
+            _balanced(moving(errors), config),
             _consistent(result, config),
-            _no_sensor_worse(result, evidence, config),
+            _no_sensor_worse(result, errors, config),
             *_left_out_in_turn(result, config),
         ]
     checks += [_bounds(result, config), _verdicts(result, config)]
@@ -71,9 +73,9 @@ def judge(result: CalibrationResult, config: GateConfig) -> CalibrationResult:
     )
 
 
-def _improvement(result: CalibrationResult, evidence: Evidence, config: GateConfig) -> GateCheck:
+def _improvement(result: CalibrationResult, role: Role, config: GateConfig) -> GateCheck:
     """Compare with the nominal model, on stretches of time that are paired."""
-    on_held_out = evidence.role == 'validate'
+    on_held_out = role == 'validate'
     before = result.held_out_before if on_held_out else result.training_before
     after = result.held_out_after if on_held_out else result.training_after
     what = 'Held-out error' if on_held_out else 'Training error (nothing is held out)'
@@ -81,10 +83,10 @@ def _improvement(result: CalibrationResult, evidence: Evidence, config: GateConf
         points = [
             point
             for point in result.horizon
-            if point.role == evidence.role and point.seconds <= result.solver.window
+            if point.role == role and point.seconds <= result.solver.window
         ]
         if points:
-            point = max(points, key=lambda one: one.seconds)
+            point = max(points, key=lambda point: point.seconds)
             before, after = point.before, point.after
             what += f' of predictions over {point.seconds:g} s'
     figures = f'{before:.3g} to {after:.3g} times the noise'
@@ -95,10 +97,10 @@ def _improvement(result: CalibrationResult, evidence: Evidence, config: GateConf
     if after > (1 - config.margin) * before:
         detail = f'{what} fell by less than {100 * config.margin:g} %: {figures}.'
         return GateCheck(name='better than nominal', passed=False, detail=detail)
-    if result.solver.window is None and result.plots:
-        chance = evidence.chance()
-        if chance > config.significance:
-            detail = f'{what} fell, but no more than by chance (p = {chance:.2g}): {figures}.'
+    for test in result.diagnostics.improvements:
+        doubtful = test.role == role and test.p_value > config.significance
+        if doubtful and result.solver.window is None:
+            detail = f'{what} fell, but no more than by chance (p = {test.p_value:.2g}): {figures}.'
             return GateCheck(name='better than nominal', passed=False, detail=detail)
     return GateCheck(name='better than nominal', passed=True, detail=f'{what} fell: {figures}.')
 
@@ -130,70 +132,91 @@ def _stability(result: CalibrationResult) -> GateCheck:
     return GateCheck(name='stable', passed=not names, detail=detail)
 
 
-def _dead(result: CalibrationResult, evidence: Evidence) -> Iterator[GateCheck]:
+def _dead(result: CalibrationResult, errors: Sequence[SensorError]) -> GateCheck:
     """Look at sensors that never change although the model says that they should."""
     found = [
         f'{finding.detail} in {finding.bag}' for finding in result.health if finding.kind == 'stuck'
     ]
-    for name, sensor in evidence.sensors.items():
-        if sensor.spread > 0 or sensor.unit not in evidence.MOTION:
+    for error in errors:
+        if error.measured_deviation != 0 or error.unit not in MOTION:
             continue
-        alike = [scale.sigma for scale in result.noise if scale.unit == sensor.unit]
+        alike = [scale.sigma for scale in result.noise if scale.unit == error.unit]
         limit = max(_STANDS_STILL, _STILL_NOISE * max(alike, default=0.0))
-        if sensor.predicted > limit:
+        if error.predicted_deviation > limit:
             found.append(
-                f'{name} never changes, and should by {sensor.predicted:.2g} {sensor.unit}'
+                f'{error.sensor} never changes, and should by '
+                f'{error.predicted_deviation:.2g} {error.unit}'
             )
     detail = (
         f'{"; ".join(found)}: a stuck encoder, a locked joint or a wrong channel.'
         if found
         else 'All positions and velocities that should change do.'
     )
-    yield GateCheck(name='live sensors', passed=not found, detail=detail)
+    return GateCheck(name='live sensors', passed=not found, detail=detail)
 
 
 def _stuck(result: CalibrationResult, config: GateConfig) -> GateCheck:
-    found = Evidence(result, None).stuck(config.stuck_share, _MOVES)
+    """Look for positions that stand still for a while in which they should move.
+
+    A coarse encoder says the same until its next step, which is no standstill.
+    """
+    found = [
+        item
+        for item in result.diagnostics.standstills
+        if item.predicted_movement
+        > max(config.stuck_share * item.measured_range, _STEPS * item.resolution)
+    ]
+    worst = max(found, key=lambda item: item.predicted_movement, default=None)
     detail = (
-        f'{found.sensor} stands still for {found.seconds:.2g} s in {found.sequence} while it '
-        f'should move by {found.movement:.2g} {found.unit}: a stuck encoder or joint.'
-        if found
+        f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
+        f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint.'
+        if worst
         else 'No position stands still while it should move.'
     )
-    return GateCheck(name='no stuck position', passed=found is None, detail=detail)
+    return GateCheck(name='no stuck position', passed=worst is None, detail=detail)
 
 
-def _explained(evidence: Evidence, config: GateConfig) -> GateCheck:
+def _explained(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Ask every position and velocity that moves to be predicted better than by its mean."""
-    worst = min(evidence.moving(_MOVES), key=evidence.explained, default=None)
+    worst = min(errors, key=lambda error: error.explained, default=None)
     name = 'explained'
     if worst is None:
         return GateCheck(name=name, passed=True, detail='No position or velocity moves.')
-    part = evidence.explained(worst)
-    said = f'{100 * part:.3g} % of the variance of {worst} is predicted'
+    part = worst.explained
+    said = f'{100 * part:.3g} % of the variance of {worst.sensor} is predicted'
     if part >= config.least_explained:
         return GateCheck(name=name, passed=True, detail=f'At least {said}.')
     said = 'None' if part <= 0 else f'Only {100 * part:.3g} %'
-    detail = f'{said} of the variance of {worst} is predicted{evidence.suspicion(worst)}.'
+    detail = f'{said} of the variance of {worst.sensor} is predicted{_suspicion(worst)}.'
     return GateCheck(name=name, passed=False, detail=detail)
 
 
-def _balanced(evidence: Evidence, config: GateConfig) -> GateCheck:
+def _suspicion(error: SensorError) -> str:
+    """Return a clause on what may be wrong with a sensor, or nothing.
+
+    The nominal model tells: what it predicts may be measured with the other sign, or by another
+    sensor.
+    """
+    like = error.likeness
+    if like is None:
+        return ''
+    if like.own < -_SAME_MOTION:
+        return ': it runs against the model, as with a wrong sign'
+    if like.best != error.sensor and abs(like.correlation) > max(_SAME_MOTION, like.own):
+        return f': {like.best} moves as it should, as with swapped joints'
+    return ''
+
+
+def _balanced(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Look for a sensor that the model explains far worse than the others of its kind."""
-    missed = {
-        name: math.sqrt(max(1 - evidence.explained(name), 0.0)) for name in evidence.moving(_MOVES)
-    }
-    for name, part in missed.items():
-        alike = [
-            other
-            for key, other in missed.items()
-            if evidence.sensors[key].unit == evidence.sensors[name].unit
-        ]
-        usual = float(np.median(alike))
+    missed = {error.sensor: math.sqrt(max(1 - error.explained, 0.0)) for error in errors}
+    for error in errors:
+        alike = [missed[other.sensor] for other in errors if other.unit == error.unit]
+        part, usual = missed[error.sensor], float(np.median(alike))
         if len(alike) >= _FEWEST_ALIKE and part > max(config.imbalance * usual, _UNEXPLAINED):
             detail = (
-                f'{100 * part:.2g} % of the movement of {name} is not explained, of the others '
-                f'{100 * usual:.2g} %{evidence.suspicion(name)}.'
+                f'{100 * part:.2g} % of the movement of {error.sensor} is not explained, of the '
+                f'others {100 * usual:.2g} %{_suspicion(error)}.'
             )
             return GateCheck(name='balanced', passed=False, detail=detail)
     return GateCheck(
@@ -203,28 +226,28 @@ def _balanced(evidence: Evidence, config: GateConfig) -> GateCheck:
 
 def _consistent(result: CalibrationResult, config: GateConfig) -> GateCheck:
     """Look for recordings that are not of the robot that the others are of."""
-    errors = Evidence(result, None).by_sequence()
-    trained = [error for (role, _), error in errors.items() if role == 'train']
+    sequences = result.diagnostics.sequences
+    trained = [item.error for item in sequences if item.role == 'train']
     usual = float(np.median(trained)) if trained else math.nan
-    for (_, sequence), error in sorted(errors.items(), key=lambda item: -item[1]):
-        if error > config.sequence_growth * usual:
-            detail = (
-                f'The error in {sequence} is {error / usual:.3g} times that of training sequences: '
-                'another robot, load or mapping, or motion that training does not cover.'
-            )
-            return GateCheck(name='consistent', passed=False, detail=detail)
+    worst = max(sequences, key=lambda item: item.error, default=None)
+    if worst is not None and worst.error > config.sequence_growth * usual:
+        detail = (
+            f'The error in {worst.sequence} is {worst.error / usual:.3g} times that of training '
+            'sequences: another robot, load or mapping, or motion that training does not cover.'
+        )
+        return GateCheck(name='consistent', passed=False, detail=detail)
     return GateCheck(
         name='consistent', passed=True, detail='All sequences are predicted about equally well.'
     )
 
 
 def _no_sensor_worse(
-    result: CalibrationResult, evidence: Evidence, config: GateConfig
+    result: CalibrationResult, errors: Sequence[SensorError], config: GateConfig
 ) -> GateCheck:
     noise = {scale.sensor: scale.sigma for scale in result.noise}
-    for error in result.errors:
+    for error in errors:
         sigma = noise.get(error.sensor.split('[')[0])
-        if error.role != evidence.role or sigma is None:
+        if sigma is None:
             continue
         if error.after > max((1 + config.sensor_growth) * error.before, error.before + sigma):
             detail = (

@@ -167,8 +167,25 @@ class Drift(Frozen):
     parameters: tuple[DriftedParameter, ...]
 
 
+class Likeness(Frozen):
+    """How a sensor moves beside what the nominal model predicts for it, as correlations.
+
+    ``own`` is the correlation of that prediction with the sensor, ``correlation`` that with the
+    sensor ``best``, the one of the same unit that moves most like it, in either direction.
+    """
+
+    own: float
+    best: str
+    correlation: float
+
+
 class SensorError(Frozen):
-    """Error of one sensor over all sequences of one role: root mean square, sensor's unit."""
+    """Error of one sensor over all sequences of one role: root mean square, sensor's unit.
+
+    ``measured_deviation`` and ``predicted_deviation`` are standard deviations of what was measured
+    and of what the fitted model predicts, in the sensor's unit; NaN in results of older versions.
+    ``likeness`` is known of positions and velocities.
+    """
 
     sensor: str
     unit: str
@@ -176,6 +193,73 @@ class SensorError(Frozen):
     before: MaybeFloat
     after: MaybeFloat
     samples: int
+    measured_deviation: MaybeFloat = float('nan')
+    predicted_deviation: MaybeFloat = float('nan')
+    likeness: Likeness | None = None
+
+    @property
+    def explained(self) -> float:
+        """The part of the measured variance that is predicted, at most 1."""
+        return 1 - (self.after / self.measured_deviation) ** 2
+
+
+class Improvement(Frozen):
+    """How errors fell on stretches of time in the sequences of one role.
+
+    ``fallen`` of the ``stretches`` have a smaller mean square after the fit; ``p_value`` is how
+    likely that is by chance (signed-rank test).
+    """
+
+    role: Role
+    stretches: int
+    fallen: int
+    p_value: float
+
+
+class SequenceError(Frozen):
+    """Error of the fitted model in one sequence, all sensors together, in units of the noise.
+
+    ``error`` leaves the worst quarter of the time aside. The worst hundredth of the time is from
+    ``worst_start`` to ``worst_end``, s from the start of the sequence.
+    """
+
+    sequence: str
+    role: Role
+    error: float
+    worst_start: float
+    worst_end: float
+    worst_error: float
+
+
+class Standstill(Frozen):
+    """Of one position, the stretch of equal values in which it should move most.
+
+    ``start`` is in s from the start of the sequence, ``predicted_movement`` what the fitted model
+    moves by meanwhile, ``measured_range`` all that the sensor moves by in any sequence, and
+    ``resolution`` the smallest change between neighbouring samples.
+    """
+
+    sensor: str
+    unit: str
+    sequence: str
+    role: Role
+    start: float
+    seconds: float
+    predicted_movement: float
+    measured_range: float
+    resolution: float
+
+
+class FitDiagnostics(Frozen):
+    """What the curves of a fit say beyond the errors of single sensors.
+
+    All of it is computed from every sample that was compared, not from the plots of the result,
+    which are thinned.
+    """
+
+    improvements: tuple[Improvement, ...] = ()
+    sequences: tuple[SequenceError, ...] = ()
+    standstills: tuple[Standstill, ...] = ()
 
 
 class SignalPlot(Frozen):

@@ -9,7 +9,7 @@ from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run ti
 
 from pydantic import ValidationError
 
-from sysid_ros.config.schema_errors import explain
+from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.results.parts import (
@@ -17,12 +17,15 @@ from sysid_ros.results.parts import (
     Drift,
     DriftedParameter,
     FileHash,
+    FitDiagnostics,
     Fold,
     Frozen,
     GateCheck,
     HealthFinding,
     HorizonPoint,
+    Improvement,
     InferenceSummary,
+    Likeness,
     MaybeFloat,
     NoiseScale,
     ParameterResult,
@@ -30,8 +33,10 @@ from sysid_ros.results.parts import (
     Role,
     Samples,
     SensorError,
+    SequenceError,
     SignalPlot,
     SolverSummary,
+    Standstill,
     StartEntry,
     TopicRate,
     TraceEntry,
@@ -47,11 +52,14 @@ __all__ = [
     'Drift',
     'DriftedParameter',
     'FileHash',
+    'FitDiagnostics',
     'Fold',
     'GateCheck',
     'HealthFinding',
     'HorizonPoint',
+    'Improvement',
     'InferenceSummary',
+    'Likeness',
     'MaybeFloat',
     'NoiseScale',
     'ParameterResult',
@@ -59,8 +67,10 @@ __all__ = [
     'Role',
     'Samples',
     'SensorError',
+    'SequenceError',
     'SignalPlot',
     'SolverSummary',
+    'Standstill',
     'StartEntry',
     'TopicRate',
     'TraceEntry',
@@ -102,6 +112,7 @@ class CalibrationResult(Frozen):
     windows: tuple[WindowFit, ...] = ()
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
+    diagnostics: FitDiagnostics = FitDiagnostics()
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.

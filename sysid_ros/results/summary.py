@@ -7,11 +7,11 @@ from __future__ import annotations
 import datetime as dt
 import importlib.metadata
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
 from sysid_ros.results.result import (
     CalibrationResult,
     CombinationResult,
@@ -19,8 +19,6 @@ from sysid_ros.results.result import (
     NoiseScale,
     ParameterResult,
     Provenance,
-    Role,
-    SensorError,
     SignalPlot,
     SolverSummary,
     StartEntry,
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.fit import Fit
+    from sysid_ros.results.diagnostics import Curve
     from sysid_ros.results.result import FileHash
 
 #: Points that a report can show in all, and per curve.
@@ -42,25 +41,6 @@ _CURVE_POINTS = 1500
 _FEWEST_POINTS = 100
 _DIGITS = 6
 _LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One component of a sensor in one sequence: (n,) times, measured, before and after.
-
-    ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
-    whether the simulation became unstable after the fit.
-    """
-
-    sequence: str
-    role: Role
-    sensor: str
-    name: str
-    times: NDArray[np.float64]
-    measured: NDArray[np.float64]
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
-    diverged: bool
 
 
 def summarise(
@@ -92,7 +72,7 @@ def summarise(
         held_out_after=held_out[1],
         training_before=training[0],
         training_after=training[1],
-        errors=tuple(_errors(curves, units)),
+        errors=sensor_errors(curves, units),
         noise=tuple(_noise(fit, units)),
         plots=tuple(_plots(curves, units)),
         topics=(),
@@ -100,6 +80,7 @@ def summarise(
         solver=solver,
         warnings=(),
         provenance=provenance,
+        diagnostics=diagnose(curves, units, fit.noise),
         inference=_inference(fit),
         combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
         diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
@@ -180,11 +161,6 @@ def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
         yield scale
 
 
-def _rms(values: NDArray[np.float64]) -> float:
-    values = values[np.isfinite(values)]
-    return float(np.sqrt(np.mean(values**2))) if len(values) else math.nan
-
-
 def whitened(curves: Sequence[Curve], noise: Mapping[str, float], role: str) -> tuple[float, float]:
     """Return the root mean square residual before and after, in units of the noise."""
     chosen = [curve for curve in curves if curve.role == role and curve.sensor in noise]
@@ -192,7 +168,7 @@ def whitened(curves: Sequence[Curve], noise: Mapping[str, float], role: str) -> 
         return math.nan, math.nan
     before = np.concatenate([(c.before - c.measured) / noise[c.sensor] for c in chosen])
     after = np.concatenate([(c.after - c.measured) / noise[c.sensor] for c in chosen])
-    return _rms(before), _rms(after)
+    return rms(before), rms(after)
 
 
 def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
@@ -230,25 +206,6 @@ def _inference(fit: Fit) -> InferenceSummary:
         correlation=tuple(tuple(row) for row in correlation.tolist()),
         notes=found.notes,
     )
-
-
-def _errors(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[SensorError]:
-    roles: tuple[Role, ...] = ('train', 'validate')
-    for role in roles:
-        for name, sensor in dict.fromkeys((curve.name, curve.sensor) for curve in curves):
-            chosen = [c for c in curves if c.role == role and c.name == name]
-            if chosen:
-                measured = np.concatenate([c.measured for c in chosen])
-                before = np.concatenate([c.before for c in chosen])
-                after = np.concatenate([c.after for c in chosen])
-                yield SensorError(
-                    sensor=name,
-                    unit=units[sensor],
-                    role=role,
-                    before=_rms(before - measured),
-                    after=_rms(after - measured),
-                    samples=int(np.isfinite(measured).sum()),
-                )
 
 
 def _plots(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[SignalPlot]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.clocks import compare_clocks
+from sysid_ros.alignment.stamps import compare_clocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -111,7 +111,7 @@ def test_an_interrupted_motion_slows_down_and_holds(
     ('values', 'sentence'),
     [
         ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
-        ({'model': 'none.xml'}, "There is no model file 'none.xml'."),
+        ({'model': 'none.xml'}, "No model file 'none.xml'; "),
         ({'model': ARM, 'motion': 'none.csv'}, "Cannot read the motion 'none.csv': No such file"),
         ({'model': ARM, 'ramp': 10.0}, 'Expected a ramp shorter than half the duration'),
         ({'model': ARM, 'message': 'JointTraject'}, 'nearest: JointTrajectory'),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.config import GateConfig
+from sysid_ros.results.diagnostics import Curve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
-from sysid_ros.results.parts import Fold, HealthFinding, NoiseScale, SignalPlot, TraceEntry
+from sysid_ros.results.parts import Fold, HealthFinding, NoiseScale, TraceEntry
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -20,51 +22,56 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.results.parts import Role
+
     Array = NDArray[np.float64]
-    Change = Callable[[SignalPlot, Array], dict[str, Any]]
+    Change = Callable[[Curve], dict[str, Array]]
 
 BASELINE = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
 JOINTS = ('pan', 'lift', 'elbow')
+SENSORS = tuple(f'{joint}_position' for joint in JOINTS)
+UNITS = dict.fromkeys(SENSORS, 'rad')
 SIGMA = 1e-3
+NOISE = dict.fromkeys(SENSORS, SIGMA)
 TIMES = np.arange(0.0, 6.0, 0.01)
+SEQUENCES: tuple[tuple[str, Role], ...] = (
+    ('train_1', 'train'),
+    ('train_2', 'train'),
+    ('held', 'validate'),
+)
 #: What does not matter here, of a real calibration.
 BARE = CalibrationResult.load(BASELINE)
 
 
-def curve(sequence: str, role: Any, number: int, seed: int) -> SignalPlot:
+def curve(sequence: str, role: Role, number: int, seed: int, times: Array = TIMES) -> Curve:
     """Return a joint that moves by sines of its own, a poor nominal model and an honest fit."""
     rng = np.random.default_rng([seed, number])
-    true = np.sin((2 + number) * TIMES + seed) + 0.3 * np.sin((5 + number) * TIMES)
-    return SignalPlot(
-        sequence=sequence,
-        role=role,
-        sensor=f'{JOINTS[number]}_position',
-        unit='rad',
-        times=tuple(TIMES),
-        measured=tuple(true + SIGMA * rng.standard_normal(len(TIMES))),
-        before=tuple(0.9 * true),
-        after=tuple(true),
-    )
+    true = np.sin((2 + number) * times + seed) + 0.3 * np.sin((5 + number) * times)
+    measured = true + SIGMA * rng.standard_normal(len(times))
+    name = SENSORS[number]
+    return Curve(sequence, role, name, name, times, measured, 0.9 * true, true, diverged=False)
 
 
-def made(**changes: Any) -> CalibrationResult:
-    """Return an honest result of three joints, two training sequences and a held-out one."""
-    plots = [
-        curve(sequence, role, number, seed)
-        for seed, (sequence, role) in enumerate(
-            [('train_1', 'train'), ('train_2', 'train'), ('held', 'validate')]
-        )
+def honest(times: Array = TIMES) -> list[Curve]:
+    """Return the curves of three joints, two training sequences and a held-out one."""
+    return [
+        curve(sequence, role, number, seed, times)
+        for seed, (sequence, role) in enumerate(SEQUENCES)
         for number in range(len(JOINTS))
     ]
+
+
+def made(curves: list[Curve] | None = None, **changes: Any) -> CalibrationResult:
+    """Return a result with the errors and diagnostics of curves, by default honest ones."""
+    curves = honest() if curves is None else curves
     noise = [
-        NoiseScale(sensor=f'{joint}_position', unit='rad', sigma=SIGMA, source='told')
-        for joint in JOINTS
+        NoiseScale(sensor=sensor, unit='rad', sigma=SIGMA, source='told') for sensor in SENSORS
     ]
     return BARE.model_copy(
         update={
-            'plots': tuple(plots),
             'noise': tuple(noise),
-            'errors': (),
+            'errors': sensor_errors(curves, UNITS),
+            'diagnostics': diagnose(curves, UNITS, NOISE),
             'held_out_before': 70.0,
             'held_out_after': 1.0,
             'training_before': 70.0,
@@ -74,15 +81,14 @@ def made(**changes: Any) -> CalibrationResult:
     )
 
 
-def changed(result: CalibrationResult, sensor: str, role: str, change: Change) -> CalibrationResult:
-    """Return a result whose curves of a sensor are others in sequences of a role."""
-    plots = [
-        plot.model_copy(update=change(plot, np.array(plot.measured)))
-        if plot.sensor == sensor and plot.role == role
-        else plot
-        for plot in result.plots
+def changed(curves: list[Curve], change: Change, role: str, *sensors: str) -> list[Curve]:
+    """Return curves of which those of some sensors are others in sequences of a role."""
+    return [
+        dataclasses.replace(own, **change(own))
+        if own.sensor in sensors and own.role == role
+        else own
+        for own in curves
     ]
-    return result.model_copy(update={'plots': tuple(plots)})
 
 
 def failed(result: CalibrationResult, **gate: Any) -> dict[str, str]:
@@ -114,15 +120,12 @@ def test_an_error_that_did_not_fall_or_hardly_is_a_reason() -> None:
 
 
 def test_an_error_that_fell_on_as_many_stretches_as_it_rose_is_chance() -> None:
-    result = made()
     rng = np.random.default_rng(1)
-    plots = []
-    for plot in result.plots:
-        noise = 0.02 * rng.standard_normal((2, len(TIMES)))
-        both = np.array(plot.measured) + noise
-        plots.append(plot.model_copy(update={'before': tuple(both[0]), 'after': tuple(both[1])}))
-    found = failed(result.model_copy(update={'plots': tuple(plots)}))
-    assert 'no more than by chance' in found['better than nominal']
+    curves = []
+    for own in honest():
+        both = own.measured + 0.02 * rng.standard_normal((2, len(TIMES)))
+        curves.append(dataclasses.replace(own, before=both[0], after=both[1]))
+    assert 'no more than by chance' in failed(made(curves))['better than nominal']
 
 
 def test_a_solver_that_did_not_converge_is_a_reason() -> None:
@@ -157,31 +160,60 @@ def test_a_model_that_becomes_unstable_is_a_reason() -> None:
 
 @pytest.mark.parametrize('role', ['train', 'validate'])
 def test_an_encoder_that_freezes_for_a_while_is_named(role: str) -> None:
-    def freeze(_: SignalPlot, measured: Array) -> dict[str, Any]:
+    def freeze(own: Curve) -> dict[str, Array]:
+        measured = own.measured.copy()
         measured[200:350] = measured[200]
-        return {'measured': tuple(measured)}
+        return {'measured': measured}
 
-    found = failed(changed(made(), 'elbow_position', role, freeze))
+    found = failed(made(changed(honest(), freeze, role, 'elbow_position')))
     assert 'elbow_position stands still for 1.5 s' in found['no stuck position']
 
 
-def test_a_coarse_encoder_of_a_joint_that_hardly_moves_is_not_stuck() -> None:
-    def coarse(*_: object) -> dict[str, Any]:
-        slow = 0.1 * np.sin(TIMES) + 0.25
-        return {'measured': tuple(np.round(slow / 0.1) * 0.1), 'after': tuple(slow)}
+def test_a_fault_of_a_third_of_a_second_in_ten_minutes_is_seen() -> None:
+    times = np.arange(0.0, 600.0, 0.002)
+    first = int(np.searchsorted(times, 300.0))
 
-    found = failed(changed(made(), 'elbow_position', 'validate', coarse))
+    def freeze(own: Curve) -> dict[str, Array]:
+        measured = own.measured.copy()
+        measured[first : first + 151] = measured[first]
+        return {'measured': measured}
+
+    curves = honest(times)
+    assert not failed(made(curves))
+    result = made(changed(curves, freeze, 'train', 'elbow_position'))
+    said = failed(result)['no stuck position']
+    assert 'elbow_position stands still for 0.3 s in train_1' in said
+    found = {item.sensor: item for item in result.diagnostics.standstills}['elbow_position']
+    assert found.start == pytest.approx(300.0, abs=1e-9)
+    assert found.seconds == pytest.approx(0.3, abs=1e-9)
+
+
+def test_a_signal_that_slowly_drifts_does_not_stand_still() -> None:
+    times = np.arange(0.0, 600.0, 0.002)
+    slow = [
+        dataclasses.replace(own, measured=ramp, before=0.5 * ramp, after=ramp + SIGMA)
+        for own, ramp in ((own, own.times / 600.0) for own in honest(times))
+    ]
+    assert 'no stuck position' not in failed(made(slow))
+
+
+def test_a_coarse_encoder_of_a_joint_that_hardly_moves_is_not_stuck() -> None:
+    def coarse(_: Curve) -> dict[str, Array]:
+        slow = 0.1 * np.sin(TIMES) + 0.25
+        return {'measured': np.round(slow / 0.1) * 0.1, 'after': slow}
+
+    found = failed(made(changed(honest(), coarse, 'validate', 'elbow_position')))
     assert 'no stuck position' not in found
 
 
 def test_a_position_that_never_changes_though_it_should_is_named() -> None:
-    def stop(_: SignalPlot, measured: Array) -> dict[str, Any]:
-        return {'measured': (0.5,) * len(measured)}
+    def stop(own: Curve) -> dict[str, Array]:
+        return {'measured': np.full(len(own.measured), 0.5)}
 
-    result = made()
+    curves = honest()
     for role in ('train', 'validate'):
-        result = changed(result, 'lift_position', role, stop)
-    assert 'lift_position never changes' in failed(result)['live sensors']
+        curves = changed(curves, stop, role, 'lift_position')
+    assert 'lift_position never changes' in failed(made(curves))['live sensors']
     finding = HealthFinding(
         bag='train_1', subject='/joint_states', kind='stuck', count=9, detail="'x' never changes"
     )
@@ -190,26 +222,27 @@ def test_a_position_that_never_changes_though_it_should_is_named() -> None:
 
 
 def test_a_wrong_sign_and_swapped_joints_are_told_apart() -> None:
-    def turn(_: SignalPlot, measured: Array) -> dict[str, Any]:
-        return {'measured': tuple(-measured)}
+    def turn(own: Curve) -> dict[str, Array]:
+        return {'measured': -own.measured}
 
-    found = failed(changed(made(), 'lift_position', 'validate', turn))
+    found = failed(made(changed(honest(), turn, 'validate', 'lift_position')))
     assert 'lift_position is predicted: it runs against the model' in found['explained']
-    result = made()
-    held = {plot.sensor: plot.measured for plot in result.plots if plot.role == 'validate'}
-    for one, other in (('lift_position', 'elbow_position'), ('elbow_position', 'lift_position')):
-        swap = {'measured': held[other]}
-        result = changed(result, one, 'validate', lambda *_, swap=swap: swap)
+    curves = honest()
+    held = {own.sensor: own.measured for own in curves if own.role == 'validate'}
+    held |= {'lift_position': held['elbow_position'], 'elbow_position': held['lift_position']}
+
+    def swap(own: Curve) -> dict[str, Array]:
+        return {'measured': held[own.sensor]}
+
+    result = made(changed(curves, swap, 'validate', *SENSORS))
     assert 'moves as it should, as with swapped joints' in failed(result)['explained']
 
 
 def test_a_bag_of_another_robot_is_named() -> None:
-    def other(_: SignalPlot, measured: Array) -> dict[str, Any]:
-        return {'measured': tuple(1.05 * measured)}
+    def other(own: Curve) -> dict[str, Array]:
+        return {'measured': 1.05 * own.measured}
 
-    result = made()
-    for joint in JOINTS:
-        result = changed(result, f'{joint}_position', 'validate', other)
+    result = made(changed(honest(), other, 'validate', *SENSORS))
     found = failed(result)
     assert list(found) == ['consistent']
     assert found['consistent'].startswith('The error in held is')
@@ -217,30 +250,33 @@ def test_a_bag_of_another_robot_is_named() -> None:
 
 
 def test_jolts_that_do_not_last_are_no_other_robot() -> None:
-    def jolted(_: SignalPlot, measured: Array) -> dict[str, Any]:
-        late = measured.copy()
-        late[50::60] += 100 * SIGMA
-        return {'measured': tuple(late)}
+    def jolted(own: Curve) -> dict[str, Array]:
+        measured = own.measured.copy()
+        measured[50::60] += 100 * SIGMA
+        return {'measured': measured}
 
-    result = made()
-    for joint in JOINTS:
-        result = changed(result, f'{joint}_position', 'validate', jolted)
-    plots = [plot for plot in result.plots if plot.role == 'validate']
-    errors = np.array([np.subtract(plot.measured, plot.after) for plot in plots]) / SIGMA
-    assert np.sqrt(np.mean(errors**2)) > 4 * np.sqrt(2)
+    curves = changed(honest(), jolted, 'validate', *SENSORS)
+    result = made(curves)
+    errors = np.array([own.measured - own.after for own in curves if own.role == 'validate'])
+    assert np.sqrt(np.mean((errors / SIGMA) ** 2)) > 4 * np.sqrt(2)
+    (held,) = (item for item in result.diagnostics.sequences if item.sequence == 'held')
+    assert held.worst_error > 4 * held.error
     assert not failed(result)
 
 
 def test_a_sensor_that_is_predicted_worse_than_before_is_named() -> None:
-    result = made()
-    errors = BARE.errors
-    worse = errors[-1].model_copy(
-        update={'sensor': 'pan_position', 'role': 'validate', 'before': 0.01, 'after': 0.02}
-    )
-    found = failed(result.model_copy(update={'errors': (worse,)}))
+    def with_errors(before: float, after: float) -> CalibrationResult:
+        errors = [
+            error.model_copy(update={'before': before, 'after': after})
+            if (error.sensor, error.role) == ('pan_position', 'validate')
+            else error
+            for error in made().errors
+        ]
+        return made(errors=tuple(errors))
+
+    found = failed(with_errors(0.01, 0.02))
     assert found['no sensor worse'].startswith('The error of pan_position grew, 0.01 to 0.02')
-    slightly = worse.model_copy(update={'after': 0.0105})
-    assert not failed(result.model_copy(update={'errors': (slightly,)}))
+    assert not failed(with_errors(0.01, 0.0105))
 
 
 def test_a_part_that_the_others_do_not_predict_is_named() -> None:
@@ -280,11 +316,10 @@ def test_verdicts_that_are_not_allowed_are_a_reason() -> None:
 
 
 def test_in_chaotic_motion_errors_over_whole_sequences_do_not_judge() -> None:
-    def lost(_: SignalPlot, measured: Array) -> dict[str, Any]:
-        return {'after': tuple(-measured)}
+    def lost(own: Curve) -> dict[str, Array]:
+        return {'after': -own.measured}
 
-    result = made()
+    result = made(changed(honest(), lost, 'validate', 'pan_position'))
     solver = result.solver.model_copy(update={'window': 0.5})
-    result = changed(result, 'pan_position', 'validate', lost)
     assert failed(result)
     assert not failed(result.model_copy(update={'solver': solver}))

@@ -4,18 +4,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
+import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import HealthFinding, dead_columns
 from sysid_ros.alignment.mapping import by_name as auto
-from sysid_ros.alignment.mapping.proposal.checks import ADVICE, contradiction
+from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
+from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
     Mapping,
     Pair,
     Role,
     Unmapped,
+    UnmappedKind,
     actuator_names,
     column_name,
     field_columns,
@@ -26,13 +31,22 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.errors import AlignmentError, nearest
 
 if TYPE_CHECKING:
-    import mujoco
+    from collections.abc import Iterator, Sequence
 
+    from sysid_ros.alignment.mapping.axes import AxesMotion
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import ChannelMapping, MappingConfig
 
 #: So many labels are named in a message.
 _SHOWN = 6
+#: How a complaint ends.
+ADVICE = '`sysid map BAG MODEL` proposes a mapping'
+#: Correlations above this are certain, below this there is none.
+_CERTAIN, _NONE = 0.9, 0.3
+#: Factors between a velocity and the derivative of its position that no noise explains.
+_FACTOR = 3.0
+#: Positions that are outside of a range by more than its width for half of the time are no radians.
+_HALF = 0.5
 
 
 def map_columns(
@@ -178,6 +192,7 @@ def _some(labels: tuple[str, ...]) -> str:
 def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
     """Leave out columns that hold nothing, then complete the mapping."""
     kept: list[Pair] = []
+    left_out: list[Pair] = []
     unmapped = list(found.unmapped)
     health = list(found.health)
     dead = {
@@ -195,52 +210,189 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         if reason is None:
             kept.append(pair)
             continue
+        left_out.append(pair)
         kind, detail = reason
         count = len(topic_columns(bag, pair.topic).receive_ns)
         health.append(
             HealthFinding(bag.path.name, channel, kind, count, f'{detail}; {pair.name!r} left out')
         )
-        unmapped.append(Unmapped(pair.role.value, pair.name, f'{channel}: {detail}'))
+        unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
     if not any(pair.role is Role.SENSOR for pair in kept):
         msg = f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
         raise AlignmentError(msg)
     mapping = Mapping(tuple(kept), tuple(unmapped), tuple(health))
-    return _completed(bag, model, mapping, 'no column of the bag refers to it')
+    return _completed(bag, model, mapping, 'no column of the bag refers to it', left_out)
 
 
-def _completed(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, reason: str) -> Mapping:
-    """Name everything in bag and model that has no counterpart."""
+def _completed(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    mapping: Mapping,
+    reason: str,
+    left_out: Sequence[Pair] = (),
+) -> Mapping:
+    """Name everything in bag and model that has no counterpart.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        mapping: What has a counterpart.
+        reason: Why elements of the model have none.
+        left_out: Pairs that were found and are not used; a finding says why.
+    """
     name = bag.path.name
     unmapped = list(mapping.unmapped)
     health = list(mapping.health)
-    explained = {(item.kind, item.name) for item in unmapped}
+    explained = {(item.kind.value, item.name) for item in unmapped}
     used = {(pair.role, pair.name) for pair in mapping.pairs}
     model_names = [(Role.SENSOR, item) for item in sensor_names(model)]
     model_names += [(Role.ACTUATOR, item) for item in actuator_names(model)]
     for role, item in model_names:
         if (role, item) in used or (role.value, item) in explained:
             continue
-        unmapped.append(Unmapped(role.value, item or '(unnamed)', reason))
+        unmapped.append(Unmapped(UnmappedKind(role.value), item or '(unnamed)', reason))
     health += [
         HealthFinding(name, item.name, 'unmapped', 1, f'{item.reason}; its control stays 0')
         for item in unmapped
-        if item.kind == Role.ACTUATOR.value
+        if item.kind is UnmappedKind.ACTUATOR
     ]
-    columns = {(pair.topic, pair.field, pair.label) for pair in mapping.pairs}
-    refused = {item.name for item in unmapped if item.kind == 'topic'}
-    left_out = {item.subject for item in health}
+    columns = {(pair.topic, pair.field, pair.label) for pair in (*mapping.pairs, *left_out)}
+    refused = {item.name for item in unmapped if item.kind is UnmappedKind.TOPIC}
     why = 'no sensor or actuator of the model refers to it'
-    of_use = {pair.topic for pair in mapping.pairs} | {item.partition('.')[0] for item in left_out}
+    of_use = {topic for topic, _, _ in columns}
     for topic in bag.topics:
         if topic.topic in refused:
             continue
         if topic.topic not in of_use and topic.fields:
-            unmapped.append(Unmapped('topic', topic.topic, why))
+            unmapped.append(Unmapped(UnmappedKind.TOPIC, topic.topic, why))
             continue
         for field in topic.fields:
             for label in field.labels:
-                channel = column_name(topic.topic, field.name, label)
-                if (topic.topic, field.name, label) not in columns and channel not in left_out:
-                    unmapped.append(Unmapped('column', channel, why))
-    unmapped += [Unmapped('topic', item.topic, item.reason) for item in bag.unread]
+                if (topic.topic, field.name, label) not in columns:
+                    channel = column_name(topic.topic, field.name, label)
+                    unmapped.append(Unmapped(UnmappedKind.COLUMN, channel, why))
+    unmapped += [Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread]
     return Mapping(mapping.pairs, tuple(unmapped), tuple(health))
+
+
+def contradiction(bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]) -> str | None:
+    """Return the first sentence about pairs that cannot be right, or None.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        pairs: Made by names, without scales and offsets.
+    """
+    return next(_contradictions(bag, model, pairs), None)
+
+
+def _contradictions(
+    bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]
+) -> Iterator[str]:
+    axes, joints = _axes(bag, model, pairs)
+    yield from _out_of_range(model, axes, joints)
+    motion = make_motion(axes)
+    if motion is None:
+        return
+    for row, axis in enumerate(axes):
+        if {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
+            yield from _against(axis, row, motion)
+    yield from _not_followed(axes, joints, motion)
+
+
+def _axes(
+    bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]
+) -> tuple[list[Axis], list[int]]:
+    """Return the pairs as axes, and the joint of each."""
+    found: dict[tuple[bool, int], Axis] = {}
+    laws = {joint.law.actuator: joint for joint in Mechanism(model).joints if joint.law is not None}
+    sensors, actuators = sensor_names(model), actuator_names(model)
+    for pair in pairs:
+        if pair.role is Role.SENSOR:
+            sensor = sensors.index(pair.name)
+            kind = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
+            joint = int(model.sensor_objid[sensor])
+        else:
+            driven = laws.get(actuators.index(pair.name))
+            law = None if driven is None else driven.law
+            # Gears and units of controls other than positions leave signs and factors open.
+            comparable = law is not None and law.kind == 'position' and law.known and law.slope > 0
+            kind = 'position' if comparable else None
+            joint = -1 if driven is None else driven.id
+        if kind is None:
+            continue
+        topic = topic_columns(bag, pair.topic)
+        if field_columns(topic, pair.field) is None:
+            continue
+        column = AxisColumn(
+            pair.topic,
+            pair.field,
+            pair.label,
+            topic.receive_ns,
+            topic.header_ns,
+            raw_values(bag, pair),
+        )
+        key = pair.role is Role.ACTUATOR, joint
+        axis = found.setdefault(key, Axis(model.joint(joint).name, key[0], {}))
+        axis.columns[kind] = column
+    return list(found.values()), [joint for _, joint in found]
+
+
+def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) -> Iterator[str]:
+    for axis, joint in zip(axes, joints, strict=True):
+        column = axis.columns.get('position')
+        if column is None or axis.commanded or not model.jnt_limited[joint]:
+            continue
+        low, high = (float(value) for value in model.jnt_range[joint])
+        width = high - low
+        values = column.values[np.isfinite(column.values)]
+        outside = (values < low - width) | (values > high + width)
+        if len(values) and float(np.mean(outside)) > _HALF:
+            hinge = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
+            found = f'from {values.min():.4g} to {values.max():.4g}'
+            allowed = f'{low:.4g} to {high:.4g} {"rad" if hinge else "m"}'
+            yield f'{_name(column)} runs {found}, the range of joint {axis.name!r} is {allowed}'
+
+
+def _against(axis: Axis, row: int, motion: AxesMotion) -> Iterator[str]:
+    """Compare a velocity with the derivative of its position."""
+    rate = motion.signals[row, 'position'].rate
+    found = respond(rate, motion.signals[row, 'velocity'].values, motion, longest=0.0)
+    velocity, position = _name(axis.columns['velocity']), _name(axis.columns['position'])
+    if found.correlation < -_CERTAIN:
+        yield f'{velocity} runs against the derivative of {position}'
+    elif found.correlation > _CERTAIN and abs(math.log(found.slope)) > math.log(_FACTOR):
+        yield f'{velocity} is {found.slope:.3g} times the derivative of {position}'
+
+
+def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> Iterator[str]:
+    """Look for commands that their joint goes against, or that another joint follows."""
+    measured = [
+        row
+        for row, axis in enumerate(axes)
+        if not axis.commanded and (row, 'position') in motion.signals
+    ]
+    for commanded, axis in enumerate(axes):
+        command = motion.signals.get((commanded, 'position'))
+        if not axis.commanded or command is None:
+            continue
+        found = {
+            joints[row]: respond(
+                command.rate, motion.signals[row, 'position'].rate, motion
+            ).correlation
+            for row in measured
+        }
+        own = found.pop(joints[commanded], None)
+        if own is None:
+            continue
+        name = _name(axis.columns['position'])
+        if own < -_CERTAIN:
+            yield f'joint {axis.name!r} moves against its command {name}'
+        best = max(found, key=lambda joint: abs(found[joint]), default=None)
+        if abs(own) < _NONE and best is not None and abs(found[best]) > _CERTAIN:
+            other = next(axes[row].name for row in measured if joints[row] == best)
+            yield f'joint {other!r} follows the command {name}, not {axis.name!r}'
+
+
+def _name(column: AxisColumn) -> str:
+    return column_name(column.topic, column.field, column.label)

@@ -20,7 +20,7 @@ from sysid_ros.config import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
 from sysid_ros.excitation import approach, drives, follow, read_waypoints, sum_of_sines
 from sysid_ros.excitation.drives import compile_file, holding_commands, home_position
-from sysid_ros.excitation.guard import Breach, Guard
+from sysid_ros.excitation.limits import Breach, Guard
 from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sysid_ros.bags.recording import Summary, TopicCount
     from sysid_ros.inspection.inspection import JointReport
     from sysid_ros.inspection.live import Coverage, LiveReport
-    from sysid_ros.inspection.topic_reports import TopicReport
+    from sysid_ros.inspection.reports import TopicReport
     from sysid_ros.nodes.recorder.subscriptions import TopicTraffic
     from sysid_ros.nodes.recorder.topic_watch import Awaited
 

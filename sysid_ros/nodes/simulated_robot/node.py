@@ -24,7 +24,6 @@ from sysid_ros.nodes.ros.simulation import (
     finite,
     read_array,
 )
-from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
@@ -132,11 +131,9 @@ def _plant(config: SimulatedRobotConfig) -> Plant:
         seed=config.seed,
     )
     truth = load_truth(Path(config.truth)) if config.truth else {}
-    entries = load_servos(Path(config.servos)) if config.servos else ()
-    return Plant(
-        Path(config.model),
-        truth,
-        rate=config.rate,
-        noise=noise,
-        servos=partial(joints_of, entries),
-    )
+    servos = None
+    if config.servos:
+        from sysid_ros.pipeline.servos import joints_of  # noqa: PLC0415 (slow)
+
+        servos = partial(joints_of, load_servos(Path(config.servos)))
+    return Plant(Path(config.model), truth, rate=config.rate, noise=noise, servos=servos)

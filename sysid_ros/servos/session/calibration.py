@@ -15,9 +15,10 @@ from sysid_ros.files import sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
+from sysid_ros.results.diagnostics import Curve
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import FileHash
-from sysid_ros.results.summary import Curve, solver_of, summarise, told
+from sysid_ros.results.summary import solver_of, summarise, told
 from sysid_ros.servos.bench.advice import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.servos.bench.residuals import POSITION

@@ -17,16 +17,15 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import map_columns
+from sysid_ros.alignment.mapping.drives import nearest_unit, units
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
-from sysid_ros.alignment.mapping.proposal.file import to_json, to_yaml
-from sysid_ros.alignment.mapping.proposal.propose import CONFIDENCE, propose
-from sysid_ros.alignment.mapping.proposal.units import nearest_unit, units
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
 from sysid_ros.bags import Field
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from sysid_ros.alignment.mapping.proposal.propose import ProposedPair
+    from sysid_ros.alignment.mapping.proposal import ProposedPair
     from sysid_ros.bags import BagColumns
 
 TIMES = np.arange(0, 2, 0.01)

@@ -1,22 +1,23 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a model says about its joints: ranges, servo laws, torques of a motion."""
+"""What a model says about its joints: ranges, servo laws, and the torques of a motion."""
 
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
+from scipy.optimize import nnls
 
 from sysid_ros.alignment.mapping.by_name import command_field
-from sysid_ros.alignment.pairs import actuator_names, scalar_joints
+from sysid_ros.alignment.pairs import actuator_names, drives_joint, scalar_joints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ON_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
 _UNKNOWN = (
     'dof_armature',
@@ -24,9 +25,21 @@ _UNKNOWN = (
     'tendon_armature',
     'actuator_armature',
 )
+#: A smaller offset, rad or m per unit of stiffness, is none: friction holds a joint so far away.
+LEAST_SHIFT = 0.02
+#: Standard deviation of the logarithm of a servo's true gain over the model's, and its limit.
+_GAIN_SPREAD, _GAIN_LIMIT = 0.5, 3.0
+#: Half the part of the mean torque that counts as variation.
+_MEAN_PART = 0.1
+#: Speeds at which dry friction turns, as a part of the motion's.
+_SLOW = 0.05
+#: The true armature is at most so many times the model's, or one so many times smaller.
+_ARMATURE = 4.0
+#: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
+_MASSES = 1.6
 
 
-class Law(NamedTuple):
+class ActuatorLaw(NamedTuple):
     """How an actuator follows its command, in the joint's coordinates.
 
     The torque is ``stiffness (x − q) − damping q̇`` for a position command x, ``damping (x − q̇)``
@@ -51,7 +64,7 @@ class Law(NamedTuple):
     known: bool
 
 
-class Joint(NamedTuple):
+class ModelJoint(NamedTuple):
     """A hinge or slide joint.
 
     Attributes:
@@ -70,7 +83,7 @@ class Joint(NamedTuple):
     low: float
     high: float
     armature: float
-    law: Law | None
+    law: ActuatorLaw | None
 
 
 class Follower(NamedTuple):
@@ -165,7 +178,7 @@ class Mechanism:
         return found
 
 
-def _joint(model: mujoco.MjModel, name: str, joint: int) -> Joint:
+def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
     low, high = -np.inf, np.inf
     if model.jnt_limited[joint]:
         low, high = (float(value) for value in model.jnt_range[joint])
@@ -173,24 +186,23 @@ def _joint(model: mujoco.MjModel, name: str, joint: int) -> Joint:
     armature = float(model.dof_armature[dof])
     law = None
     for actuator, actuator_name in enumerate(actuator_names(model)):
-        on = int(model.actuator_trntype[actuator]) in _ON_JOINT
-        if on and int(model.actuator_trnid[actuator, 0]) == joint:
+        if drives_joint(model, actuator) and int(model.actuator_trnid[actuator, 0]) == joint:
             gear = float(model.actuator_gear[actuator, 0])
             armature += gear**2 * float(model.actuator_armature[actuator])
             if law is None and actuator_name:
                 law = _law(model, actuator, gear)
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
-    return Joint(name, joint, hinge, low, high, armature, law)
+    return ModelJoint(name, joint, hinge, low, high, armature, law)
 
 
-def _law(model: mujoco.MjModel, actuator: int, gear: float) -> Law:
+def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
     kind = command_field(model, actuator)
     gain = float(model.actuator_gainprm[actuator, 0])
     bias = [float(value) for value in model.actuator_biasprm[actuator, :3]]
     affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
-    plain = affine or model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
+    linear = affine or model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
     fixed = model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
-    known = bool(plain and fixed and gain and gear)
+    known = bool(linear and fixed and gain and gear)
     stiffness, damping = -(gear**2) * bias[1], -(gear**2) * bias[2]
     slope, intercept = 1.0, 0.0
     if known and kind == 'position':
@@ -199,7 +211,7 @@ def _law(model: mujoco.MjModel, actuator: int, gear: float) -> Law:
         slope = -bias[2] * gear / gain
     elif known:
         slope = 1.0 / (gear * gain)
-    return Law(actuator, kind, stiffness, damping, slope, intercept, known)
+    return ActuatorLaw(actuator, kind, stiffness, damping, slope, intercept, known)
 
 
 def _followers(model: mujoco.MjModel, scalar: set[int]) -> tuple[Follower, ...]:
@@ -228,3 +240,77 @@ def _stands_fast(model: mujoco.MjModel, joint: int) -> bool:
             return False
         body = int(model.body_parentid[body])
     return True
+
+
+def servo_torque(
+    joint: ModelJoint,
+    kind: str,
+    command: NDArray[np.float64] | None,
+    position: NDArray[np.float64],
+    rate: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
+    """Return the (n,) torques of the actuator by the model's gains."""
+    law = joint.law
+    if law is None or not law.known or command is None or law.kind != kind:
+        return None
+    if kind == 'position':
+        return law.stiffness * (command - position) - law.damping * rate
+    return law.damping * (command - rate) if kind == 'velocity' else command
+
+
+def law_part(
+    joint: ModelJoint, effort: NDArray[np.float64], servo: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Return the part of an effort that a servo's law leaves unexplained, and the gain's cost."""
+    moving = servo - servo.mean()
+    size = float(moving @ moving)
+    gain = float(moving @ (effort - effort.mean())) / size if size > 0 else 1.0
+    gain = min(max(gain, 1 / _GAIN_LIMIT), _GAIN_LIMIT)
+    left = effort - gain * servo
+    stiffness = joint.law.stiffness if joint.law else 0.0
+    slack = LEAST_SHIFT * gain * stiffness
+    left -= min(max(float(left.mean()), -slack), slack)
+    return _part(left, effort), (math.log(gain) / _GAIN_SPREAD) ** 2
+
+
+def motion_part(
+    joint: ModelJoint,
+    driving: NDArray[np.float64],
+    torque: NDArray[np.float64],
+    rate: NDArray[np.float64],
+    acceleration: NDArray[np.float64],
+) -> float:
+    """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
+    slow = _SLOW * float(np.sqrt(np.mean(rate**2))) or 1.0
+    bases = np.column_stack([torque, acceleration, rate, np.tanh(rate / slow)])
+    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
+    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
+    return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
+
+
+def _bounded(
+    bases: NDArray[np.float64],
+    values: NDArray[np.float64],
+    least: NDArray[np.float64],
+    most: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the (k,) factors of (n, k) bases that fit (n,) values, near the best within bounds."""
+    sizes = np.sqrt((bases**2).sum(axis=0))
+    sizes[sizes == 0] = 1.0
+    factors: NDArray[np.float64] = least.copy()
+    free = np.ones(len(least), dtype=bool)
+    while free.any():
+        factors[free] = least[free]
+        found, _ = nnls(bases[:, free] / sizes[free], values - bases @ factors)
+        factors[free] += found / sizes[free]
+        beyond = factors > most
+        if not beyond.any():
+            break
+        factors[beyond] = most[beyond]
+        free &= ~beyond
+    return factors
+
+
+def _part(left: NDArray[np.float64], whole: NDArray[np.float64]) -> float:
+    size = float(np.var(whole) + (_MEAN_PART * np.mean(whole)) ** 2)
+    return float(np.mean(left**2)) / size if size > 0 else math.nan

@@ -1,11 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""One topic of a bag: how its messages came, what each of its columns holds, what is wrong."""
+"""A bag as a whole, its topics and their columns: how messages came, and what is wrong."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,17 +22,37 @@ from sysid_ros.alignment.health import (
 )
 from sysid_ros.alignment.mapping.by_name import is_command
 from sysid_ros.alignment.pairs import column_name
-from sysid_ros.inspection.channels import clipped, quantisation_step
 from sysid_ros.inspection.joints import is_of_joints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.clocks import ClockFit
-    from sysid_ros.alignment.stamps import Stamped
-    from sysid_ros.bags import TopicColumns
-    from sysid_ros.inspection.bag_facts import BagFacts
+    from sysid_ros.alignment.stamps import ClockFit, Stamped
+    from sysid_ros.bags import BagColumns, TopicColumns
 
+_STORAGE = {'.mcap': 'mcap', '.db3': 'sqlite3', '.bag': 'ROS 1'}
+#: Suffix of a data file that was compressed as a whole.
+_COMPRESSED = '.zstd'
+#: Steps are looked for in so many samples, spread over the recording.
+_SAMPLES = 20_000
+#: Fewer distinct values do not show a step.
+_FEWEST_VALUES = 5
+#: A difference of values is a multiple of a step when it is off by less than this part of the step.
+_OFF_GRID = 0.05
+#: A step shows when this part of the differences are its multiples.
+_ON_GRID = 0.98
+#: Only differences below so many steps count for that.
+_NEAR = 100
+#: At least so many differences must count.
+_FEWEST_NEAR = 4
+#: A step below this part of the span is rounding.
+_ROUNDING = 1e-9
+#: A plateau is this many times as long as values usually stay the same.
+_PLATEAU = 3
+#: A plateau is reached by more than so many steps at once.
+_ABRUPT = 3.0
+#: A limit is a plateau that is reached so often: at rest a signal stays at a value, too.
+_VISITS = 3
 #: Types, beside those of joints, whose topics have findings; those of others are in the table.
 _ROBOT_TYPES = (
     'Float64MultiArray',
@@ -48,6 +70,132 @@ SILENCE_S = 1.0
 _KNOWN_DRIFT = 5.0
 #: Fields that a message of joints can carry beside the position.
 _JOINT_STATE = ('position', 'velocity', 'effort')
+
+
+@dataclass(frozen=True)
+class BagFacts:
+    """The bag as a whole.
+
+    Attributes:
+        path: Folder or file.
+        storage: ``mcap``, ``sqlite3`` or ``ROS 1``; empty where there are no files.
+        size: Of its data files, bytes.
+        start_ns: First receive time, ns since the epoch; 0 when nothing was read.
+        duration: From there to the last receive time, s.
+        messages: In topics with numbers.
+        facts: What the recorder wrote about the session; empty for other recorders' bags.
+        dropped: Topic to messages that the recorder received and could not write.
+        lost: Topic to messages that the middleware reported lost.
+    """
+
+    path: Path
+    storage: str
+    size: int
+    start_ns: int
+    duration: float
+    messages: int
+    facts: dict[str, str]
+    dropped: dict[str, int]
+    lost: dict[str, int]
+
+
+def bag_facts(bag: BagColumns) -> BagFacts:
+    """Say what is known of a bag as a whole; its files are looked up, not read."""
+    known = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
+    first = min((int(stamps.min()) for stamps in known), default=0)
+    last = max((int(stamps.max()) for stamps in known), default=0)
+    storage, size = _files(bag.path)
+    facts = dict(bag.facts)
+    return BagFacts(
+        path=bag.path,
+        storage=storage,
+        size=size,
+        start_ns=first,
+        duration=(last - first) / SECOND_NS,
+        messages=sum(map(len, known)),
+        facts=facts,
+        dropped=_counts(facts.get('dropped', '')),
+        lost=_counts(facts.get('lost', '')),
+    )
+
+
+def _files(path: Path) -> tuple[str, int]:
+    """Return the storage of a bag and the size of its data files."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    known = [(_STORAGE.get(_suffix(file), ''), file) for file in files]
+    data = [(storage, file) for storage, file in known if storage]
+    return next((storage for storage, _ in data), ''), sum(file.stat().st_size for _, file in data)
+
+
+def _suffix(file: Path) -> str:
+    return Path(file.name.removesuffix(_COMPRESSED)).suffix
+
+
+def _counts(text: str) -> dict[str, int]:
+    """Read topic to count from a fact; what another program wrote there is no count."""
+    try:
+        found = json.loads(text or '{}')
+        return {str(topic): int(count) for topic, count in found.items() if int(count)}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def quantisation_step(values: NDArray[np.float64]) -> float:
+    """Find the step of an encoder or converter.
+
+    Args:
+        values: (n,) finite values.
+
+    Returns:
+        The smallest difference between two values if all differences are its multiples, in the
+        unit of the values; NaN if they are not, or if there are too few values.
+    """
+    stride = max(len(values) // _SAMPLES, 1)
+    # The ends are left out: a limit need not be on the grid.
+    distinct = np.unique(values[::stride])[1:-1]
+    if len(distinct) < _FEWEST_VALUES:
+        return math.nan
+    differences = np.diff(distinct)
+    differences = differences[differences > _ROUNDING * float(np.ptp(distinct))]
+    if not len(differences):
+        return math.nan
+    step = float(differences.min())
+    # The mean over the smallest differences is less rounded than the smallest.
+    step = float(differences[differences < (1 + _OFF_GRID) * step].mean())
+    counts = differences / step
+    # Far apart, any number is near a multiple of a step that is a little wrong.
+    near = counts < _NEAR
+    on_grid = near & (np.abs(counts - np.round(counts)) < _OFF_GRID)
+    shown = np.count_nonzero(on_grid) >= max(_ON_GRID * np.count_nonzero(near), _FEWEST_NEAR)
+    return step if shown else math.nan
+
+
+def clipped(values: NDArray[np.float64], step: float) -> int:
+    """Count samples at a limit of the sensor or driver.
+
+    A limit is the least or greatest value when the signal arrives there at speed, stays for much
+    longer than values usually stay, and does so at least three times. The turning points of a
+    motion are approached slowly; a robot at rest arrives once.
+
+    Args:
+        values: (n,) finite values.
+        step: Their quantisation step; NaN where there is none.
+    """
+    if len(values) <= _FEWEST_VALUES:
+        return 0
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
+    lengths = np.diff(np.append(begins, len(values)))
+    levels = values[begins]
+    arrival = np.abs(np.diff(levels, prepend=levels[0]))
+    least = 0.0 if math.isnan(step) else _ABRUPT * step
+    usual = max(float(np.median(lengths)), 1.0)
+    plateau = (arrival > least) & (lengths >= _PLATEAU * usual)
+    count = 0
+    for extreme in (levels.min(), levels.max()):
+        there = plateau & (levels == extreme)
+        if np.count_nonzero(there) >= _VISITS:
+            count += int(lengths[there].sum())
+    return count
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,24 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""All columns of a bag at common instants, smoothed alike, with their derivatives.
-
-Only for judging which column is what: nothing that is computed here reaches a calibration.
-"""
+"""The columns of a bag as axes, one per joint of the robot, and what each axis did."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from scipy.ndimage import uniform_filter1d
-from scipy.signal import savgol_filter
 
 from sysid_ros.alignment.health import SECOND_NS
+from sysid_ros.alignment.mapping.by_name import (
+    ARRAY,
+    TRAJECTORY,
+    controller_joints,
+    controller_of,
+    is_command,
+)
 from sysid_ros.alignment.stamps import longest_increasing
 
 if TYPE_CHECKING:
@@ -21,8 +26,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.mapping.proposal.axes import Axis, Column
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
+#: Words in the name of a field or topic, and what they say that its numbers are.
+_KINDS = {
+    'position': ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
+    'velocity': ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
+    'effort': ['effort', 'efforts', 'torque', 'torques', 'tau'],
+}
+KINDS = tuple(_KINDS)
+#: What a column is whose names do not say it.
+UNKNOWN = 'unknown'
+#: Parts of a path under which a controller's state holds its commands.
+_COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
+#: Parts of a path under which it holds what is neither measured nor commanded.
+_NEITHER = frozenset(['error', 'output', 'acceleration', 'accelerations'])
+#: Labels of vectors and quaternions.
+_COMPONENTS = frozenset('xyzw')
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
 #: Window of the Savitzky–Golay filter: at least so long, s, and so many instants; and its order.
@@ -34,12 +54,144 @@ _HOLE_S, _HOLE_PERIODS = 0.1, 4.0
 #: Longest lag of a response behind its command, s.
 LONGEST_LAG_S = 0.5
 #: Variation of a column below this part of its size is none.
-_STILL = 1e-9
+_NO_VARIATION = 1e-9
 #: A later lag must agree better by this much.
 _BETTER = 1e-3
 
 
-class Signal(NamedTuple):
+class AxisColumn(NamedTuple):
+    """One column of a bag.
+
+    Attributes:
+        topic: Its topic.
+        field: Its field.
+        label: Its label.
+        receive_ns: (n,) int64, ns.
+        header_ns: (n,) int64, ns, or None.
+        values: (n,) in units of the bag.
+    """
+
+    topic: str
+    field: str
+    label: str
+    receive_ns: NDArray[np.int64]
+    header_ns: NDArray[np.int64] | None
+    values: NDArray[np.float64]
+
+
+class Axis(NamedTuple):
+    """Columns that belong to one joint.
+
+    Attributes:
+        name: What the bag calls it; an index where it has no name.
+        commanded: Whether these are commands.
+        columns: Kind (position, velocity, effort, unknown) to the column.
+    """
+
+    name: str
+    commanded: bool
+    columns: dict[str, AxisColumn]
+
+    @property
+    def topic(self) -> str:
+        """The topic of its first column."""
+        return next(iter(self.columns.values())).topic
+
+    @property
+    def named(self) -> bool:
+        """Whether the bag gives it a name."""
+        return bool(self.name) and not self.name.isdigit()
+
+
+def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
+    """Collect the axes of a bag; of several with one name the most telling is kept."""
+    found: dict[tuple[str, str, str, bool], Axis] = {}
+    orders = controller_joints(bag)
+    for topic in bag.topics:
+        for field in topic.fields:
+            kind, commanded = _meaning(topic, field)
+            if kind is None:
+                continue
+            group = _without_kind(topic.topic), _prefix(field.name)
+            for index, label in enumerate(field.labels):
+                values = field.values[:, index]
+                if not np.isfinite(values).any():
+                    continue
+                name = _name(label, topic.topic, orders)
+                key = (*group, label, commanded)
+                axis = found.setdefault(key, Axis(name, commanded, {}))
+                column = AxisColumn(
+                    topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
+                )
+                axis.columns.setdefault(kind, column)
+    return _distinct(list(found.values()))
+
+
+def _meaning(topic: TopicColumns, field: Field) -> tuple[str | None, bool]:
+    """Return the kind of a field's numbers, None for what belongs to no joint; and if commanded."""
+    path = re.split(r'[._/]', field.name.lower())
+    if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
+        return None, False
+    commanded = (
+        topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(_COMMANDED & set(path))
+    )
+    if 'feedback' in path or 'actual' in path:
+        commanded = False
+    for kind, words in _KINDS.items():
+        if set(words) & set(path):
+            return kind, commanded
+    if path[-1] not in {'data', 'values'}:
+        return None, False
+    for kind, words in _KINDS.items():
+        if set(words) & set(re.split(r'[/_]', topic.topic.lower())):
+            return kind, commanded
+    return UNKNOWN, commanded or topic.msgtype == ARRAY
+
+
+def _prefix(field: str) -> str:
+    return field.rpartition('.')[0]
+
+
+def _without_kind(topic: str) -> str:
+    """Return a topic without the word for its kind: ``/joint_positions`` has a sibling."""
+    words = {word for several in _KINDS.values() for word in several}
+    return '/'.join(
+        '_'.join(part for part in level.split('_') if part.lower() not in words)
+        for level in topic.split('/')
+    )
+
+
+def _name(label: str, topic: str, orders: dict[str, list[str]]) -> str:
+    """Return what a column's joint is called: its label, or what the bag's facts tell."""
+    if label and not label.isdigit():
+        return label
+    joints = orders.get(controller_of(topic), [])
+    if label and int(label) < len(joints):
+        return joints[int(label)]
+    return label or topic.strip('/').replace('/', '_')
+
+
+def _distinct(axes: list[Axis]) -> tuple[Axis, ...]:
+    """Keep one axis per name and role: most kinds first, then the top of a message."""
+    best: dict[tuple[object, ...], Axis] = {}
+    for axis in axes:
+        key = (axis.commanded, axis.name if axis.named else (axis.topic, axis.name))
+        rival = best.get(key)
+        if rival is None or _telling(axis) > _telling(rival):
+            best[key] = axis
+    return tuple(best.values())
+
+
+def _telling(axis: Axis) -> tuple[int, bool, bool, int]:
+    column = next(iter(axis.columns.values()))
+    moving = sum(
+        float(np.nanmax(item.values) - np.nanmin(item.values)) > 0 for item in axis.columns.values()
+    )
+    at_top = '.' not in column.field
+    return moving, at_top, axis.topic.endswith('joint_states'), len(column.values)
+
+
+class SmoothSignal(NamedTuple):
     """A column at the common instants: (n,) values and first and second derivatives, 1/s, 1/s²."""
 
     values: NDArray[np.float64]
@@ -47,7 +199,7 @@ class Signal(NamedTuple):
     acceleration: NDArray[np.float64]
 
 
-class Motion(NamedTuple):
+class AxesMotion(NamedTuple):
     """What all axes did.
 
     Attributes:
@@ -58,7 +210,7 @@ class Motion(NamedTuple):
 
     step: float
     whole: NDArray[np.bool_]
-    signals: dict[tuple[int, str], Signal]
+    signals: dict[tuple[int, str], SmoothSignal]
 
     @property
     def seconds(self) -> float:
@@ -66,7 +218,7 @@ class Motion(NamedTuple):
         return float(np.count_nonzero(self.whole)) * self.step
 
 
-def make_motion(axes: Sequence[Axis]) -> Motion | None:
+def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     """Bring all axes to common instants; None where there is no stretch that all share."""
     times = {id(column): _times(column) for axis in axes for column in axis.columns.values()}
     measured = [column for axis in axes if not axis.commanded for column in axis.columns.values()]
@@ -98,19 +250,19 @@ def make_motion(axes: Sequence[Axis]) -> Motion | None:
             values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
                 whole &= _near(own[known], instants)
-            signals[row, kind] = Signal(
+            signals[row, kind] = SmoothSignal(
                 *(
-                    savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
+                    scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
                     for deriv in range(3)
                 )
             )
     edge = window // 2
     whole[:edge] = whole[-edge:] = False
     whole &= _inner(whole, edge)
-    return Motion(step, whole, signals) if whole.any() else None
+    return AxesMotion(step, whole, signals) if whole.any() else None
 
 
-def _times(column: Column) -> NDArray[np.float64]:
+def _times(column: AxisColumn) -> NDArray[np.float64]:
     """Return the time of each row on the recorder's clock, s, with the steadiness of the header."""
     received = column.receive_ns
     header = column.header_ns
@@ -125,7 +277,7 @@ def _times(column: Column) -> NDArray[np.float64]:
 
 def _liveliest(
     instants: NDArray[np.float64],
-    measured: Sequence[Column],
+    measured: Sequence[AxisColumn],
     times: dict[int, NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     step = instants[1] - instants[0]
@@ -187,7 +339,7 @@ class Response(NamedTuple):
 def respond(
     command: NDArray[np.float64],
     response: NDArray[np.float64],
-    motion: Motion,
+    motion: AxesMotion,
     *,
     longest: float = LONGEST_LAG_S,
 ) -> Response:
@@ -208,14 +360,14 @@ def respond(
         if np.count_nonzero(use) < 2 * _WINDOW:
             break
         a, b = command[:count][use], response[lag:][use]
-        found = plain_correlation(a, b)
+        found = correlate(a, b)
         if abs(found) > abs(best.correlation) + _BETTER:
             best = Response(found, found * float(b.std() / a.std()), lag * motion.step)
     return best
 
 
-def plain_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def correlate(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Return the correlation of two columns, 0 where one of them stands still."""
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > _STILL else 0.0
+    return float(a @ b) / size if size > _NO_VARIATION else 0.0

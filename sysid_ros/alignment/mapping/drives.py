@@ -1,26 +1,27 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Axes that move together: what is measured at a joint and the command that it follows."""
+"""Axes that move together: what is measured at a joint, the command it follows, their units."""
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from sysid_ros.alignment.mapping.proposal.axes import UNKNOWN, Axis
-from sysid_ros.alignment.mapping.proposal.motion import Response, respond
-from sysid_ros.alignment.mapping.proposal.units import Unit, geared, nearest_unit, units
+from sysid_ros.alignment.mapping.axes import UNKNOWN, Axis, Response, respond
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.mapping.proposal.motion import Motion, Signal
+    from sysid_ros.alignment.mapping.axes import AxesMotion, SmoothSignal
 
+#: Encoders have 2^n counts per turn, for these n.
+_BITS = range(8, 25)
 #: Commands and responses that agree less than this are not called a pair.
 LEAST_CORRELATION = 0.5
 #: Derivatives and velocities that agree less than this do not tell a unit.
@@ -36,14 +37,92 @@ _LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.05
 _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
 
 
-class Drive(NamedTuple):
+class Unit(NamedTuple):
+    """A unit: its name, SI units per unit, and its cost: minus the logarithm of its odds."""
+
+    name: str
+    factor: float
+    cost: float
+
+
+_TICKS = tuple(Unit(f'counts of 2^{bits} per turn', 2 * math.pi / 2**bits, 3.5) for bits in _BITS)
+_ANGLE = (
+    Unit('rad', 1.0, 0.0),
+    Unit('degrees', math.pi / 180, 3.0),
+    Unit('revolutions', 2 * math.pi, 4.0),
+)
+_RATE = (
+    Unit('rad/s', 1.0, 0.0),
+    Unit('degrees/s', math.pi / 180, 3.0),
+    Unit('revolutions/s', 2 * math.pi, 4.0),
+    Unit('rpm', 2 * math.pi / 60, 3.5),
+)
+_LENGTH = (Unit('m', 1.0, 0.0), Unit('mm', 1e-3, 3.0), Unit('cm', 1e-2, 4.0))
+_SPEED = tuple(Unit(f'{unit.name}/s', unit.factor, unit.cost) for unit in _LENGTH)
+#: Of torques and forces alike.
+_EFFORT = (Unit('N·m', 1.0, 0.0), Unit('mN·m', 1e-3, 4.0))
+#: What a gear adds to a unit's cost.
+GEAR_COST = 5.0
+#: Gear ratios within this of a whole number are taken to be that.
+_WHOLE = 0.02
+_SMALLEST_GEAR = 1.5
+
+
+@functools.cache
+def units(kind: str, *, hinge: bool, whole: bool) -> tuple[Unit, ...]:
+    """Return the units of position, velocity or effort.
+
+    Args:
+        kind: Which.
+        hinge: Of a hinge, not of a slide.
+        whole: Whether all values are whole numbers, as counts of an encoder are.
+    """
+    if kind == 'effort':
+        return _EFFORT
+    if not hinge:
+        return _LENGTH if kind == 'position' else _SPEED
+    if kind == 'position':
+        return _ANGLE + (_TICKS if whole else ())
+    counts = tuple(Unit(f'{unit.name} and second', unit.factor, unit.cost) for unit in _TICKS)
+    return _RATE + (counts if whole else ())
+
+
+def nearest_unit(factor: float, choices: Sequence[Unit], tolerance: float) -> Unit | None:
+    """Return the least surprising unit whose factor agrees within a relative tolerance."""
+    if not factor > 0:
+        return None
+    fitting = [unit for unit in choices if abs(math.log(unit.factor / factor)) < tolerance]
+    return min(
+        fitting,
+        key=lambda unit: unit.cost + (math.log(unit.factor / factor) / tolerance) ** 2,
+        default=None,
+    )
+
+
+def geared(unit: Unit, factor: float) -> Unit | None:
+    """Express a factor as a unit behind a gear, or None where there is no gear to speak of."""
+    if not factor > 0:
+        return None
+    ratio = unit.factor / factor
+    up = ratio if ratio >= 1 else 1 / ratio
+    if up < _SMALLEST_GEAR:
+        return None
+    if abs(up / round(up) - 1) < _WHOLE:
+        up = float(round(up))
+    ratio = up if ratio >= 1 else 1 / up
+    return Unit(
+        f'{unit.name} at a gear ratio of {ratio:.4g}', unit.factor / ratio, unit.cost + GEAR_COST
+    )
+
+
+class RecordedDrive(NamedTuple):
     """One joint of the robot as the bag shows it.
 
     Attributes:
         axis: What is measured.
         command: What it follows, or None.
         kind: What the command tells: position, velocity or effort.
-        told: (n,) the command in units of the bag, or None.
+        command_values: (n,) the command in units of the bag, or None.
         position: (n,) signals of the position, or None.
         effort: (n,) or None.
         following: How the measurement follows the command.
@@ -54,8 +133,8 @@ class Drive(NamedTuple):
     axis: Axis
     command: Axis | None
     kind: str
-    told: NDArray[np.float64] | None
-    position: Signal | None
+    command_values: NDArray[np.float64] | None
+    position: SmoothSignal | None
     effort: NDArray[np.float64] | None
     following: Response
     speeding: Response
@@ -63,14 +142,14 @@ class Drive(NamedTuple):
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
-        plain = units('position', hinge=hinge, whole=self.whole)
-        found = list(plain)
+        usual = units('position', hinge=hinge, whole=self.whole)
+        found = list(usual)
         if abs(self.speeding.correlation) >= _CLEAR:
-            told = units('velocity', hinge=hinge, whole=False)
-            found += _gears(plain, told, abs(self.speeding.slope), _EXACT)
+            other = units('velocity', hinge=hinge, whole=False)
+            found += _gears(usual, other, abs(self.speeding.slope), _EXACT)
         if self.kind == 'position' and abs(self.following.correlation) >= _CLEAR:
-            told = units('position', hinge=hinge, whole=True)
-            found += _gears(plain, told, 1 / abs(self.following.slope), _WAY)
+            other = units('position', hinge=hinge, whole=True)
+            found += _gears(usual, other, 1 / abs(self.following.slope), _WAY)
         return tuple(dict.fromkeys(found))
 
     def command_unit(self, position: Unit, *, hinge: bool, like: bool) -> Unit:
@@ -86,16 +165,16 @@ class Drive(NamedTuple):
         if self.kind == 'effort':
             return units('effort', hinge=hinge, whole=False)[0]
         slope = abs(self.following.slope)
-        told = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
-        if like or not told or abs(math.log(slope)) < _WAY:
+        responds = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
+        if like or not responds or abs(math.log(slope)) < _WAY:
             return _same(position, self.kind, hinge=hinge)
         factor = slope * position.factor
-        plain = units(self.kind, hinge=hinge, whole=False)
+        usual = units(self.kind, hinge=hinge, whole=False)
         counted = units(self.kind, hinge=hinge, whole=True)
         return (
-            nearest_unit(factor, plain, _WAY)
+            nearest_unit(factor, usual, _WAY)
             or nearest_unit(factor, counted, _LOOSE)
-            or _odd(plain[0], factor)
+            or _odd(usual[0], factor)
         )
 
     def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
@@ -103,15 +182,15 @@ class Drive(NamedTuple):
         slope = abs(self.speeding.slope)
         if abs(self.speeding.correlation) < _CLEAR or not slope:
             return _same(position, 'velocity', hinge=hinge)
-        plain = units('velocity', hinge=hinge, whole=True)
+        usual = units('velocity', hinge=hinge, whole=True)
         factor = position.factor / slope
-        return nearest_unit(factor, plain, _TIGHT) or _odd(plain[0], factor)
+        return nearest_unit(factor, usual, _TIGHT) or _odd(usual[0], factor)
 
 
 def _same(position: Unit, kind: str, *, hinge: bool) -> Unit:
     """Return the unit of a command or velocity that goes with that of the position."""
-    plain = units(kind, hinge=hinge, whole=True)
-    return next((unit for unit in plain if unit.factor == position.factor), plain[0])
+    usual = units(kind, hinge=hinge, whole=True)
+    return next((unit for unit in usual if unit.factor == position.factor), usual[0])
 
 
 def _odd(unit: Unit, factor: float) -> Unit:
@@ -120,26 +199,26 @@ def _odd(unit: Unit, factor: float) -> Unit:
 
 
 def _gears(
-    plain: tuple[Unit, ...], told: tuple[Unit, ...], ratio: float, tolerance: float
+    usual: tuple[Unit, ...], others: tuple[Unit, ...], ratio: float, tolerance: float
 ) -> list[Unit]:
-    """Return units behind a gear where no plain unit explains a ratio to something in a unit.
+    """Return units behind a gear where no usual unit explains a ratio to something in a unit.
 
     Args:
-        plain: What the position may be in.
-        told: What the other quantity may be in.
+        usual: What the position may be in.
+        others: What the other quantity may be in.
         ratio: Change of the other per change of the position, in units of the bag.
         tolerance: Of the ratio's natural logarithm.
     """
-    if any(nearest_unit(ratio * unit.factor, plain, tolerance) for unit in told):
+    if any(nearest_unit(ratio * unit.factor, usual, tolerance) for unit in others):
         return []
     # The other is taken to be in one of the usual units.
-    gears = [geared(plain[0], ratio * unit.factor / plain[0].factor) for unit in told[:2]]
+    gears = [geared(usual[0], ratio * unit.factor / usual[0].factor) for unit in others[:2]]
     return [gear for gear in gears if gear is not None]
 
 
 def make_drives(
-    axes: Sequence[Axis], motion: Motion | None, kinds: frozenset[str]
-) -> tuple[Drive, ...]:
+    axes: Sequence[Axis], motion: AxesMotion | None, kinds: frozenset[str]
+) -> tuple[RecordedDrive, ...]:
     """Bind each measured axis to the command that it follows.
 
     Args:
@@ -149,7 +228,9 @@ def make_drives(
     """
     measured = [row for row, axis in enumerate(axes) if not axis.commanded]
     commanded = [row for row, axis in enumerate(axes) if axis.commanded]
-    table = [[_follow(axes, motion, row, told, kinds) for told in commanded] for row in measured]
+    table = [
+        [_follow(axes, motion, row, command, kinds) for command in commanded] for row in measured
+    ]
     bound = _bind(axes, measured, commanded, table)
     rows = _samples(motion)
     made = []
@@ -158,20 +239,20 @@ def make_drives(
         kind, following = (
             ('position', Response(0, 0, 0)) if column is None else table[index][column]
         )
-        told = None
+        command = None
         if column is not None and motion is not None:
             signal = _command(motion, commanded[column], kind)
-            told = None if signal is None else signal.values[rows]
+            command = None if signal is None else signal.values[rows]
         position = None if motion is None else motion.signals.get((row, 'position'))
         effort = None if motion is None else motion.signals.get((row, 'effort'))
         if effort is not None and not float(np.ptp(effort.values)) > 0:
             effort = None
         made.append(
-            Drive(
+            RecordedDrive(
                 axis,
                 None if column is None else axes[commanded[column]],
                 kind,
-                told,
+                command,
                 None if position is None else type(position)(*(item[rows] for item in position)),
                 None if effort is None else effort.values[rows],
                 following,
@@ -182,7 +263,7 @@ def make_drives(
     return tuple(made)
 
 
-def _samples(motion: Motion | None) -> NDArray[np.int64]:
+def _samples(motion: AxesMotion | None) -> NDArray[np.int64]:
     if motion is None:
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(motion.whole)
@@ -197,11 +278,11 @@ def _whole(axis: Axis) -> bool:
     return bool((values == np.round(values)).all() and np.ptp(values) > 1)
 
 
-def _command(motion: Motion, row: int, kind: str) -> Signal | None:
+def _command(motion: AxesMotion, row: int, kind: str) -> SmoothSignal | None:
     return motion.signals.get((row, kind)) or motion.signals.get((row, UNKNOWN))
 
 
-def _speeding(motion: Motion | None, row: int) -> Response:
+def _speeding(motion: AxesMotion | None, row: int) -> Response:
     if motion is None or not {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
         return Response(0.0, 0.0, 0.0)
     rate = motion.signals[row, 'position'].rate
@@ -209,17 +290,19 @@ def _speeding(motion: Motion | None, row: int) -> Response:
 
 
 def _follow(
-    axes: Sequence[Axis], motion: Motion | None, row: int, told: int, kinds: frozenset[str]
+    axes: Sequence[Axis], motion: AxesMotion | None, row: int, commanded: int, kinds: frozenset[str]
 ) -> tuple[str, Response]:
     """Return as what an axis follows a command best, and how."""
-    own = [kind for kind in axes[told].columns if kind != UNKNOWN]
-    tried = [kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[told].columns] or own
+    own = [kind for kind in axes[commanded].columns if kind != UNKNOWN]
+    tried = [
+        kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[commanded].columns
+    ] or own
     nothing = Response(0.0, 0.0, 0.0)
     if motion is None:
         return tried[0], nothing
     best = tried[0], nothing
     for kind in tried:
-        command = _command(motion, told, kind)
+        command = _command(motion, commanded, kind)
         answer = motion.signals.get((row, kind))
         if command is None:
             continue
@@ -250,21 +333,25 @@ def _bind(
     merit = np.zeros((len(measured), len(commanded)))
     certain = np.zeros(merit.shape, dtype=bool)
     for index, row in enumerate(measured):
-        for column, told in enumerate(commanded):
+        for column, row_of_command in enumerate(commanded):
             kind, response = table[index][column]
             strength = abs(response.correlation)
-            same = axes[row].named and axes[row].name == axes[told].name
-            level = _level(axes[row], axes[told], kind) if strength > LEAST_CORRELATION else 0.0
+            same = axes[row].named and axes[row].name == axes[row_of_command].name
+            level = (
+                _level(axes[row], axes[row_of_command], kind)
+                if strength > LEAST_CORRELATION
+                else 0.0
+            )
             merit[index, column] = strength + _NAME_BONUS * same + _LEVEL_BONUS * level
             certain[index, column] = same or strength >= LEAST_CORRELATION
     found = zip(*linear_sum_assignment(-merit), strict=True)
     return {int(index): int(column) for index, column in found if certain[index, column]}
 
 
-def _level(measured: Axis, told: Axis, kind: str) -> float:
+def _level(measured: Axis, commanded: Axis, kind: str) -> float:
     """Return from 0 to 1 how near positions are to a command: all joints may move in step."""
     position = measured.columns.get('position')
-    command = told.columns.get(kind) or told.columns.get(UNKNOWN)
+    command = commanded.columns.get(kind) or commanded.columns.get(UNKNOWN)
     if kind != 'position' or position is None or command is None:
         return 0.0
     spread = float(np.nanstd(command.values)) or 1.0

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a bag that is paired with a model to sequences."""
+"""From a bag that is paired with a model to trajectories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from sysid_ros.alignment.health import (
     timing_findings,
     topic_rate,
 )
-from sysid_ros.alignment.initial import Channel, InitialState, derived_findings, initial_state
+from sysid_ros.alignment.initial import (
+    LONGEST_SLOPE_S,
+    InitialState,
+    derived_findings,
+    initial_state,
+)
 from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
@@ -38,14 +43,14 @@ from sysid_ros.alignment.segments import (
     marker_topics,
 )
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
-from sysid_ros.alignment.standstill import Samples
+from sysid_ros.alignment.standstill import StampedSamples
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -77,20 +82,23 @@ class Alignment:
     health: tuple[HealthFinding, ...]
 
 
-class _Group(NamedTuple):
-    """Pairs of one role whose values are there at the same instants.
+class _Selection(NamedTuple):
+    """Pairs of one role and topic whose values are there in the same rows.
 
     Attributes:
-        role: Sensors or actuators.
-        names: k of them; a sensor with several values comes once for each, in their order.
-        times_ns: (n,) strictly increasing, ns.
-        values: (n, k) in model units, all finite.
+        pairs: In the order of the mapping; a sensor with several values has one for each.
+        rows: (n,) of the topic.
+        times_ns: (n,) of these rows, strictly increasing, ns.
     """
 
-    role: Role
-    names: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    rows: NDArray[np.int64]
     times_ns: NDArray[np.int64]
-    values: NDArray[np.float64]
+
+    @property
+    def role(self) -> Role:
+        """Sensors or actuators."""
+        return self.pairs[0].role
 
 
 def align(
@@ -102,15 +110,15 @@ def align(
     segments: SegmentsConfig | None = None,
     longest_delay: float = 0.0,
 ) -> Alignment:
-    """Turn a bag into sequences.
+    """Turn a bag into trajectories.
 
     Args:
         bag: Columns of the bag.
         model: The compiled model.
         mapping: How bag and model are paired.
         stamps: ``auto`` (header stamp unless zero), ``header`` or ``receive``.
-        segments: What becomes sequences; by default all, cut at gaps.
-        longest_delay: Seconds by which commands may act late. Sequences start that much after the
+        segments: What becomes trajectories; by default all, cut at gaps.
+        longest_delay: Seconds by which commands may act late. Trajectories start so long after the
             first command: until then one that is not in the bag may be in force.
 
     Raises:
@@ -139,23 +147,23 @@ def align(
             health += timing_findings(name, topic.topic, times)
     for topic in markers:
         stamped.setdefault(topic.topic, stamp(name, topic, choice))
-    groups, masked = _groups(bag, mapping, stamped)
+    selections, masked = _select(bag, mapping, stamped)
     health += masked
-    spans, skipped = _find_segments(bag, model, groups, stamped, segments, longest_delay)
+    spans, skipped = _find_segments(bag, model, selections, stamped, segments, longest_delay)
     health += skipped
-    starts = [_start(model, groups, span) for span in spans]
+    starts = [_start(bag, model, selections, span) for span in spans]
     health += derived_findings(name, model, starts)
     sequences = tuple(
-        _sequence(name, name if len(spans) == 1 else f'{name}_{number}', groups, span, start)
+        _trajectory(bag, name if len(spans) == 1 else f'{name}_{number}', selections, span, start)
         for number, (span, start) in enumerate(zip(spans, starts, strict=True))
     )
     return Alignment(name, sequences, mapping.pairs, mapping.unmapped, tuple(rates), tuple(health))
 
 
-def _groups(
+def _select(
     bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]
-) -> tuple[list[_Group], list[HealthFinding]]:
-    """Collect pairs of one topic that are measured at the same instants."""
+) -> tuple[list[_Selection], list[HealthFinding]]:
+    """Choose the rows of each column, columns with the same rows together."""
     together: dict[tuple[Role, str, bytes], list[Pair]] = {}
     findings = []
     for pair in mapping.pairs:
@@ -167,38 +175,56 @@ def _groups(
             findings.append(HealthFinding(bag.path.name, channel, 'masked', missing, detail))
         whole = whole_rows(bag, mapping, pair)
         together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
-    groups = []
-    for (role, topic, _), pairs in together.items():
+    selections = []
+    for (_, topic, _), pairs in together.items():
         times = stamped[topic].times_ns
         present = np.flatnonzero(whole_rows(bag, mapping, pairs[0]))
         # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
         rows = present[longest_increasing(times[present])]
-        values = [pair.scale * raw_values(bag, pair)[rows] + pair.offset for pair in pairs]
-        names = tuple(pair.name for pair in pairs)
-        groups.append(_Group(role, names, times[rows], np.column_stack(values)))
-    return groups, findings
+        selections.append(_Selection(tuple(pairs), rows, times[rows]))
+    return selections, findings
+
+
+def _values(bag: BagColumns, pairs: Iterable[Pair], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return (n, k) values of pairs in rows of their topic, in model units."""
+    return np.column_stack(
+        [pair.scale * raw_values(bag, pair)[rows] + pair.offset for pair in pairs]
+    )
+
+
+def _series(bag: BagColumns, selection: _Selection, rows: slice, origin_ns: int) -> TimeSeries:
+    """Return selected rows as a series whose times are seconds from an origin."""
+    kind = SignalType.MjSensor if selection.role is Role.SENSOR else SignalType.MjCtrl
+    columns: dict[str, list[int]] = {}
+    for column, pair in enumerate(selection.pairs):
+        columns.setdefault(pair.name, []).append(column)
+    return TimeSeries(
+        (selection.times_ns[rows] - origin_ns) / SECOND_NS,
+        _values(bag, selection.pairs, selection.rows[rows]),
+        {name: (kind, np.array(indices)) for name, indices in columns.items()},
+    )
 
 
 def _find_segments(
     bag: BagColumns,
     model: mujoco.MjModel,
-    groups: list[_Group],
+    selections: list[_Selection],
     stamped: dict[str, Stamped],
     config: SegmentsConfig,
     longest_delay: float,
 ) -> tuple[list[Segment], list[HealthFinding]]:
-    """Find the continuous runs in which all commands are known, and what of them is wanted."""
+    """Find the runs in which all commands are known, and what the configuration keeps of them."""
     name = bag.path.name
     instants = np.unique(
-        np.concatenate([group.times_ns for group in groups if group.role is Role.SENSOR])
+        np.concatenate([item.times_ns for item in selections if item.role is Role.SENSOR])
     )
-    commands = [group for group in groups if group.role is Role.ACTUATOR]
-    silent = [group.names[0] for group in commands if not len(group.times_ns)]
+    commands = [item for item in selections if item.role is Role.ACTUATOR]
+    silent = [item.pairs[0].name for item in commands if not len(item.times_ns)]
     if not len(instants) or silent:
         what = f'the command of {silent[0]!r}' if silent else 'the measurements'
         msg = f'No stamp of {what} in {name!r} is usable.'
         raise AlignmentError(msg)
-    first = max((int(group.times_ns[0]) for group in commands), default=int(instants[0]))
+    first = max((int(item.times_ns[0]) for item in commands), default=int(instants[0]))
     known = first + round(longest_delay * SECOND_NS) if commands else first
     findings = []
     early = int(np.count_nonzero(instants < known))
@@ -209,7 +235,7 @@ def _find_segments(
         )
         findings.append(HealthFinding(name, name, 'before first command', early, detail))
     start = int(instants[0])
-    cuts, chosen = find_cuts(bag, config, _signals(model, groups), stamped, start)
+    cuts, chosen = find_cuts(bag, config, _signals(bag, model, selections), stamped, start)
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)
     if not segments and any(item.kind in LEFT_OUT for item in cut):
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
@@ -229,81 +255,78 @@ def _find_segments(
     return segments, [*findings, *cut]
 
 
-def _signals(model: mujoco.MjModel, groups: list[_Group]) -> Signals:
-    """Sort channels by what motion and stops are told from."""
+def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection]) -> Signals:
+    """Sort columns by what motion and stops are told from."""
     kind = mujoco.mjtSensor
     types = dict(zip(sensor_names(model), model.sensor_type.tolist(), strict=True))
     measured = {
-        (types[name], int(model.sensor(name).objid[0]))
-        for group in groups
-        if group.role is Role.SENSOR
-        for name in group.names
+        (types[pair.name], int(model.sensor(pair.name).objid[0]))
+        for item in selections
+        if item.role is Role.SENSOR
+        for pair in item.pairs
     }
 
-    def tells_motion(name: str) -> bool:
-        position = (kind.mjSENS_JOINTPOS, int(model.sensor(name).objid[0]))
-        velocity = types[name] == kind.mjSENS_JOINTVEL and position not in measured
-        return types[name] == kind.mjSENS_JOINTPOS or velocity
+    def tells_motion(pair: Pair) -> bool:
+        if pair.role is not Role.SENSOR:
+            return False
+        position = (kind.mjSENS_JOINTPOS, int(model.sensor(pair.name).objid[0]))
+        velocity = types[pair.name] == kind.mjSENS_JOINTVEL and position not in measured
+        return types[pair.name] == kind.mjSENS_JOINTPOS or velocity
 
-    def tells_effort(name: str) -> bool:
-        return types[name] in (kind.mjSENS_JOINTACTFRC, kind.mjSENS_ACTUATORFRC)
+    def tells_effort(pair: Pair) -> bool:
+        efforts = (kind.mjSENS_JOINTACTFRC, kind.mjSENS_ACTUATORFRC)
+        return pair.role is Role.SENSOR and types[pair.name] in efforts
 
-    def pick(role: Role, wanted: Callable[[str], bool]) -> list[Samples]:
-        found = []
-        for group in groups:
-            if group.role is role and len(group.times_ns):
-                chosen = [column for column, name in enumerate(group.names) if wanted(name)]
-                if chosen:
-                    found.append(Samples(group.times_ns, group.values[:, chosen]))
-        return found
+    def is_command(pair: Pair) -> bool:
+        return pair.role is Role.ACTUATOR
 
-    return Signals(
-        pick(Role.SENSOR, tells_motion),
-        pick(Role.SENSOR, tells_effort),
-        pick(Role.ACTUATOR, lambda _: True),
-    )
+    def samples(belongs: Callable[[Pair], bool]) -> list[StampedSamples]:
+        return [
+            StampedSamples(item.times_ns, _values(bag, pairs, item.rows))
+            for item in selections
+            if len(item.rows) and (pairs := [pair for pair in item.pairs if belongs(pair)])
+        ]
+
+    return Signals(samples(tells_motion), samples(tells_effort), samples(is_command))
 
 
-def _start(model: mujoco.MjModel, groups: list[_Group], span: Segment) -> InitialState:
+def _start(
+    bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection], span: Segment
+) -> InitialState:
     """Estimate the state at the first instant from what was measured around it."""
-    known = sensor_names(model)
-    channels = []
-    for group in groups:
-        if group.role is Role.SENSOR:
-            first, stop = np.searchsorted(group.times_ns, [span.run_first, span.last + 1])
-            times = (group.times_ns[first:stop] - span.first) / SECOND_NS
-            for column, sensor in enumerate(group.names):
-                channels.append(
-                    Channel(known.index(sensor), times, group.values[first:stop, column])
-                )
-    return initial_state(model, channels)
+    reach = round(LONGEST_SLOPE_S * SECOND_NS)
+    measured = []
+    for item in selections:
+        if item.role is Role.SENSOR:
+            first, stop = np.searchsorted(item.times_ns, [span.run_first, span.last + 1])
+            near = np.searchsorted(item.times_ns, [span.first - reach, span.first + reach])
+            here = np.searchsorted(item.times_ns, span.first)
+            # A slope needs two samples, however far away they are.
+            rows = slice(max(first, min(near[0], here - 2)), min(stop, max(near[1], here + 2)))
+            measured.append(_series(bag, item, rows, span.first))
+    return initial_state(model, measured)
 
 
-def _sequence(
-    bag: str, name: str, groups: list[_Group], span: Segment, state: InitialState
+def _trajectory(
+    bag: BagColumns, name: str, selections: list[_Selection], span: Segment, state: InitialState
 ) -> Trajectory:
     commands, measurements = [], []
-    for group in groups:
-        times_ns = group.times_ns
-        start = int(np.searchsorted(times_ns, span.first))
-        stop = int(np.searchsorted(times_ns, span.last, side='right'))
-        if group.role is Role.ACTUATOR:
+    for item in selections:
+        start = int(np.searchsorted(item.times_ns, span.first))
+        stop = int(np.searchsorted(item.times_ns, span.last, side='right'))
+        if item.role is Role.ACTUATOR:
             history = span.first - int(COMMAND_HISTORY_S * SECOND_NS)
             # One more before the window: it is in force when the window begins.
-            begin = max(int(np.searchsorted(times_ns, history, side='right')) - 1, 0)
-            commands.append(_series(group, slice(begin, stop), span.first, SignalType.MjCtrl))
+            begin = max(int(np.searchsorted(item.times_ns, history, side='right')) - 1, 0)
+            commands.append(_series(bag, item, slice(begin, stop), span.first))
         elif stop > start:
-            rows = slice(start, stop)
-            measurements.append(_series(group, rows, span.first, SignalType.MjSensor))
+            measurements.append(_series(bag, item, slice(start, stop), span.first))
     return Trajectory(
-        name, span.first, state.qpos, state.qvel, tuple(commands), tuple(measurements), bag=bag
+        name,
+        span.first,
+        state.qpos,
+        state.qvel,
+        tuple(commands),
+        tuple(measurements),
+        bag=bag.path.name,
     )
-
-
-def _series(group: _Group, rows: slice, origin_ns: int, kind: SignalType) -> TimeSeries:
-    times = (group.times_ns[rows] - origin_ns) / SECOND_NS
-    columns: dict[str, list[int]] = {}
-    for column, name in enumerate(group.names):
-        columns.setdefault(name, []).append(column)
-    signals = {name: (kind, np.array(indices)) for name, indices in columns.items()}
-    return TimeSeries(times, group.values[rows], signals)

@@ -4,30 +4,58 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
+import yaml
 
-from sysid_ros.alignment.mapping.names import SAME_CORE, in_words, similarities
-from sysid_ros.alignment.mapping.proposal.axes import UNKNOWN, find_axes
-from sysid_ros.alignment.mapping.proposal.drives import LEAST_CORRELATION, make_drives
-from sysid_ros.alignment.mapping.proposal.judge import Judge
-from sysid_ros.alignment.mapping.proposal.model import Mechanism
-from sysid_ros.alignment.mapping.proposal.motion import make_motion
-from sysid_ros.alignment.mapping.proposal.search import search
-from sysid_ros.alignment.mapping.proposal.sensors import match_sensors
-from sysid_ros.alignment.pairs import Role, Unmapped, actuator_names, column_name, sensor_names
+from sysid_ros.alignment.mapping.axes import UNKNOWN, find_axes, make_motion
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
+from sysid_ros.alignment.mapping.hypotheses import Judge, Shift, search
+from sysid_ros.alignment.mapping.mechanism import Mechanism
+from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
+from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
+    Role,
+    Unmapped,
+    UnmappedKind,
+    actuator_names,
+    column_name,
+    sensor_names,
+)
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from sysid_ros.alignment.mapping.proposal.axes import Axis, Column
-    from sysid_ros.alignment.mapping.proposal.model import Joint
-    from sysid_ros.alignment.mapping.proposal.search import Found
-    from sysid_ros.bags import BagColumns
+    from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
+    from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
+    from sysid_ros.alignment.mapping.mechanism import ModelJoint
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
+_VECTOR = ('x', 'y', 'z')
+#: MuJoCo has the scalar part of a quaternion first, ROS last.
+_QUATERNION = ('w', 'x', 'y', 'z')
+#: Sensor to the ends of paths of fields that carry it, the likeliest first.
+_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
+    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
+    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
+    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
+    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
+    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
+    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
+}
+#: Score of the only field that can be a sensor; with names alike; and where there are more.
+_ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5
 #: Pairs with a lower score are written as comments.
 CONFIDENCE = 0.9
 #: No score is higher: nothing is certain.
@@ -35,17 +63,118 @@ _HIGHEST = 0.99
 #: Parts of a variance that are explained below this are named as evidence.
 _EXPLAINED = 0.5
 
-#: Sensor of a joint to the kind of column, and how the joint's gear acts on it.
-_OF_JOINTS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
-    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
-}
+#: Sensor of an actuator to the kind of column, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
     mujoco.mjtSensor.mjSENS_ACTUATORPOS: ('position', 1),
     mujoco.mjtSensor.mjSENS_ACTUATORVEL: ('velocity', 1),
     mujoco.mjtSensor.mjSENS_ACTUATORFRC: ('effort', -1),
 }
+#: Numbers that a proposal rounds to: an offset is not known better.
+_DIGITS = 10
+_OFFSET_DIGITS = 5
+#: Texts that need no quotes, unless YAML takes them for something else.
+_PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
+
+
+class SensorMatch(NamedTuple):
+    """A sensor and the field that it may be.
+
+    Attributes:
+        sensor: Its name in the model.
+        topic: Topic in the bag.
+        field: Field of the message.
+        labels: Its columns, in the sensor's order.
+        score: 0 to 1.
+        reason: Why.
+    """
+
+    sensor: str
+    topic: str
+    field: str
+    labels: tuple[str, ...]
+    score: float
+    reason: str
+
+
+def match_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[SensorMatch]:
+    """Find the field of each sensor that measures no joint, by its quantity and its name."""
+    found = []
+    kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
+    for sensor, name in enumerate(sensor_names(model)):
+        if not name or kinds[sensor] not in _FIELDS:
+            continue
+        width = int(model.sensor_dim[sensor])
+        rivals = sum(
+            kind == kinds[sensor] and bool(other)
+            for kind, other in zip(kinds, sensor_names(model), strict=True)
+        )
+        fitting = _fitting(bag, kinds[sensor], width)
+        if fitting:
+            found.append(_best(name, _place(model, sensor), fitting, rivals))
+    return found
+
+
+def _fitting(
+    bag: BagColumns, kind: mujoco.mjtSensor, width: int
+) -> list[tuple[TopicColumns, Field, tuple[str, ...]]]:
+    """Return the fields that carry a quantity, with their columns in the sensor's order."""
+    order = {3: _VECTOR, 4: _QUATERNION}.get(width)
+    found = []
+    for topic in bag.topics:
+        for end in _FIELDS[kind]:
+            fields = [
+                field
+                for field in topic.fields
+                if field.name == end or field.name.endswith(f'.{end}')
+            ]
+            fitting = [
+                (topic, field, order or field.labels)
+                for field in fields
+                if (set(order) == set(field.labels) if order else len(field.labels) == width)
+                and np.isfinite(field.values).any()
+            ]
+            if fitting:
+                found += fitting
+                break
+    return found
+
+
+def _place(model: mujoco.MjModel, sensor: int) -> str:
+    """Return the name of the site or body that a sensor is attached to."""
+    kind = mujoco.mjtObj(model.sensor_objtype[sensor])
+    return mujoco.mj_id2name(model, kind, int(model.sensor_objid[sensor])) or ''
+
+
+def _best(
+    name: str,
+    place: str,
+    fitting: list[tuple[TopicColumns, Field, tuple[str, ...]]],
+    rivals: int,
+) -> SensorMatch:
+    words = [_words(f'{name}_{place}') & _words(topic.topic) for topic, _, _ in fitting]
+    alike = [
+        max(len(shared), float(similarities([topic.topic.strip('/')], [name, place]).max()))
+        for shared, (topic, _, _) in zip(words, fitting, strict=True)
+    ]
+    best = int(np.argmax(alike))
+    topic, field, labels = fitting[best]
+    only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
+    named = alike[best] > 0
+    if not only or (rivals > 1 and not named):
+        score = _ONE_OF_SEVERAL / max(len(fitting), rivals)
+        reason = f'one of {max(len(fitting), rivals)} that it may be'
+    else:
+        score = min(_ONLY_ALIKE if named else _ONLY, EXACT)
+        reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
+        if named:
+            reason += ' whose topic has such a name'
+    if labels == _QUATERNION:
+        reason += '; w first in the model, last in ROS'
+    return SensorMatch(name, topic.topic, field.name, labels, score, reason)
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.split(r'[^a-z0-9]+', text.lower()) if len(word) > 1}
 
 
 class ProposedPair(NamedTuple):
@@ -99,7 +228,7 @@ class Proposal:
 class _Reading(NamedTuple):
     """How a column of a drive becomes a quantity of its joint."""
 
-    column: Column
+    column: AxisColumn
     scale: float
     offset: float
     score: float
@@ -152,7 +281,7 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
 
 
-def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
+def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[str, _Reading]:
     """Return how each column of a drive is read: position, velocity, effort and command."""
     drive, guess = judge.drives[row], found.guesses[row]
     joint = judge.joints[guess.joint]
@@ -164,7 +293,7 @@ def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
         scale = guess.sign * guess.unit.factor
         scores = _score(found, row, 'joint', 'sign', 'unit', 'offset')
         notes = [name, *_notes(scale, guess.unit.name, offsets[0], joint)]
-        if offsets[0] and guess.shift == 'position':
+        if offsets[0] and guess.shift is Shift.POSITION:
             notes.append('by the command it is held at')
         readings['position'] = _Reading(
             columns['position'], scale, offsets[0], scores, _join(notes)
@@ -206,7 +335,7 @@ def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
     return readings
 
 
-def _identity(judge: Judge, found: Found, row: int) -> str:
+def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
     """Say why a drive is its joint."""
     drive, guess = judge.drives[row], found.guesses[row]
     joint = judge.joints[guess.joint]
@@ -222,7 +351,7 @@ def _identity(judge: Judge, found: Found, row: int) -> str:
     return f'{in_words(alike)}{proof}'
 
 
-def _notes(scale: float, unit: str, offset: float, joint: Joint) -> list[str]:
+def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:
     """Say what is unusual about a scale and an offset."""
     notes = []
     if abs(scale) != 1.0:
@@ -238,7 +367,7 @@ def _join(notes: list[str]) -> str:
     return '; '.join(dict.fromkeys(notes))
 
 
-def _score(found: Found, row: int, *choices: str) -> float:
+def _score(found: BestHypothesis, row: int, *choices: str) -> float:
     margins = [found.margins[row, choice] for choice in choices if (row, choice) in found.margins]
     return min(1.0 / (1.0 + math.exp(-min(margins, default=0.0))), _HIGHEST)
 
@@ -280,8 +409,8 @@ def _joint_sensors(
         element = int(model.sensor_objid[sensor])
         gear = 1.0
         reading = None
-        if kind in _OF_JOINTS:
-            reading = readings.get((element, _OF_JOINTS[kind]))
+        if kind in SENSOR_FIELDS:
+            reading = readings.get((element, SENSOR_FIELDS[kind]))
         elif kind in _OF_ACTUATORS and element in by_actuator:
             quantity, power = _OF_ACTUATORS[kind]
             gear = float(model.actuator_gear[element, 0]) ** power
@@ -333,7 +462,7 @@ def _unmapped(
 ) -> tuple[Unmapped, ...]:
     used = {(pair.role, pair.name) for pair in pairs}
     found = [
-        Unmapped(role.value, name or '(unnamed)', 'nothing in the bag is like it')
+        Unmapped(UnmappedKind(role.value), name or '(unnamed)', 'nothing in the bag is like it')
         for role, names in (
             (Role.SENSOR, sensor_names(model)),
             (Role.ACTUATOR, actuator_names(model)),
@@ -349,10 +478,83 @@ def _unmapped(
                 label for label in field.labels if (topic.topic, field.name, label) not in columns
             ]
             if len(names) == len(field.labels):
-                found.append(Unmapped('column', f'{topic.topic} {field.name}', reason))
+                found.append(Unmapped(UnmappedKind.COLUMN, f'{topic.topic} {field.name}', reason))
             else:
                 found += [
-                    Unmapped('column', column_name(topic.topic, field.name, label), reason)
+                    Unmapped(
+                        UnmappedKind.COLUMN, column_name(topic.topic, field.name, label), reason
+                    )
                     for label in names
                 ]
-    return (*found, *(Unmapped('topic', item.topic, item.reason) for item in bag.unread))
+    return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
+
+
+def to_yaml(proposal: Proposal, model: str) -> str:
+    """Return a mapping file; pairs that are not certain are commented out."""
+    lines = [
+        f'# Proposed by sysid map for bag {proposal.bag} and model {model}.',
+        f'# It looked at {proposal.seconds:.0f} s of motion. The number above a pair is its score.',
+        f'# Pairs below {CONFIDENCE:g} are commented out: look at them, correct them, drop the #.',
+        '# The value in the model is scale * bag value + offset.',
+        '# Use it with `mapping: THIS_FILE` in calibration.yaml.',
+    ]
+    for role, title in ((Role.SENSOR, 'sensors'), (Role.ACTUATOR, 'actuators')):
+        pairs = [pair for pair in proposal.pairs if pair.role is role]
+        nothing = not any(pair.confident for pair in pairs)
+        lines += ['', f'{title}: {{}}' if nothing else f'{title}:']
+        if nothing and pairs:
+            lines.append(f'# Remove the {{}} behind {title} when you use one of these:')
+        for pair in pairs:
+            start = '  ' if pair.confident else '  # '
+            lines += [
+                f'  # {pair.score:.2f} {pair.reason}',
+                f'{start}{_scalar(pair.name)}: {{{_entry(pair)}}}',
+            ]
+    if proposal.unmapped:
+        lines += ['', '# Without a counterpart:']
+        lines += [f'#   {item.kind.value} {item.name}: {item.reason}' for item in proposal.unmapped]
+    return '\n'.join(lines) + '\n'
+
+
+def _entry(pair: ProposedPair) -> str:
+    parts = [f'topic: {_scalar(pair.topic)}', f'field: {_scalar(pair.field)}']
+    if len(pair.labels) == 1:
+        parts.append(f'label: {_scalar(pair.labels[0])}')
+    else:
+        parts.append(f'labels: [{", ".join(map(_scalar, pair.labels))}]')
+    if pair.scale != 1.0:
+        parts.append(f'scale: {_number(pair.scale, _DIGITS)}')
+    if pair.offset:
+        parts.append(f'offset: {_number(pair.offset, _OFFSET_DIGITS)}')
+    return ', '.join(parts)
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML reads it back: JSON's strings are YAML's, too."""
+    if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: float, digits: int) -> str:
+    return f'{value:.{digits}g}'
+
+
+def to_json(proposal: Proposal) -> str:
+    """Return the proposal as JSON."""
+    document: dict[str, Any] = {
+        'bag': proposal.bag,
+        'seconds': proposal.seconds,
+        'confidence': CONFIDENCE,
+        'pairs': [
+            {
+                **pair._asdict(),
+                'role': pair.role.value,
+                'labels': list(pair.labels),
+                'used': pair.confident,
+            }
+            for pair in proposal.pairs
+        ],
+        'unmapped': [{**item._asdict(), 'kind': item.kind.value} for item in proposal.unmapped],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)

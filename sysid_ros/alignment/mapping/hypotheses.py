@@ -1,0 +1,554 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which joint each drive of a bag is, in which unit and sign: odds, and a search for the best.
+
+A hypothesis says so for all drives at once. It is judged by a sum of logarithms of odds:
+
+- names that are alike, and SI units, positive signs and no offsets (what drivers mostly do);
+- positions inside the joint's range;
+- the servo's law: a measured effort against that of the model's gains, command and position;
+- the laws of motion: the effort (measured, or the servo's) against the torque that rigid bodies
+  take for this motion, with whatever armature, viscous and dry friction explain best.
+
+The last two count ``-weight log(unexplained part of the variance)``; the weight grows with the
+length of the recording and stays small: models are wrong in ways that more data do not mend.
+
+The search changes one or two drives at a time until nothing is better. How much worse the best
+rival is tells how certain a choice is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, Unit, units
+from sysid_ros.alignment.mapping.mechanism import (
+    LEAST_SHIFT,
+    law_part,
+    motion_part,
+    servo_torque,
+)
+from sysid_ros.alignment.mapping.names import similarities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.mapping.drives import RecordedDrive
+    from sysid_ros.alignment.mapping.mechanism import Mechanism
+
+#: Weight of a second of motion, and of the longest recording.
+_WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
+#: Parts of the variance below and above which a difference says nothing.
+_LEAST_PART, _MOST_PART = 0.01, 100.0
+#: Cost of a state's sign, a command's, what both together save, an effort's against its position.
+_STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
+#: Cost of a servo that goes a small or large part of its way.
+_LIKE = 2.0
+#: Cost of an offset that position and command share.
+_TURN = 4.0
+#: Cost of a drive without a joint while there is a joint without a drive.
+_LEFT = 6.0
+#: Zeros of joints that drivers choose differently, rad.
+TURNS = (-math.pi, -math.pi / 2, math.pi / 2, math.pi)
+#: Positions this far outside of the range, as a part of it, are still inside.
+_MARGIN = 0.05
+#: Cost of positions that all lie outside; a third outside is as bad.
+_OUTSIDE = 10.0
+#: A motion over less than this part of the range is seldom what is recorded, and its cost.
+_SMALL, _SMALL_COST = 0.02, 4.0
+#: Improvements below this are none.
+GAIN = 1e-6
+#: Sweeps after which the search gives up.
+_SWEEPS = 12
+#: How little torques count at first in the second ascent.
+_DISTRUST = 0.2
+#: With more drives than this, drives are not turned while they are exchanged.
+_MANY = 12
+
+
+class Shift(enum.Enum):
+    """Which side of a drive has an offset of its own."""
+
+    NONE = 'none'
+    POSITION = 'position'
+    COMMAND = 'command'
+
+
+#: Cost of an offset of one side.
+_SHIFT_COSTS = {Shift.NONE: 0.0, Shift.POSITION: 3.0, Shift.COMMAND: 5.5}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one drive is.
+
+    Attributes:
+        joint: Index of the joint, or −1.
+        sign: Of the position, +1 or −1. Command and velocity follow by the data.
+        unit: Of the position.
+        shift: Which side has an offset.
+        turn: Offset that position and command share, rad.
+        effort_sign: Of the effort against that of the position.
+        effort_unit: Of the effort.
+        command_sign: Of the command against that of the position.
+        command_like: Whether the command has the position's unit whatever the response says.
+    """
+
+    joint: int
+    sign: int
+    unit: Unit
+    shift: Shift = Shift.NONE
+    turn: float = 0.0
+    effort_sign: int = 1
+    effort_unit: Unit = units('effort', hinge=True, whole=False)[0]
+    command_sign: int = 1
+    command_like: bool = False
+
+
+class HypothesisScore(NamedTuple):
+    """How a hypothesis fares.
+
+    Attributes:
+        total: Logarithm of its odds, up to a constant.
+        offsets: Drive to the offsets of position and command, in joint units.
+        parts: Drive to the unexplained parts of the variance: of the servo's law, of the motion;
+            NaN where they are not known.
+    """
+
+    total: float
+    offsets: tuple[tuple[float, float], ...]
+    parts: tuple[tuple[float, float], ...]
+
+
+class Judge:
+    """Judges hypotheses on one bag and one model.
+
+    Attributes:
+        drives: Of the bag.
+        joints: Of the model.
+        alike: (drives, joints) how alike their names are.
+        trust: From 0 to 1, how much torques count against what is usual.
+    """
+
+    def __init__(
+        self, drives: tuple[RecordedDrive, ...], mechanism: Mechanism, seconds: float
+    ) -> None:
+        """Prepare.
+
+        Args:
+            drives: Of the bag.
+            mechanism: Of the model.
+            seconds: How long they moved.
+        """
+        self.drives = drives
+        self.trust = 1.0
+        self.joints = mechanism.joints
+        self._mechanism = mechanism
+        self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
+        names = [joint.name for joint in self.joints]
+        measured = similarities([drive.axis.name for drive in drives], names)
+        commanded = similarities(
+            [drive.command.name if drive.command else '' for drive in drives], names
+        )
+        self.alike = np.maximum(measured, commanded)
+        self._names = _log_odds(measured) + _log_odds(commanded)
+        self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
+        self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
+        self._count = max(
+            (len(drive.position.values) for drive in drives if drive.position), default=0
+        )
+
+    def judge(self, guesses: tuple[Guess, ...]) -> HypothesisScore:
+        """Return how a hypothesis fares."""
+        total = sum(
+            self._prior(row, drive, guess)
+            for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True))
+        )
+        placed = sum(guess.joint >= 0 for guess in guesses)
+        total -= _LEFT * (min(len(guesses), len(self.joints)) - placed)
+        offsets = [self._offsets(*pair, None) for pair in zip(self.drives, guesses, strict=True)]
+        torques = self._all_torques(guesses, offsets)
+        if torques is not None:
+            again = False
+            for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True)):
+                if guess.shift is not Shift.NONE and guess.joint >= 0 and drive.effort is None:
+                    # Without a measured effort, what gravity takes is not an offset.
+                    offsets[row] = self._offsets(drive, guess, torques[:, guess.joint])
+                    again |= guess.shift is Shift.POSITION
+            if again:
+                torques = self._all_torques(guesses, offsets)
+        weight = self._weight * self.trust
+        parts = []
+        for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
+            if guess.joint < 0:
+                parts.append((math.nan, math.nan))
+                continue
+            if (
+                guess.shift is not Shift.NONE
+                and max(map(abs, offset)) - abs(guess.turn) < LEAST_SHIFT
+            ):
+                total -= _OUTSIDE
+            total -= self._outside(drive, guess, offset)
+            torque = None if torques is None else torques[:, guess.joint]
+            servo, motion, cost = self._parts(drive, guess, offset, torque)
+            parts.append((servo, motion))
+            total -= cost
+            for part in (servo, motion):
+                if not math.isnan(part):
+                    limited = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
+                    total -= weight * math.log(limited)
+        return HypothesisScore(float(total), tuple(offsets), tuple(parts))
+
+    def _prior(self, row: int, drive: RecordedDrive, guess: Guess) -> float:
+        if guess.joint < 0:
+            return 0.0
+        hinge = self.joints[guess.joint].hinge
+        commanded = drive.command is not None
+        negative, against = guess.sign < 0, commanded and guess.sign * guess.command_sign < 0
+        cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
+        cost -= _BOTH_SIGNS * (negative and against)
+        cost += _EFFORT_SIGN * (guess.effort_sign < 0)
+        cost += guess.unit.cost + guess.effort_unit.cost
+        if commanded:
+            cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like).cost
+        if drive.speeding.correlation:
+            cost += 0.5 * drive.velocity_unit(guess.unit, hinge=hinge).cost
+        cost += _LIKE * guess.command_like
+        cost += _SHIFT_COSTS[guess.shift] + _TURN * (guess.turn != 0.0)
+        return float(self._names[row, guess.joint]) - cost
+
+    def command_values(
+        self, drive: RecordedDrive, guess: Guess, offset: float
+    ) -> NDArray[np.float64] | None:
+        """Return the (n,) commands in joint units."""
+        if drive.command_values is None:
+            return None
+        hinge = self.joints[guess.joint].hinge
+        unit = drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like)
+        return guess.sign * guess.command_sign * unit.factor * drive.command_values + offset
+
+    @staticmethod
+    def effort(drive: RecordedDrive, guess: Guess) -> NDArray[np.float64] | None:
+        """Return the (n,) measured efforts, N·m or N."""
+        if drive.effort is None:
+            return None
+        return guess.sign * guess.effort_sign * guess.effort_unit.factor * drive.effort
+
+    def _offsets(
+        self, drive: RecordedDrive, guess: Guess, torque: NDArray[np.float64] | None
+    ) -> tuple[float, float]:
+        """Return the offsets of position and command that make the servo's law hold on average."""
+        both = guess.turn
+        if guess.shift is Shift.NONE or guess.joint < 0 or drive.position is None:
+            return both, both
+        law = self.joints[guess.joint].law
+        command = self.command_values(drive, guess, both)
+        if law is None or not law.known or law.kind != 'position' or command is None:
+            return both, both
+        factor = guess.sign * guess.unit.factor
+        gap = float(np.mean(command - factor * drive.position.values)) - both
+        effort = self.effort(drive, guess)
+        effort = torque if effort is None else effort
+        if effort is not None:
+            rate = law.damping * factor * drive.position.rate
+            gap -= float(np.mean(effort + rate)) / law.stiffness
+        return (both + gap, both) if guess.shift is Shift.POSITION else (both, both - gap)
+
+    def _outside(self, drive: RecordedDrive, guess: Guess, offset: tuple[float, float]) -> float:
+        joint = self.joints[guess.joint]
+        if drive.position is None:
+            return 0.0
+        low, high = joint.low, joint.high
+        if not math.isfinite(high - low):
+            # Joints without a limit seldom turn more than a few times.
+            low, high = (-4 * math.pi, 4 * math.pi) if joint.hinge else (-10.0, 10.0)
+        margin = _MARGIN * (high - low)
+        values = guess.sign * guess.unit.factor * drive.position.values + offset[0]
+        part = float(np.mean((values < low - margin) | (values > high + margin)))
+        hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * hardly_moves
+
+    def _all_torques(
+        self, guesses: tuple[Guess, ...], offsets: list[tuple[float, float]]
+    ) -> NDArray[np.float64] | None:
+        if not self._count or not self._mechanism.fixed:
+            return None
+        key = tuple(
+            (guess.joint, guess.sign, guess.unit.factor, round(offset[0], 6))
+            for guess, offset in zip(guesses, offsets, strict=True)
+            if guess.joint >= 0
+        )
+        if key not in self._torques:
+            if len(self._torques) > _CACHED:
+                self._torques.clear()
+            position = np.tile(self._mechanism.pose(), (self._count, 1))
+            velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
+            for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
+                if guess.joint >= 0 and drive.position is not None:
+                    factor = guess.sign * guess.unit.factor
+                    position[:, guess.joint] = factor * drive.position.values + offset[0]
+                    velocity[:, guess.joint] = factor * drive.position.rate
+                    acceleration[:, guess.joint] = factor * drive.position.acceleration
+            self._torques[key] = self._mechanism.torques(position, velocity, acceleration)
+        return self._torques[key]
+
+    def _parts(
+        self,
+        drive: RecordedDrive,
+        guess: Guess,
+        offset: tuple[float, float],
+        torque: NDArray[np.float64] | None,
+    ) -> tuple[float, float, float]:
+        """Return the unexplained parts of servo and motion, and the cost of an unlikely gain."""
+        joint = self.joints[guess.joint]
+        if drive.position is None:
+            return math.nan, math.nan, 0.0
+        factor = guess.sign * guess.unit.factor
+        position = factor * drive.position.values + offset[0]
+        rate = factor * drive.position.rate
+        effort = self.effort(drive, guess)
+        servo = servo_torque(
+            joint, drive.kind, self.command_values(drive, guess, offset[1]), position, rate
+        )
+        explained, cost = math.nan, 0.0
+        if effort is not None and servo is not None:
+            explained, cost = law_part(joint, effort, servo)
+        driving = servo if effort is None else effort
+        if driving is None or torque is None:
+            return explained, math.nan, cost
+        acceleration = factor * drive.position.acceleration
+        return explained, motion_part(joint, driving, torque, rate, acceleration), cost
+
+    def local(self, row: int, joint: int) -> tuple[float, Guess]:
+        """Return how well a drive fits a joint by itself, and the best guess then."""
+        if (row, joint) not in self._local:
+            self._local[row, joint] = self._best_guess(row, joint)
+        return self._local[row, joint]
+
+    def _best_guess(self, row: int, joint: int) -> tuple[float, Guess]:
+        drive = self.drives[row]
+        start = dataclasses.replace(blank(drive), joint=joint)
+        best: tuple[float, Guess] | None = None
+        hinge = self.joints[joint].hinge
+        for unit in drive.position_units(hinge=hinge):
+            for shift, sign in itertools.product((Shift.NONE, Shift.POSITION), (1, -1)):
+                guess = dataclasses.replace(start, unit=unit, shift=shift, sign=sign)
+                offset = self._offsets(drive, guess, None)
+                fit = self._prior(row, drive, guess) - self._outside(drive, guess, offset)
+                part, _, cost = self._parts(drive, guess, offset, None)
+                if not math.isnan(part):
+                    fit -= cost + self._weight * math.log(min(part + _LEAST_PART, _MOST_PART))
+                if best is None or fit > best[0] + GAIN:
+                    best = fit, guess
+        if best is None:
+            return 0.0, start
+        return best
+
+
+#: So many motions' torques are kept.
+_CACHED = 3000
+
+
+def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    odds = np.clip(score, 0.5, 0.99)
+    found: NDArray[np.float64] = np.log(odds / (1 - odds))
+    return found
+
+
+def blank(drive: RecordedDrive) -> Guess:
+    """Return what is thought of a drive before it is looked at."""
+    sign = -1 if drive.following.correlation < -LEAST_CORRELATION else 1
+    unit = drive.position_units(hinge=True)[0]
+    return Guess(-1, 1, unit, command_sign=sign)
+
+
+class BestHypothesis(NamedTuple):
+    """The best hypothesis.
+
+    Attributes:
+        guesses: One per drive.
+        verdict: How it fares.
+        margins: Drive and choice (joint, sign, unit, offset) to how much worse the best rival is.
+    """
+
+    guesses: tuple[Guess, ...]
+    verdict: HypothesisScore
+    margins: dict[tuple[int, str], float]
+
+
+class _Change(NamedTuple):
+    """A change of one drive: choice, attributes that change their sign, attributes that are set."""
+
+    choice: str
+    flipped: tuple[str, ...]
+    values: dict[str, Any]
+
+    def of(self, guess: Guess) -> Guess:
+        """Return the changed guess."""
+        signs = {name: -getattr(guess, name) for name in self.flipped}
+        return dataclasses.replace(guess, **signs, **self.values)
+
+
+def search(judge: Judge) -> BestHypothesis:
+    """Find the hypothesis that nothing near it is better than.
+
+    Without measured efforts, wrong units and offsets can explain each other; a second ascent lets
+    what is usual decide first.
+    """
+    start = _start(judge)
+    ends = []
+    for trusts in ((1.0,), (_DISTRUST, 1.0)):
+        current = list(start)
+        for judge.trust in trusts:
+            # What excuses much comes last: zeros elsewhere, drives that are no joint of the model.
+            verdict = _climb(judge, current, excuses=False)[0]
+        ends.append((verdict.total, current))
+        if all(drive.effort is not None for drive in judge.drives):
+            break
+    current = max(ends, key=lambda end: end[0])[1]
+    verdict, margins = _climb(judge, current, excuses=True)
+    return BestHypothesis(tuple(current), verdict, margins)
+
+
+def _climb(
+    judge: Judge, current: list[Guess], *, excuses: bool
+) -> tuple[HypothesisScore, dict[tuple[int, str], float]]:
+    """Change guesses, in place, until no move is better."""
+    verdict = judge.judge(tuple(current))
+    margins: dict[tuple[int, str], float] = {}
+    for _ in range(_SWEEPS):
+        margins = {}
+        better = False
+        for choice, changed in _moves(judge, current, excuses=excuses):
+            rival = [changed.get(row, guess) for row, guess in enumerate(current)]
+            found = judge.judge(tuple(rival))
+            if found.total > verdict.total + GAIN:
+                current[:], verdict, better = rival, found, True
+            for row in changed:
+                worse = max(verdict.total - found.total, 0.0)
+                margins[row, choice] = min(margins.get((row, choice), math.inf), worse)
+        if not better:
+            break
+    return verdict, margins
+
+
+def _start(judge: Judge) -> list[Guess]:
+    """Choose for each drive the joint that suits it best by itself, each joint once."""
+    guesses = [blank(drive) for drive in judge.drives]
+    if not judge.drives or not judge.joints:
+        return guesses
+    local = [
+        [judge.local(row, joint) for joint in range(len(judge.joints))]
+        for row in range(len(judge.drives))
+    ]
+    merit = np.array([[fit for fit, _ in fits] for fits in local])
+    for row, joint in zip(*linear_sum_assignment(-merit), strict=True):
+        guesses[row] = local[row][joint][1]
+    return guesses
+
+
+def _moves(
+    judge: Judge, current: list[Guess], *, excuses: bool
+) -> Iterator[tuple[str, dict[int, Guess]]]:
+    """Yield all hypotheses that differ in one choice; ``current`` may change on the way."""
+    for row, drive in enumerate(judge.drives):
+        if current[row].joint >= 0:
+            hinge = judge.joints[current[row].joint].hinge
+            for change in _changes(drive, hinge=hinge, turning=hinge and excuses):
+                rival = change.of(current[row])
+                if rival != current[row] and not _same_command(
+                    drive, current[row], rival, hinge=hinge
+                ):
+                    yield change.choice, {row: rival}
+    signs = (1, -1) if len(judge.drives) <= _MANY else (1,)
+    for a, b in itertools.combinations(range(len(judge.drives)), 2):
+        for moved in _exchanges(judge, current, a, b, signs):
+            yield 'joint', moved
+    for row in range(len(judge.drives)):
+        for moved in _placements(judge, current, row, signs):
+            yield 'joint', moved
+        if excuses and current[row].joint >= 0:
+            yield 'joint', {row: _moved(current[row], -1, 1)}
+
+
+def _placements(
+    judge: Judge, current: list[Guess], row: int, signs: tuple[int, ...]
+) -> Iterator[dict[int, Guess]]:
+    """Yield the ways in which a drive takes a joint that no drive has."""
+    for joint, sign in itertools.product(range(len(judge.joints)), (0, *signs)):
+        if joint not in {guess.joint for guess in current}:
+            best_alone = judge.local(row, joint)[1]
+            yield {row: _moved(current[row], joint, sign) if sign else best_alone}
+
+
+def _same_command(drive: RecordedDrive, guess: Guess, rival: Guess, *, hinge: bool) -> bool:
+    """Tell whether a rival only reads the command otherwise, and ends in the same unit."""
+    if dataclasses.replace(rival, command_like=guess.command_like) != guess:
+        return False
+    ends = [
+        drive.command_unit(item.unit, hinge=hinge, like=item.command_like)
+        for item in (guess, rival)
+    ]
+    return ends[0] == ends[1]
+
+
+def _exchanges(
+    judge: Judge, current: list[Guess], a: int, b: int, signs: tuple[int, ...]
+) -> Iterator[dict[int, Guess]]:
+    """Yield the ways in which two drives exchange their joints."""
+    for first, second, reset in itertools.product(signs, signs, (False, True)):
+        joints = current[a].joint, current[b].joint
+        if max(joints) < 0 or _differ(judge, joints):
+            return
+        moved = _moved(current[a], joints[1], first), _moved(current[b], joints[0], second)
+        if reset:
+            moved = (
+                dataclasses.replace(moved[0], shift=Shift.NONE, turn=0.0),
+                dataclasses.replace(moved[1], shift=Shift.NONE, turn=0.0),
+            )
+        yield {a: moved[0], b: moved[1]}
+    joints = current[a].joint, current[b].joint
+    if min(joints) >= 0:
+        yield {a: judge.local(a, joints[1])[1], b: judge.local(b, joints[0])[1]}
+
+
+def _moved(guess: Guess, joint: int, sign: int) -> Guess:
+    return dataclasses.replace(guess, joint=joint, sign=sign * guess.sign)
+
+
+def _differ(judge: Judge, joints: tuple[int, int]) -> bool:
+    """Tell whether one joint turns and the other slides: their units are not the same."""
+    return min(joints) >= 0 and judge.joints[joints[0]].hinge != judge.joints[joints[1]].hinge
+
+
+def _changes(drive: RecordedDrive, *, hinge: bool, turning: bool) -> list[_Change]:
+    """Return the changes of one drive that leave its joint as it is."""
+    found = [_Change('sign', ('sign',), {})]
+    found += [_Change('sign', ('sign',), {'shift': shift, 'turn': 0.0}) for shift in Shift]
+    if drive.command and abs(drive.following.correlation) < LEAST_CORRELATION:
+        found.append(_Change('sign', ('command_sign',), {}))
+    if drive.command:
+        found += [_Change('command', (), {'command_like': like}) for like in (False, True)]
+    if drive.effort is not None:
+        found.append(_Change('effort', ('effort_sign',), {}))
+        found += [
+            _Change('effort', (), {'effort_unit': unit})
+            for unit in units('effort', hinge=hinge, whole=False)
+        ]
+    for unit in drive.position_units(hinge=hinge):
+        found.append(_Change('unit', (), {'unit': unit}))
+    turns = (0.0, *TURNS) if turning else (0.0,)
+    for shift in Shift:
+        found.append(_Change('offset', (), {'shift': shift}))
+        found += [_Change('offset', (), {'shift': shift, 'turn': turn}) for turn in turns]
+    return found
