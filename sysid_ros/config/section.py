@@ -65,7 +65,7 @@ def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
         return f'Missing key {place!r} in {where}.'
     if kind == 'value_error':
         return f'{context["error"]}, in {where}.'
-    if kind == 'literal_error':
+    if kind in {'literal_error', 'enum'}:
         expected = context['expected'].replace("'", '')
         choices = [word for part in expected.split(', ') for word in part.split(' or ')]
         value = _shown(first['input'])

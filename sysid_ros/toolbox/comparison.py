@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.units import component_label, sensor_unit
@@ -82,8 +83,8 @@ class Estimate(NamedTuple):
     value: float
     half_width: float
     bounds: tuple[float, float]
-    verdict: str
-    identified: bool
+    verdict: VerdictKind
+    confounded_with: tuple[str, ...] = ()
 
 
 class Noise(NamedTuple):
@@ -211,15 +212,15 @@ def estimates(
             targets = (targets or '',) * parameter.size
         for component in range(0 if parameter.frozen else parameter.size):
             half_width, (low, high) = float(half_widths[place]), bounds[:, place]
-            identified = False
+            others: tuple[str, ...] = ()
             if min(x[place] - low, high - x[place]) <= _AT_BOUND * (high - low):
-                verdict, half_width = 'at bound', math.nan
+                verdict, half_width = VerdictKind.AT_BOUND, math.nan
             # NaN, where there is no interval, is not narrow.
             elif half_width <= max(_WIDE_OF_VALUE * abs(x[place]), _WIDE_OF_BOUNDS * (high - low)):
-                verdict, identified = 'identified', True
+                verdict = VerdictKind.IDENTIFIED
             else:
-                others = ', '.join(names[k] for k in _partners(place, blind, covariance))
-                verdict = f'confounded with {others}' if others else 'not excited'
+                others = tuple(names[k] for k in _partners(place, blind, covariance))
+                verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
             yield Estimate(
                 name=names[place],
                 target=targets[component],
@@ -229,7 +230,7 @@ def estimates(
                 half_width=half_width,
                 bounds=(float(low), float(high)),
                 verdict=verdict,
-                identified=identified,
+                confounded_with=others,
             )
             place += 1
 
@@ -288,7 +289,7 @@ def summarize(
     before, after = _rms(comparison.before), _rms(comparison.after)
     accepted = after < before
     verb = 'fell' if accepted else 'did not fall'
-    doubtful = [e.name for e in comparison.estimates if not e.identified]
+    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
     doubts = [f'Not identified: {", ".join(doubtful)}.'] if doubtful else []
     return CalibrationResult(
         model=model,
@@ -341,7 +342,8 @@ def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
             low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
             high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
             bounds=estimate.bounds,
-            verdict=estimate.verdict,
+            verdict_kind=estimate.verdict,
+            confounded_with=estimate.confounded_with,
         )
 
 

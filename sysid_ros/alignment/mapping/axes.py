@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from scipy.ndimage import uniform_filter1d
-from scipy.signal import savgol_filter
 
 from sysid_ros.alignment.health import SECOND_NS
 from sysid_ros.alignment.mapping.by_name import (
@@ -252,7 +252,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
                 whole &= _near(own[known], instants)
             signals[row, kind] = SmoothSignal(
                 *(
-                    savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
+                    scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
                     for deriv in range(3)
                 )
             )
