@@ -21,7 +21,7 @@ from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
-from sysid_ros.estimation.stamp_check import examine_stamps
+from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.callbacks import CustomResiduals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
@@ -275,12 +275,12 @@ class _Search(NamedTuple):
             return x
         if not isinstance(residuals, Residuals):
             return None
-        moved = x
+        moved, rough = x, dataclasses.replace(self.settings, rough=True)
         for part in parts_of(residuals, _BEGINNINGS):
             if _unstable_everywhere(part, moved):
                 continue
             try:
-                found = solve(part, moved, settings=self.settings, rough=True, cancel=self.cancel)
+                found = solve(part, moved, settings=rough, cancel=self.cancel)
             except CancelledError:
                 raise
             except FitError:  # nothing moves so early
@@ -454,7 +454,7 @@ def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> Non
     high = np.array([unknown.max_value for unknown in residuals.unknowns])
     steps = 1e-6 * np.maximum(np.abs(x0), 1e-3)
     steps = np.where(x0 + steps > high, -steps, steps)
-    changes = residuals.around(np.clip(x0, low, high), steps).changes / steps
+    changes = residuals.step_changes(np.clip(x0, low, high), steps).changes / steps
     norms = np.linalg.norm(changes, axis=0)
     condition = float(np.linalg.cond(changes / np.where(norms > 0, norms, 1.0))) ** 2
     if condition > _ILL_CONDITIONED:
