@@ -187,7 +187,7 @@ class CustomResiduals(FunctionResiduals):
     ) -> Sequence[SystemTrajectory]:
         """Simulate one trajectory with every candidate, on the user's clock."""
         count, model = len(candidates), models[0]
-        control = _held(entry)
+        control = _step_controls(entry)
         qpos, qvel, act, ctrl = TimeSeries.compute_all_state_mappings(model)
         common: dict[str, Any] = {
             'models': models,
@@ -300,7 +300,7 @@ def _with_start(rollout: SystemTrajectory) -> TimeSeries:
     )
 
 
-def _held(entry: Measured) -> TimeSeries:
+def _step_controls(entry: Measured) -> TimeSeries:
     """Return the controls, one per step from the start on, each the mean over its step."""
     timestep = float(entry.simulator.model.opt.timestep)
     origin = entry.recorded.origin

@@ -269,7 +269,7 @@ def check_selection(
     if hasattr(observations, 'keys'):
         _check_names('enabled_observations', observations, names)
     signals = {group.name: _signals(group) for group in groups}
-    every = [signal for some in signals.values() for signal in some]
+    all_signals = [signal for some in signals.values() for signal in some]
     for group in groups:
         for name, kind in _pairs(observations, group.name):
             found = signals[group.name].get(name)
@@ -280,7 +280,7 @@ def check_selection(
                 )
                 raise FitError(msg)
         for name, weight in weights_of(weights, group.name).items():
-            known = list(signals[group.name]) if per_model else every
+            known = list(signals[group.name]) if per_model else all_signals
             if name not in known:
                 msg = f'There is no signal {name!r} to weight; {nearest(name, known)}.'
                 raise FitError(msg)
