@@ -6,7 +6,8 @@
 its MJCF has it, without dry friction, and of the same with dry friction at every joint, for which
 MuJoCo has to solve for its forces as it has with the laws. Driven arms have a servo at every joint
 and another friction coefficient in every simulation, and torque, load and friction are evaluated
-in NumPy before each step. All record the sensors. They take turns, and medians are compared.
+in NumPy before each step: that is the engine's simulator, from commands to predictions of every
+sensor. All record the sensors. They take turns, and medians are compared.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ import numpy as np
 from mujoco.batch import Batch
 
 from sysid_ros.model.targets import element_names
-from sysid_ros.servos.laws.batches import ServoBatch
-from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.pipeline.servos import servo_unknowns
+from sysid_ros.rollout.prediction import make_simulator
+from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.laws.servo_drive import ServoDrive, starting_values
+from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,13 +77,24 @@ def driven(
     servo = Servo.named(SERVO, law)
     values = {**starting_values(servo), 'armature': ARMATURE}
     drive = ServoDrive(tuple(element_names(model, 'actuator')), servo, values)
-    bases = np.linspace(0.5 * FRICTION, 1.5 * FRICTION, CANDIDATES)
-    batch = ServoBatch(
-        ServoJoints(model, [drive]), CANDIDATES, threads=threads, values={'friction_base': bases}
+    joints = ServoJoints(model, [drive])
+    times = model.opt.timestep * np.arange(len(wanted))
+    sensors = list(element_names(model, 'sensor'))
+    blank = np.zeros((len(times), model.nsensordata))
+    run_of_arm = Trajectory(
+        name='swing',
+        origin_ns=0,
+        initial_qpos=POSE,
+        initial_qvel=np.zeros(model.nv),
+        commands=(TimeSeries.from_columns(times, wanted, drive.actuators, SignalType.MjCtrl),),
+        measurements=(TimeSeries.from_columns(times, blank, sensors),),
     )
+    unknowns = servo_unknowns(joints, ['friction_base'], shared=True)
+    simulator = make_simulator(model, unknowns, [run_of_arm], threads, drives=joints)
+    bases = np.linspace(0.5 * FRICTION, 1.5 * FRICTION, CANDIDATES)[:, None]
 
     def run() -> None:
-        batch.rollout(wanted, qpos=POSE, record=('sensordata',))
+        simulator.predict(bases)
 
     return run
 

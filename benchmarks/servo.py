@@ -30,18 +30,17 @@ import numpy as np
 from sysid_ros.config import ServoFitConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.samplers import SamplerSettings, sample_servo
-from sysid_ros.servos.bench.score import errors_by_log
-from sysid_ros.servos.bench.study import import_optuna
+from sysid_ros.servos.bench.pendulum import errors_by_log
+from sysid_ros.servos.bench.trials import TrialSettings, import_optuna, sample_servo
 from sysid_ros.servos.formats.logs import read_logs
 from sysid_ros.servos.laws.friction import MODELS
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session.models import compare_servos
+from sysid_ros.servos.session.choice import compare_servos
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 TRUTH = {
@@ -101,7 +100,7 @@ class Problem(NamedTuple):
     """A servo and its logs."""
 
     servo: Servo
-    logs: tuple[Log, ...]
+    logs: tuple[ServoLog, ...]
 
     def error(self, values: Mapping[str, float]) -> float:
         """Return the mean over logs of the mean absolute error, rad."""
@@ -123,7 +122,7 @@ class Problem(NamedTuple):
 
     def sampled(self, seconds: float, seed: int) -> Outcome:
         """Fit by CMA-ES for so long."""
-        settings = SamplerSettings(trials=_ENDLESS, seed=seed, seconds=seconds)
+        settings = TrialSettings(trials=_ENDLESS, seed=seed, seconds=seconds)
         found = sample_servo(self.servo, self.logs, settings=settings)
         return Outcome(found.seconds, found.error, found.values, trials=found.trials)
 

@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sysid_ros.servos.bench.fit import fit_servo
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.bench.trajectories import STANDARD, TRAJECTORIES
-from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.bench.motions import STANDARD, TRAJECTORIES
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.servo import Servo
 
 #: Published coefficients of an xl330, rounded; what M4 lacks there made visible.
@@ -75,14 +74,14 @@ class Draw(NamedTuple):
     seconds: float
 
 
-def logs_of(servo: Servo, truth: np.ndarray, rng: np.random.Generator) -> list[Log]:
+def logs_of(servo: Servo, truth: np.ndarray, rng: np.random.Generator) -> list[ServoLog]:
     """Return the recorded logs of a servo with (p,) coefficients."""
     made = []
     for name in STANDARD:
         trajectory = TRAJECTORIES[name]
         times = np.arange(0.0, trajectory.duration, _DT)
         for mass, length, kp in _RUNS:
-            empty = Log(
+            empty = ServoLog(
                 f'{name}_m{mass}_l{length}_kp{kp:g}',
                 servo.type.name,
                 name,
@@ -96,7 +95,7 @@ def logs_of(servo: Servo, truth: np.ndarray, rng: np.random.Generator) -> list[L
                 trajectory.enabled(times).astype(np.float64),
                 np.zeros(len(times)),
             )
-            motion = simulate(servo, bench(servo, [empty]), truth[None], velocities=True)
+            motion = simulate(servo, stack_logs(servo, [empty]), truth[None], velocities=True)
             shaken = motion.position[:, 0, 0] + _NOISE * _COUNT * rng.normal(size=len(times))
             position = np.round(shaken / _COUNT) * _COUNT
             speed = np.round(motion.velocity[:, 0, 0] / _SPEED_STEP) * _SPEED_STEP

@@ -30,8 +30,8 @@ from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
 from sysid_ros.nodes.recorder.qos_overrides import QosOverride
-from sysid_ros.servos.laws.catalogue import actuator_type
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
+from sysid_ros.servos.laws.servo import actuator_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ import sys
 import warnings
 
 _MOVED = {
-    'controller': 'sysid_ros.servos.laws.controller',
+    'controller': 'sysid_ros.servos.laws.joints',
     'joints': 'sysid_ros.servos.laws.joints',
     'parameter_file': 'sysid_ros.servos.formats.parameter_file',
-    'servo_drive': 'sysid_ros.servos.laws.servo_drive',
+    'servo_drive': 'sysid_ros.servos.laws.joints',
 }
 
 warnings.warn(

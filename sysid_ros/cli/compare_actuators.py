@@ -28,8 +28,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported late: --help must not wait for them.
     from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
     from sysid_ros.servos.session.calibration import check_output  # noqa: PLC0415
-    from sysid_ros.servos.session.choice import write_recommended  # noqa: PLC0415
-    from sysid_ros.servos.session.models import compare_servos  # noqa: PLC0415
+    from sysid_ros.servos.session.choice import compare_servos, write_recommended  # noqa: PLC0415
 
     if args.output is not None:
         check_output(args.output)

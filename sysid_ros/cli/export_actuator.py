@@ -21,11 +21,16 @@ def run(args: argparse.Namespace) -> int:
         ParameterError: The parameter file, or a number, cannot be used.
     """
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415 (heavy)
-    from sysid_ros.servos.formats.mjcf import constants, plain_actuator  # noqa: PLC0415
+    from sysid_ros.servos.formats.mjcf import (  # noqa: PLC0415  # noqa: PLC0415
+        PendulumLoad,
+        constants,
+        plain_actuator,
+        plain_friction,
+        snippet,
+        write_plain_mjcf,
+    )
     from sysid_ros.servos.formats.nearness import nearness  # noqa: PLC0415
     from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
-    from sysid_ros.servos.formats.plain_friction import plain_friction  # noqa: PLC0415
-    from sysid_ros.servos.formats.write_mjcf import Pendulum, snippet, write_plain_mjcf  # noqa: PLC0415
 
     servo, values = read_parameters(args.params, args.actuator)
     chosen = constants(servo, kp=args.kp, vin=args.vin)
@@ -36,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         servo, values, kp=args.kp, vin=args.vin, friction=friction, element=args.element
     )
     offset = float({**chosen, **values}['q_offset'])
-    load = Pendulum.of(logs[0], offset) if logs else Pendulum(offset=offset)
+    load = PendulumLoad.of(logs[0], offset) if logs else PendulumLoad(offset=offset)
     told = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
     source = f'{servo.name} with {told}, from {args.params}'
     write_plain_mjcf(args.output, actuator, load, (source,))

@@ -92,7 +92,7 @@ def _choose(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     """Print how well a file of coefficients predicts logs."""
-    from sysid_ros.servos.bench.score import errors_by_log  # noqa: PLC0415
+    from sysid_ros.servos.bench.pendulum import errors_by_log  # noqa: PLC0415
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415
     from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
 

@@ -16,8 +16,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SysidError: In one sentence, what is wrong with a log or a folder.
     """
-    from sysid_ros.servos.formats.logs import read_log  # noqa: PLC0415 (heavy)
-    from sysid_ros.servos.formats.processing import process  # noqa: PLC0415
+    from sysid_ros.servos.formats.logs import process, read_log  # noqa: PLC0415 (heavy)
 
     written = process(args.raw or args.raw_option, args.output or args.output_option, args.dt)
     for path in written:

@@ -12,8 +12,8 @@ import importlib
 
 #: Public names and where they are defined; each is loaded when it is first asked for.
 _PUBLIC = {
-    'ServoController': 'sysid_ros.servos.laws.controller',
-    'ServoDrive': 'sysid_ros.servos.laws.servo_drive',
+    'ServoController': 'sysid_ros.servos.laws.joints',
+    'ServoDrive': 'sysid_ros.servos.laws.joints',
     'ServoJoints': 'sysid_ros.servos.laws.joints',
     'read_parameters': 'sysid_ros.servos.formats.parameter_file',
 }

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import State, Stepper
-from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.bench.pendulum import PendulumState, PendulumStepper, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.virtual_robot.commands import CommandQueue
 from sysid_ros.virtual_robot.plant import Sample
 
@@ -70,7 +69,7 @@ class Pendulum:
         self._count = 2 * np.pi / 2**encoder_bits if encoder_bits else 0.0
         self._offset = values.get('q_offset', servo.type.constants.get('q_offset', 0.0))
         hanging = np.array([-self._offset])
-        self._state = State(hanging, np.zeros(1), hanging)
+        self._state = PendulumState(hanging, np.zeros(1), hanging)
         self._queue = CommandQueue(np.array([-self._offset, 1.0]), np.zeros(2))
         self._step = 0
         self._samples = 0
@@ -98,13 +97,15 @@ class Pendulum:
             constants: Gains and supply by name; those that are missing are the usual ones.
         """
         none = np.zeros(1)
-        log = Log('', '', '', mass, arm_mass, length, constants, self.timestep, none, none, none)
-        mounted = bench(self._servo, (log,))
+        log = ServoLog(
+            '', '', '', mass, arm_mass, length, constants, self.timestep, none, none, none
+        )
+        mounted = stack_logs(self._servo, (log,))
         values = {name: np.full(1, value) for name, value in self._values.items()}
         numbers = {**mounted.constants, **values}
         numbers['q_offset'] = np.full(1, self._offset)
         # One assignment: another thread may be stepping.
-        self._stepper = Stepper(
+        self._stepper = PendulumStepper(
             self._servo, numbers, mounted.inertia, mounted.weight, self.timestep
         )
 

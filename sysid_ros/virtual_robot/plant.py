@@ -19,7 +19,7 @@ from sysid_ros.excitation.drives import (
     joint_names,
 )
 from sysid_ros.model.loading import load_spec
-from sysid_ros.servos.laws.controller import ServoController
+from sysid_ros.servos.laws.joints import ServoController
 from sysid_ros.virtual_robot.commands import CommandQueue
 from sysid_ros.virtual_robot.truth import resolve_truth, write_truth
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
 
 GRAVITY = 9.80665
 FASTEST = 100.0
@@ -129,7 +129,7 @@ def _sign(x: float) -> int:
 
 
 def simulate(
-    law: str, model: str, p: Mapping[str, float], log: Log, reset_period: float | None = None
+    law: str, model: str, p: Mapping[str, float], log: ServoLog, reset_period: float | None = None
 ) -> Rollout:
     """Simulate one log with one candidate, whose constants are among the numbers."""
     motor = Motor(law, p)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.bench.trajectories import TRAJECTORIES
-from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.bench.motions import TRAJECTORIES
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +41,7 @@ def record(
     seconds: float = 4.0,
     noise: float = 0.2,
     seed: int = 0,
-) -> list[Log]:
+) -> list[ServoLog]:
     """Return a log for each motion and run, a run being mass, length and gain.
 
     Args:
@@ -62,7 +61,7 @@ def record(
     for name in motions:
         motion = TRAJECTORIES[name]
         for mass, length, kp in runs:
-            log = Log(
+            log = ServoLog(
                 name=f'{name}_m{mass}_l{length}_kp{kp:g}',
                 motor=servo.type.name,
                 trajectory=name,
@@ -76,7 +75,7 @@ def record(
                 enabled=motion.enabled(times).astype(np.float64),
                 speed=np.zeros(len(times)),
             )
-            moved = simulate(servo, bench(servo, [log]), truth, velocities=True)
+            moved = simulate(servo, stack_logs(servo, [log]), truth, velocities=True)
             assert moved.velocity is not None
             read = moved.position[:, 0, 0] + noise * COUNT * rng.normal(size=len(times))
             made.append(

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import mujoco
 
-from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.laws.servo_drive import ServoDrive
 
 #: Of all laws, so that each takes what it has.
 VALUES = {

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.formats.logs import write_log
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog, write_log
 from sysid_ros.servos.formats.parameter_file import write_parameters
 from sysid_ros.servos.laws.servo import Servo
 
@@ -38,15 +36,15 @@ class Bench(NamedTuple):
     m3: Path
 
 
-def _log(name: str, motor: str, dt: float, enabled: np.ndarray) -> Log:
+def _log(name: str, motor: str, dt: float, enabled: np.ndarray) -> ServoLog:
     times = np.arange(len(enabled)) * dt
     goal, nothing = np.sin(6 * times), np.zeros(len(enabled))
     constants = {'kp': 400.0, 'vin': 7.5}
-    blank = Log(name, motor, 'sine', 0.2, 0.01, 0.1, constants, dt, nothing, goal, enabled)
+    blank = ServoLog(name, motor, 'sine', 0.2, 0.01, 0.1, constants, dt, nothing, goal, enabled)
     servo = Servo.named('xl330', 'm1')
     candidate = np.array([[M1[key] for key in servo.coefficients]])
-    moved = simulate(servo, bench(servo, [blank]), candidate).position[:, 0, 0]
-    return Log(name, motor, 'sine', 0.2, 0.01, 0.1, constants, dt, moved, goal, enabled)
+    moved = simulate(servo, stack_logs(servo, [blank]), candidate).position[:, 0, 0]
+    return ServoLog(name, motor, 'sine', 0.2, 0.01, 0.1, constants, dt, moved, goal, enabled)
 
 
 @pytest.fixture

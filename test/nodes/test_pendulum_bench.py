@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.bench.trajectories import trajectory
+from sysid_ros.servos.bench.motions import trajectory
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
 from sysid_ros.servos.formats.logs import read_logs
 from sysid_ros.servos.formats.parameter_file import read_parameters
 
@@ -78,7 +77,7 @@ def test_two_runs_become_logs_that_the_law_explains(
         assert np.mean(np.abs(log.goal - wanted.goal(times))) < 0.05
         assert np.mean(log.enabled != wanted.enabled(times)) < 0.02
         assert np.ptp(log.position) > 1.0
-        predicted = simulate(law, bench(law, (log,)), candidate).position[:, 0, 0]
+        predicted = simulate(law, stack_logs(law, (log,)), candidate).position[:, 0, 0]
         # On a busy machine some commands reach servo and recorder at different times, and where a
         # pendulum comes to rest that was let go depends on the very moment. A gain that is wrong
         # by a quarter, or a load by a third, is off by 25 counts and more.

@@ -16,12 +16,10 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.pipeline.servos import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.servos.laws.controller import ServoController
-from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.laws.servo_drive import ServoDrive, starting_values
-from sysid_ros.servos.laws.servo_unknowns import servo_unknowns
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 

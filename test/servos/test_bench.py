@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.bench.pendulum import stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.servo import Servo
 
 SERVO = Servo.named('xl330', 'm1')
 
 
-def _log(count: int, first: float = 0.0, **changes: object) -> Log:
+def _log(count: int, first: float = 0.0, **changes: object) -> ServoLog:
     """Return a log whose samples are all different: whole numbers, and fractions of them."""
     numbers = first + np.arange(count, dtype=float)
-    log = Log(
+    log = ServoLog(
         name=f'log{first:g}',
         motor='xl330',
         trajectory='numbers',
@@ -38,20 +38,20 @@ def _log(count: int, first: float = 0.0, **changes: object) -> Log:
 
 
 def test_a_pendulum_has_the_inertia_and_weight_of_a_mass_on_a_rod():
-    found = bench(SERVO, [_log(3), _log(3, mass=1.0, arm_mass=0.0, length=0.1)])
+    found = stack_logs(SERVO, [_log(3), _log(3, mass=1.0, arm_mass=0.0, length=0.1)])
     np.testing.assert_allclose(found.inertia, [0.5 * 0.04 + 0.1 * 0.04, 0.01])
     np.testing.assert_allclose(found.weight, [0.65 * 9.80665 * 0.2, 9.80665 * 0.1])
 
 
 def test_gains_are_those_of_the_log_and_else_of_the_servo():
-    found = bench(SERVO, [_log(3, 10.0), _log(3, constants={})])
+    found = stack_logs(SERVO, [_log(3, 10.0), _log(3, constants={})])
     assert found.constants['kp'].tolist() == [110.0, 400.0]
     assert found.constants['vin'].tolist() == [6.0, 7.5]
     assert set(found.constants) == set(SERVO.type.constants)
 
 
 def test_shorter_logs_repeat_their_last_sample_which_does_not_count():
-    found = bench(SERVO, [_log(4), _log(2, 10.0)])
+    found = stack_logs(SERVO, [_log(4), _log(2, 10.0)])
     assert found.lengths.tolist() == [4, 2]
     np.testing.assert_array_equal(found.position.T, [[0, 1, 2, 3], [10, 11, 11, 11]])
     np.testing.assert_array_equal(found.goal.T[1], [10.1, 11.1, 11.1, 11.1])
@@ -61,7 +61,7 @@ def test_shorter_logs_repeat_their_last_sample_which_does_not_count():
 
 
 def test_windows_hold_consecutive_samples_of_one_log_each():
-    whole = bench(SERVO, [_log(7), _log(2, 20.0), _log(5, 10.0, mass=1.0)])
+    whole = stack_logs(SERVO, [_log(7), _log(2, 20.0), _log(5, 10.0, mass=1.0)])
     found = whole.windows(3)
     np.testing.assert_array_equal(found.position.T, [[0, 1, 2], [3, 4, 5], [10, 11, 12]])
     np.testing.assert_array_equal(found.goal, found.position + 0.1)
@@ -76,7 +76,7 @@ def test_windows_hold_consecutive_samples_of_one_log_each():
 
 
 def test_windows_know_the_command_before_them():
-    whole = bench(SERVO, [_log(7), _log(5, 10.0)])
+    whole = stack_logs(SERVO, [_log(7), _log(5, 10.0)])
     assert whole.last_goal.tolist() == [0.0, 0.0]
     windows = whole.windows(4)
     assert windows.last_goal.tolist() == [0.0, 0.0]
@@ -87,7 +87,7 @@ def test_windows_know_the_command_before_them():
 
 
 def test_a_window_may_be_as_long_as_a_log():
-    whole = bench(SERVO, [_log(7), _log(5, 10.0)])
+    whole = stack_logs(SERVO, [_log(7), _log(5, 10.0)])
     np.testing.assert_array_equal(whole.windows(7).position[:, 0], whole.position[:, 0])
     with pytest.raises(FitError) as raised:
         whole.windows(8)
@@ -107,19 +107,19 @@ def test_a_window_may_be_as_long_as_a_log():
         ([_log(3), _log(3, 1.0, dt=0.010001)], 'Expected logs of one sampling period'),
     ],
 )
-def test_logs_that_cannot_be_together_cost_one_sentence(logs: list[Log], sentence: str):
+def test_logs_that_cannot_be_together_cost_one_sentence(logs: list[ServoLog], sentence: str):
     with pytest.raises(FitError) as raised:
-        bench(SERVO, logs)
+        stack_logs(SERVO, logs)
     assert str(raised.value).startswith(sentence)
 
 
 def test_periods_that_differ_by_rounding_are_the_same():
-    assert bench(SERVO, [_log(3), _log(3, dt=0.01 * (1 + 1e-9))]).dt == 0.01
+    assert stack_logs(SERVO, [_log(3), _log(3, dt=0.01 * (1 + 1e-9))]).dt == 0.01
 
 
 def test_a_velocity_that_was_not_recorded_is_the_slope_of_the_positions_after_rest():
     squares = np.arange(5.0) ** 2
-    found = bench(SERVO, [_log(5, position=squares, speed=None), _log(1, speed=None), _log(2)])
+    found = stack_logs(SERVO, [_log(5, position=squares, speed=None), _log(1, speed=None), _log(2)])
     np.testing.assert_allclose(found.speed[:, 0], [0.0, 200.0, 400.0, 600.0, 700.0])
     np.testing.assert_array_equal(found.speed[:, 1], np.zeros(5))
     np.testing.assert_array_equal(found.speed[:2, 2], [0.2, 1.2])
@@ -129,19 +129,19 @@ def test_readings_of_an_encoder_at_rest_count_once() -> None:
     count = 2 * np.pi / 4096
     moving = np.arange(30)
     log = _resting(count * np.concatenate([moving, np.full(21, 30), 30 + moving]))
-    found = bench(SERVO, [log])
+    found = stack_logs(SERVO, [log])
     assert np.flatnonzero(found.repeated[:, 0]).tolist() == [*range(30, 41), *range(42, 52)]
     # Rounding in a file hides no encoder.
     rounded = dataclasses.replace(log, position=np.round(log.position, 6))
-    assert np.array_equal(bench(SERVO, [rounded]).repeated, found.repeated)
+    assert np.array_equal(stack_logs(SERVO, [rounded]).repeated, found.repeated)
 
 
 def test_without_an_encoder_every_reading_counts() -> None:
     rng = np.random.default_rng(0)
     log = _resting(np.concatenate([rng.normal(size=30), np.full(30, 0.1)]))
-    assert not bench(SERVO, [log]).repeated.any()
+    assert not stack_logs(SERVO, [log]).repeated.any()
 
 
-def _resting(position: np.ndarray) -> Log:
+def _resting(position: np.ndarray) -> ServoLog:
     zeros = np.zeros(len(position))
-    return Log('rest', 'xl330', '', 0.3, 0.0, 0.1, {}, 0.005, position, zeros, zeros)
+    return ServoLog('rest', 'xl330', '', 0.3, 0.0, 0.1, {}, 0.005, position, zeros, zeros)

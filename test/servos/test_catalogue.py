@@ -9,10 +9,8 @@ import math
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.laws.catalogue import ACTUATORS, actuator_type
-from sysid_ros.servos.laws.coefficients import CONSTANT_UNITS, UNITS
-from sysid_ros.servos.laws.friction import FRICTION_COEFFICIENTS, MODELS
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.friction import CONSTANT_UNITS, FRICTION_COEFFICIENTS, MODELS, UNITS
+from sysid_ros.servos.laws.servo import ACTUATORS, Servo, actuator_type
 
 #: Names and order in BAM's parameter files, after those of the motor.
 FRICTION_NAMES = {

@@ -10,13 +10,11 @@ import pytest
 
 from builders.servo_robots import drive, driven_arm
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.bench.pendulum import GRAVITY, bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.laws.controller import ServoController
-from sysid_ros.servos.laws.forces import Supply
+from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.friction import MODELS
-from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.servos.laws.joints import ServoController, ServoJoints
+from sysid_ros.servos.laws.stepping import Supply
 
 MASS, ARM_MASS, LENGTH = 0.567, 0.085, 0.105
 _TOTAL = MASS + ARM_MASS
@@ -50,10 +48,10 @@ def difference_from_the_bench(model: str, timestep: float) -> float:
     (own,) = joints.drives
     start = np.full(len(times), 0.3)
     rest = np.zeros(len(times))
-    log = Log('l', 'xl330', 't', MASS, ARM_MASS, LENGTH, {}, timestep, start, goal, on, rest)
+    log = ServoLog('l', 'xl330', 't', MASS, ARM_MASS, LENGTH, {}, timestep, start, goal, on, rest)
     values = {**own.values, 'q_offset': 0.0}
     candidate = np.array([[values[name] for name in own.servo.coefficients]])
-    expected = simulate(own.servo, bench(own.servo, [log]), candidate).position[:, 0, 0]
+    expected = simulate(own.servo, stack_logs(own.servo, [log]), candidate).position[:, 0, 0]
 
     data = mujoco.MjData(joints.model)
     data.qpos[0] = 0.3

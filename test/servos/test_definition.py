@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.laws.coefficients import Coefficient
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.laws.friction import Coefficient
 from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
@@ -65,12 +64,12 @@ def define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str
 
 def _moved(servo: Servo, **values: float) -> NDArray[np.float64]:
     t = np.arange(200) * 0.005
-    log = Log(
+    log = ServoLog(
         'a', 'b', 'c', 0.2, 0.02, 0.1, {}, 0.005, t, np.sin(9 * t), np.ones(200), np.ones(200)
     )
     chosen = {**{name: c.initial for name, c in servo.coefficients.items()}, **values}
     candidate = np.array([[chosen[name] for name in servo.coefficients]])
-    return simulate(servo, bench(servo, [log]), candidate).position
+    return simulate(servo, stack_logs(servo, [log]), candidate).position
 
 
 def test_a_defined_servo_moves_like_the_one_of_the_catalogue_that_it_describes(

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysid_ros.servos.laws.drive import drive_diagram, friction_under_load
-from sysid_ros.servos.laws.friction import friction_law
+from sysid_ros.servos.laws.friction import drive_diagram, friction_law, friction_under_load
 
 LOADS = np.linspace(0.0, 0.6, 25)
 M6 = {

@@ -14,27 +14,26 @@ import pytest
 from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo
-from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.pendulum import errors_by_log, stack_logs
 from sysid_ros.servos.bench.residuals import LogResiduals
-from sysid_ros.servos.bench.score import errors_by_log
 from sysid_ros.servos.formats.logs import read_logs
 from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
 
 SERVO = Servo.named('xl330', 'm1')
 
 
 @pytest.fixture(scope='module')
-def logs() -> list[Log]:
+def logs() -> list[ServoLog]:
     """Return six logs of 4 s."""
     return record(SERVO, M1)
 
 
-def test_intervals_hold_the_truth_and_are_narrow(logs: list[Log]) -> None:
+def test_intervals_hold_the_truth_and_are_narrow(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=3))
     for unknown, value, interval in zip(
         found.parameters, found.solution.x, found.intervals, strict=True
@@ -47,36 +46,57 @@ def test_intervals_hold_the_truth_and_are_narrow(logs: list[Log]) -> None:
 
 
 @pytest.mark.parametrize('seed', range(1, 4))
-def test_starts_anywhere_lead_to_the_same_optimum(logs: list[Log], seed: int) -> None:
+def test_starts_anywhere_lead_to_the_same_optimum(logs: list[ServoLog], seed: int) -> None:
     usual = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4))
     other = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4, seed=seed))
     assert other.solution.x == pytest.approx(usual.solution.x, rel=0.002)
 
 
-def test_the_same_seed_gives_the_same_numbers(logs: list[Log]) -> None:
+def test_the_same_seed_gives_the_same_numbers(logs: list[ServoLog]) -> None:
     one, other = (fit_servo(SERVO, logs, settings=ServoFitSettings(starts=2)) for _ in range(2))
     assert np.array_equal(one.solution.x, other.solution.x)
     assert one.intervals == other.intervals
 
 
-def test_what_is_fixed_stays_and_is_no_parameter(logs: list[Log]) -> None:
+def test_what_is_fixed_stays_and_is_no_parameter(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=2, fixed={'R': 4.0}))
     assert [unknown.name for unknown in found.parameters] == [n for n in M1 if n != 'R']
     values = dict(zip((u.name for u in found.parameters), found.solution.x, strict=True))
     assert values['kt'] == pytest.approx(M1['kt'], rel=0.01)
 
 
-def test_fits_with_every_coefficient_fixed_are_refused(logs: list[Log]) -> None:
+def test_fits_with_every_coefficient_fixed_are_refused(logs: list[ServoLog]) -> None:
     with pytest.raises(FitError, match='every coefficient is fixed'):
         fit_servo(SERVO, logs, settings=ServoFitSettings(fixed=M1))
 
 
-def test_an_unknown_coefficient_is_told_with_the_nearest(logs: list[Log]) -> None:
+def test_an_unknown_coefficient_is_told_with_the_nearest(logs: list[ServoLog]) -> None:
     with pytest.raises(ParameterError, match=r"no coefficient 'friction'; nearest: friction_"):
         fit_servo(SERVO, logs, settings=ServoFitSettings(fixed={'friction': 1.0}))
 
 
-def test_logs_shorter_than_the_first_windows_are_told(logs: list[Log]) -> None:
+def test_a_coefficient_without_any_effect_is_not_excited_and_ends_no_fit():
+    servo = Servo.named('sts3215', 'm1')
+    usual = {name: coefficient.initial for name, coefficient in servo.coefficients.items()}
+    truth = {**usual, 'armature': 0.004, 'max_velocity': 30.0}  # which no goal is as fast as
+    logs = record(servo, truth, motions=('sin_sin',), runs=((0.3, 0.15, 16.0),), seconds=2.0)
+    settings = ServoFitSettings(starts=1, first=truth)
+    found = fit_servo(servo, logs, settings=settings)
+    verdicts = dict(zip((u.name for u in found.parameters), found.intervals, strict=True))
+    assert verdicts['max_velocity'].verdict == 'not excited'
+    assert verdicts['friction_viscous'].verdict != 'not excited'
+
+
+def test_every_start_is_solved_over_the_shortest_windows(logs: list[ServoLog]) -> None:
+    found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4))
+    assert [attempt.status for attempt in found.attempts] == 4 * ['windows']
+    costs = [attempt.start_cost for attempt in found.attempts]
+    assert costs == sorted(costs)
+    for attempt in found.attempts:
+        assert attempt.cost < attempt.start_cost
+
+
+def test_logs_shorter_than_the_first_windows_are_told(logs: list[ServoLog]) -> None:
     short = [
         dataclasses.replace(
             log, position=log.position[:5], goal=log.goal[:5], enabled=log.enabled[:5], speed=None
@@ -87,32 +107,32 @@ def test_logs_shorter_than_the_first_windows_are_told(logs: list[Log]) -> None:
         fit_servo(SERVO, short)
 
 
-def test_logs_of_different_periods_are_refused(logs: list[Log]) -> None:
+def test_logs_of_different_periods_are_refused(logs: list[ServoLog]) -> None:
     with pytest.raises(FitError, match=r'one sampling period, found 0.01 s in .* and 0.02 s in'):
         fit_servo(SERVO, [logs[0], dataclasses.replace(logs[1], dt=0.02)])
 
 
-def test_a_fit_ends_when_it_is_cancelled(logs: list[Log]) -> None:
+def test_a_fit_ends_when_it_is_cancelled(logs: list[ServoLog]) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(CancelledError):
         fit_servo(SERVO, logs, cancel=cancel)
 
 
-def test_logs_without_speeds_are_fitted_as_well(logs: list[Log]) -> None:
+def test_logs_without_speeds_are_fitted_as_well(logs: list[ServoLog]) -> None:
     bare = [dataclasses.replace(log, speed=None) for log in logs]
     found = fit_servo(SERVO, bare, settings=ServoFitSettings(starts=3))
     assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.02)
 
 
-def test_predictions_may_go_on_from_measured_states(logs: list[Log]) -> None:
+def test_predictions_may_go_on_from_measured_states(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=3, reset_period=0.5))
     assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.05)
 
 
-def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[Log]) -> None:
+def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[ServoLog]) -> None:
     names = [log.name for log in logs]
-    residuals = LogResiduals(SERVO, bench(SERVO, logs), names, 1e-3, starts=True)
+    residuals = LogResiduals(SERVO, stack_logs(SERVO, logs), names, 1e-3, starts=True)
     x = np.array([M1.get(u.name, u.nominal) for u in residuals.unknowns])
     steps = 1e-3 * np.array([u.max_value - u.min_value for u in residuals.unknowns])
     around = residuals.step_changes(x, steps)
@@ -125,7 +145,7 @@ def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[Lo
         assert [names[log] for log in moved] == [unknown.targets[0].name]
 
 
-def test_logs_of_different_lengths_count_their_own_samples(logs: list[Log]) -> None:
+def test_logs_of_different_lengths_count_their_own_samples(logs: list[ServoLog]) -> None:
     short = dataclasses.replace(
         logs[0],
         position=logs[0].position[:200],
@@ -133,9 +153,9 @@ def test_logs_of_different_lengths_count_their_own_samples(logs: list[Log]) -> N
         enabled=logs[0].enabled[:200],
         speed=None if logs[0].speed is None else logs[0].speed[:200],
     )
-    both = LogResiduals(SERVO, bench(SERVO, [short, logs[1]]), ['a', 'b'], 1e-3)
+    both = LogResiduals(SERVO, stack_logs(SERVO, [short, logs[1]]), ['a', 'b'], 1e-3)
     x = np.array([[M1[u.name] for u in both.unknowns]])
-    alone = [LogResiduals(SERVO, bench(SERVO, [log]), ['a'], 1e-3) for log in (short, logs[1])]
+    alone = [LogResiduals(SERVO, stack_logs(SERVO, [log]), ['a'], 1e-3) for log in (short, logs[1])]
     assert np.array_equal(both(x), np.concatenate([one(x) for one in alone]))
     assert len(both.samples.time) == sum(len(one.samples.time) for one in alone) < 600
 

@@ -13,8 +13,14 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import LogError
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.formats.logs import check_motor, read_log, read_logs, split, write_log
+from sysid_ros.servos.formats.logs import (
+    ServoLog,
+    check_motor,
+    read_log,
+    read_logs,
+    split,
+    write_log,
+)
 
 STAMPS = (0.0, 0.005, 0.01)
 
@@ -71,10 +77,10 @@ def _without(document: dict[str, Any], key: str, numbers: tuple[int, ...] = (0, 
     return document
 
 
-def _log(kp: float | None = 400.0, motor: str = 'xl330', name: str = 'log') -> Log:
+def _log(kp: float | None = 400.0, motor: str = 'xl330', name: str = 'log') -> ServoLog:
     constants = {} if kp is None else {'kp': kp}
     zeros = np.zeros(2)
-    return Log(name, motor, '', 1.0, 0.0, 1.0, constants, 0.005, zeros, zeros, zeros)
+    return ServoLog(name, motor, '', 1.0, 0.0, 1.0, constants, 0.005, zeros, zeros, zeros)
 
 
 # Reading
@@ -164,8 +170,8 @@ def test_logs_of_a_folder_come_by_name_and_nothing_else_does(tmp_path: Path):
 # Writing
 
 
-def _assert_equal(one: Log, other: Log) -> None:
-    for field in dataclasses.fields(Log):
+def _assert_equal(one: ServoLog, other: ServoLog) -> None:
+    for field in dataclasses.fields(ServoLog):
         if field.name != 'path':
             left, right = getattr(one, field.name), getattr(other, field.name)
             assert np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right

@@ -9,10 +9,8 @@ import math
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.formats.mjcf import plain_actuator, position_actuator
-from sysid_ros.servos.formats.plain_friction import PlainFriction
-from sysid_ros.servos.laws.catalogue import ACTUATORS
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.formats.mjcf import PlainFriction, plain_actuator
+from sysid_ros.servos.laws.servo import ACTUATORS, Servo
 
 
 def _initial(servo: Servo) -> dict[str, float]:
@@ -23,7 +21,7 @@ def test_the_duty_cycle_is_cut_off_at_its_limit_and_not_multiplied_by_it():
     servo = Servo.named('mx106', 'm1')
     p = {**servo.type.constants, **_initial(servo)}
     assert p['max_pwm'] < 1
-    found = position_actuator(servo, _initial(servo), kp=20.0, vin=12.0)
+    found = plain_actuator(servo, _initial(servo), kp=20.0, vin=12.0, element='position')
     assert found.kp == pytest.approx(12.0 * 20.0 * p['error_gain'] * p['kt'] / p['R'])
     assert found.limit == pytest.approx(12.0 * p['max_pwm'] * p['kt'] / p['R'])
     assert found.damping == pytest.approx(p['friction_viscous'] + p['kt'] ** 2 / p['R'])
@@ -34,13 +32,13 @@ def test_the_duty_cycle_is_cut_off_at_its_limit_and_not_multiplied_by_it():
 def test_every_servo_has_a_plain_actuator_with_finite_numbers(name: str):
     servo = Servo.named(name, 'm1')
     values = _initial(servo)
-    for found in (plain_actuator(servo, values), position_actuator(servo, values)):
+    for found in (plain_actuator(servo, values), plain_actuator(servo, values, element='position')):
         assert found.kp > 0
         assert found.armature == values['armature']
         assert all(map(math.isfinite, (found.kp, found.kv, found.damping, found.frictionloss)))
         assert found.element == 'position' or found.motor is not None
-    assert position_actuator(servo, values).element == 'position'
-    assert position_actuator(servo, values).limit < math.inf
+    assert plain_actuator(servo, values, element='position').element == 'position'
+    assert plain_actuator(servo, values, element='position').limit < math.inf
 
 
 def test_a_weaker_motor_is_one_of_more_resistance_and_less_gain():

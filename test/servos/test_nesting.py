@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from builders.recordings import record
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.laws.friction import FRICTION_LAWS, MODELS
-from sysid_ros.servos.laws.nesting import contains, widened
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.laws.friction import FRICTION_LAWS, MODELS, contains, widened
 from sysid_ros.servos.laws.servo import Servo
 
 PAIRS = [
@@ -35,8 +33,8 @@ def test_a_widened_servo_is_the_same_servo(small: str, large: str):
     bounds = np.array([(c.low, c.high) for c in inner.coefficients.values()])
     drawn = random.uniform(bounds[:, 0], bounds.mean(axis=1))
     values = dict(zip(inner.coefficients, drawn.tolist(), strict=True))
-    logs = bench(inner, record(inner, values, seconds=0.5, motions=('sin_sin', 'steps')))
-    wide = widened(values, outer)
+    logs = stack_logs(inner, record(inner, values, seconds=0.5, motions=('sin_sin', 'steps')))
+    wide = widened(values, outer.coefficients)
     assert list(wide) == list(outer.coefficients)
     expected = simulate(inner, logs, drawn[None]).position
     found = simulate(outer, logs, np.array([list(wide.values())])).position

@@ -12,9 +12,8 @@ import pytest
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
-from sysid_ros.servos.laws.catalogue import ACTUATORS
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import ACTUATORS, Servo
 
 M1 = {
     'kt': 0.4,

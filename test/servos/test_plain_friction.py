@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.formats.plain_friction import plain_friction
+from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.formats.mjcf import plain_friction
 from sysid_ros.servos.laws.servo import Servo
 
 DT = 0.005
@@ -19,11 +19,11 @@ MOTOR = {'kt': 0.37, 'R': 2.8, 'armature': 0.0018, 'q_offset': 0.03}
 M1 = {**MOTOR, 'friction_base': 0.012, 'friction_viscous': 0.004}
 
 
-def _log(mass: float, count: int = 400) -> Log:
+def _log(mass: float, count: int = 400) -> ServoLog:
     times = np.arange(count) * DT
     nothing = np.zeros(count)
     goal = np.sin(2 * np.pi * times) + 0.4 * np.sin(11 * times)
-    return Log(
+    return ServoLog(
         f'{mass:g}',
         'xl330',
         'sines',
@@ -43,7 +43,7 @@ LOGS = (_log(0.1), _log(0.3))
 
 
 @pytest.mark.parametrize('logs', [(), LOGS])
-def test_coulomb_and_viscous_friction_are_kept(logs: tuple[Log, ...]):
+def test_coulomb_and_viscous_friction_are_kept(logs: tuple[ServoLog, ...]):
     found = plain_friction(Servo.named('xl330', 'm1'), M1, logs)
     assert (found.frictionloss, found.damping, found.motor) == (0.012, 0.004, 1.0)
     assert (found.error, found.note) == (0.0, '')

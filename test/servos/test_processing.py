@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import LogError, ResultError
-from sysid_ros.servos.formats.logs import read_log
-from sysid_ros.servos.formats.processing import process
+from sysid_ros.servos.formats.logs import process, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
-from sysid_ros.servos.bench.runs import instruction, plan_runs
-from sysid_ros.servos.bench.trajectories import STANDARD
+from sysid_ros.servos.bench.motions import STANDARD, instruction, plan_runs
 
 LOADS: dict[str, Any] = {'masses': (0.3, 0.5), 'lengths': (0.13,), 'arm_masses': (0.01, 0.02)}
 

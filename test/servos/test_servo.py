@@ -23,12 +23,12 @@ from sysid_ros.servos.session.calibration import calibrate_servo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
 
 SERVO = Servo.named('xl330', 'm1')
 
 
-def _write(folder: Path, logs: Sequence[Log]) -> Path:
+def _write(folder: Path, logs: Sequence[ServoLog]) -> Path:
     folder.mkdir(exist_ok=True)
     for log in logs:
         write_log(folder / f'{log.name}.json', log)
@@ -36,13 +36,13 @@ def _write(folder: Path, logs: Sequence[Log]) -> Path:
 
 
 @pytest.fixture(scope='module')
-def logs() -> list[Log]:
+def logs() -> list[ServoLog]:
     """Return four logs of 3 s."""
     return record(SERVO, M1, motions=('sin_time_square', 'lift_and_drop'), seconds=3.0)
 
 
 @pytest.fixture
-def request_(logs: list[Log], tmp_path: Path) -> ServoFitConfig:
+def request_(logs: list[ServoLog], tmp_path: Path) -> ServoFitConfig:
     """Return a request for a quick fit of the logs."""
     folder = _write(tmp_path / 'logs', logs)
     return ServoFitConfig(
@@ -72,7 +72,7 @@ def test_coefficients_result_and_report_are_written(request_: ServoFitConfig) ->
     ]
 
 
-def test_logs_of_a_gain_are_held_out(request_: ServoFitConfig, logs: list[Log]) -> None:
+def test_logs_of_a_gain_are_held_out(request_: ServoFitConfig, logs: list[ServoLog]) -> None:
     result = calibrate_servo(request_).result
     roles = {plot.sequence: plot.role for plot in result.plots}
     assert roles == {
@@ -92,7 +92,7 @@ def test_one_load_is_said_not_to_tell_load_dependence(request_: ServoFitConfig) 
 
 
 def test_a_motor_that_is_never_off_is_said_not_to_tell_viscous_friction(
-    request_: ServoFitConfig, logs: list[Log], tmp_path: Path
+    request_: ServoFitConfig, logs: list[ServoLog], tmp_path: Path
 ) -> None:
     on = [dataclasses.replace(log, enabled=np.ones(len(log))) for log in logs]
     moving = [log for log in on if log.trajectory == 'sin_time_square']
@@ -109,7 +109,7 @@ def test_what_is_not_identified_has_a_motion_to_record(request_: ServoFitConfig)
 
 
 def test_a_rejected_fit_leaves_coefficients_in_use_alone(
-    request_: ServoFitConfig, logs: list[Log], tmp_path: Path
+    request_: ServoFitConfig, logs: list[ServoLog], tmp_path: Path
 ) -> None:
     request_.output.parent.mkdir()
     write_parameters(request_.output, SERVO, M1)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000
@@ -112,7 +112,7 @@ def record(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def _logs(path: Path, **changes: Any) -> tuple[Log, ...]:
+def _logs(path: Path, **changes: Any) -> tuple[ServoLog, ...]:
     config = validate(ServoBagConfig, {**CONFIG, **changes}, 'the test')
     return logs_from_bag(read_bag(path), config)
 

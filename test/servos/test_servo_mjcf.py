@@ -13,22 +13,20 @@ import pytest
 
 from sysid_ros.errors import ModelError
 from sysid_ros.servos.bench.pendulum import GRAVITY
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.formats.mjcf import plain_actuator
-from sysid_ros.servos.formats.nearness import nearness
-from sysid_ros.servos.formats.plain_friction import plain_friction
-from sysid_ros.servos.formats.write_mjcf import (
-    Pendulum,
+from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.formats.mjcf import (
+    PendulumLoad,
     compiled,
     pendulum_mjcf,
+    plain_actuator,
+    plain_friction,
     snippet,
     write_plain_mjcf,
 )
-from sysid_ros.servos.laws.catalogue import ACTUATORS, ActuatorType
-from sysid_ros.servos.laws.coefficients import Coefficient
-from sysid_ros.servos.laws.friction import friction_law
+from sysid_ros.servos.formats.nearness import nearness
+from sysid_ros.servos.laws.friction import Coefficient, friction_law
 from sysid_ros.servos.laws.motors import MOTOR_LAWS
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,21 +49,23 @@ def _servo(kind: str) -> tuple[Servo, dict[str, float]]:
     return servo, {name: usual.initial for name, usual in servo.coefficients.items()}
 
 
-def _steps_and_sines(servo: Servo, count: int = 600, dt: float = 0.001) -> Log:
+def _steps_and_sines(servo: Servo, count: int = 600, dt: float = 0.001) -> ServoLog:
     """Return commands that drive the motor to its limits; it is off in the last third."""
     times = np.arange(count) * dt
     nothing = np.zeros(count)
     goal = 1.2 * np.sign(np.sin(14 * times + 0.3)) + 0.3 * np.sin(9 * times)
     enabled = np.where(times < 2 / 3 * times[-1], 1.0, 0.0)
     kp = servo.type.constants['kp']
-    return Log('steps', '', '', 0.3, 0.02, 0.15, {'kp': kp}, dt, nothing, goal, enabled, nothing)
+    return ServoLog(
+        'steps', '', '', 0.3, 0.02, 0.15, {'kp': kp}, dt, nothing, goal, enabled, nothing
+    )
 
 
 @pytest.mark.parametrize('kind', sorted(set(KINDS) - {'voltage, velocity limited'}))
 def test_the_actuator_gives_the_torque_of_its_law_inside_and_at_its_limits(kind: str):
     servo, values = _servo(kind)
     actuator = plain_actuator(servo, values)
-    model = compiled(pendulum_mjcf(actuator, Pendulum()))
+    model = compiled(pendulum_mjcf(actuator, PendulumLoad()))
     model.actuator_ctrllimited[:] = False
     data = mujoco.MjData(model)
     generator = np.random.default_rng(1)
@@ -144,7 +144,7 @@ def test_a_joint_that_friction_holds_does_not_creep():
     servo = Servo.named('xl330', 'm1')
     values = {name: usual.initial for name, usual in servo.coefficients.items()}
     actuator = plain_actuator(servo, values)
-    model = compiled(pendulum_mjcf(actuator, Pendulum(mass=0.05)))
+    model = compiled(pendulum_mjcf(actuator, PendulumLoad(mass=0.05)))
     model.opt.disableactuator = 1
     data = mujoco.MjData(model)
     data.qpos[0] = 0.5
@@ -156,7 +156,7 @@ def test_a_joint_that_friction_holds_does_not_creep():
 
 def test_the_pendulum_has_the_inertia_and_weight_of_the_bench():
     servo, values = _servo('voltage')
-    load = Pendulum(mass=0.3, arm_mass=0.06, length=0.2, offset=0.07)
+    load = PendulumLoad(mass=0.3, arm_mass=0.06, length=0.2, offset=0.07)
     model = compiled(pendulum_mjcf(plain_actuator(servo, values), load))
     data = mujoco.MjData(model)
     for angle in (-1.0, 0.0, 0.4):
@@ -187,7 +187,7 @@ def test_the_file_says_what_is_lost(tmp_path: Path):
     servo = Servo.named('xl330', 'm3')
     values = {name: usual.initial for name, usual in servo.coefficients.items()}
     path = tmp_path / 'servo.xml'
-    write_plain_mjcf(path, plain_actuator(servo, values), Pendulum(), ('from a--b.json',))
+    write_plain_mjcf(path, plain_actuator(servo, values), PendulumLoad(), ('from a--b.json',))
     text = path.read_text()
     assert 'only friction_base and friction_viscous are kept' in text
     assert mujoco.MjModel.from_xml_path(str(path)).nu == 1
@@ -198,5 +198,5 @@ def test_numbers_that_mujoco_refuses_are_an_error_and_no_file(tmp_path: Path):
     actuator = plain_actuator(servo, values)
     broken = dataclasses.replace(actuator, motor=actuator.motor._replace(resistance=-1.0))
     with pytest.raises(ModelError, match='does not take the servo'):
-        write_plain_mjcf(tmp_path / 'servo.xml', broken, Pendulum())
+        write_plain_mjcf(tmp_path / 'servo.xml', broken, PendulumLoad())
     assert list(tmp_path.iterdir()) == []

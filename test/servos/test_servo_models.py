@@ -14,19 +14,18 @@ import pytest
 from builders.recordings import M1, RUNS, record
 from sysid_ros.config import ServoFitConfig
 from sysid_ros.errors import ConfigError, LogError, ParameterError
+from sysid_ros.servos.bench.coverage import group, limits
 from sysid_ros.servos.formats.logs import write_log
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session.choice import choose_servo
+from sysid_ros.servos.session.choice import choose_servo, compare_servos
 from sysid_ros.servos.session.comparison import GroupError, ServoScore, recommend
-from sysid_ros.servos.session.groups import group, limits
-from sysid_ros.servos.session.models import compare_servos
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.session.comparison import ServoComparison
 
 SERVO = Servo.named('xl330', 'm1')
@@ -39,14 +38,14 @@ ONE_LOAD = ((0.3, 0.15, 400.0), (0.3, 0.15, 200.0))
 FIXED = {'R': M1['R'], 'q_offset': M1['q_offset']}
 
 
-def _write(folder: Path, logs: Sequence[Log]) -> Path:
+def _write(folder: Path, logs: Sequence[ServoLog]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for log in logs:
         write_log(folder / f'{log.name}.json', log)
     return folder
 
 
-def _request(folder: Path, logs: Sequence[Log]) -> ServoFitConfig:
+def _request(folder: Path, logs: Sequence[ServoLog]) -> ServoFitConfig:
     return ServoFitConfig(
         actuator='xl330',
         logdir=_write(folder / 'logs', logs),
@@ -56,7 +55,7 @@ def _request(folder: Path, logs: Sequence[Log]) -> ServoFitConfig:
     )
 
 
-def _short(**how: object) -> list[Log]:
+def _short(**how: object) -> list[ServoLog]:
     return record(SERVO, M1, seconds=0.5, **how)  # type: ignore[arg-type]
 
 

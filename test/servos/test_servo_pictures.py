@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import LogError
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.formats.logs import read_logs
+from sysid_ros.servos.formats.logs import ServoLog, read_logs
 from sysid_ros.servos.formats.parameter_file import write_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.report.pictures import predict, read_candidates
+from sysid_ros.servos.report.predictions import predict, read_candidates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sysid_ros.servos.report.pictures import Candidate
+    from sysid_ros.servos.report.predictions import ParameterFile
 
 M1 = {'kt': 0.37, 'R': 2.8, 'armature': 0.002, 'q_offset': 0.0}
 M1 |= {'friction_base': 0.012, 'friction_viscous': 0.004}
@@ -34,24 +33,24 @@ PUBLISHED_M1 = {
 }
 
 
-def _log(name: str, dt: float, count: int) -> Log:
+def _log(name: str, dt: float, count: int) -> ServoLog:
     times = np.arange(count) * dt
     goal, nothing = np.sin(6 * times), np.zeros(count)
     constants = {'kp': 400.0, 'vin': 7.5}
-    return Log(
+    return ServoLog(
         name, 'xl330', '', 0.2, 0.0, 0.1, constants, dt, 0.8 * goal, goal, np.ones(count), nothing
     )
 
 
 @pytest.fixture
-def candidate(tmp_path: Path) -> Candidate:
+def candidate(tmp_path: Path) -> ParameterFile:
     """Return parameters of m1."""
     path = tmp_path / 'm1.json'
     write_parameters(path, Servo.named('xl330', 'm1'), M1)
     return read_candidates([path])[0]
 
 
-def test_logs_of_several_sampling_periods_and_lengths_keep_their_places(candidate: Candidate):
+def test_logs_of_several_sampling_periods_and_lengths_keep_their_places(candidate: ParameterFile):
     logs = [_log('a', 0.005, 60), _log('b', 0.01, 40), _log('c', 0.005, 90)]
     together = predict([candidate], logs)
     assert together.logs == ('a', 'b', 'c')
@@ -62,7 +61,7 @@ def test_logs_of_several_sampling_periods_and_lengths_keep_their_places(candidat
         assert together.errors[0, place] == np.abs(alone.positions[0][0] - log.position).mean()
 
 
-def test_predictions_go_on_from_the_measured_state_when_told(candidate: Candidate):
+def test_predictions_go_on_from_the_measured_state_when_told(candidate: ParameterFile):
     log = _log('a', 0.005, 200)
     free, held = (predict([candidate], [log], period).errors[0, 0] for period in (None, 0.02))
     assert held < 0.5 * free

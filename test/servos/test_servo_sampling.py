@@ -108,7 +108,7 @@ def test_a_result_says_what_trials_found_and_what_least_squares_made_of_it(
 ) -> None:
     done = calibrate_servo(request_)
     solver = done.result.solver
-    assert (solver.start, solver.backend) == ('sampled', 'optuna-random, scipy-trf')
+    assert (solver.start, solver.backend) == ('sampled', 'optuna-random, mujoco')
     assert f'the best of {TRIALS} trials of random' in solver.start_sentence
     tried, refined = _errors(done)
     assert refined < 0.1 * tried

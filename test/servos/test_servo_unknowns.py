@@ -11,9 +11,9 @@ from sysid_ros.errors import ParameterError
 from sysid_ros.model.targets import resolve
 from sysid_ros.model.targets.servos import SERVO
 from sysid_ros.model.unknown import check_distinct
-from sysid_ros.servos.laws.coefficients import UNITS
+from sysid_ros.pipeline.servos import servo_unknowns, start_of
+from sysid_ros.servos.laws.friction import UNITS
 from sysid_ros.servos.laws.joints import ServoJoints
-from sysid_ros.servos.laws.servo_unknowns import servo_unknowns, start_of
 
 
 def test_targets_have_the_names_and_units_of_the_laws():

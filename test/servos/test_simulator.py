@@ -13,14 +13,11 @@ import numpy as np
 import pytest
 
 from builders import pendulum_reference as reference
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.formats.log import Log
-from sysid_ros.servos.laws.catalogue import ACTUATORS, ActuatorType
-from sysid_ros.servos.laws.coefficients import Coefficient
-from sysid_ros.servos.laws.friction import FRICTION_LAWS, MODELS
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.laws.friction import FRICTION_LAWS, MODELS, Coefficient
 from sysid_ros.servos.laws.motors import MOTOR_LAWS
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,14 +87,14 @@ CASES = {
 SAMPLES = 300
 
 
-def _log(case: Case, number: int, random: np.random.Generator) -> Log:
+def _log(case: Case, number: int, random: np.random.Generator) -> ServoLog:
     """Return a log of a fast motion with steps, with the torque off in parts."""
     t = np.arange(SAMPLES + 7 * number) * case.dt
     duration = t[-1]
     goal = case.swing * np.sin(2 * np.pi * random.uniform(1, 4) / duration * t)
     goal += case.swing * np.sign(np.sin(2 * np.pi * random.uniform(1, 3) / duration * t + 1))
     enabled = np.where((t / duration % 0.5) < random.uniform(0.3, 0.45), 1.0, 0.0)
-    return Log(
+    return ServoLog(
         name=str(number),
         motor=case.kind.name,
         trajectory='random',
@@ -118,7 +115,7 @@ def _log(case: Case, number: int, random: np.random.Generator) -> Log:
     )
 
 
-def drawn(name: str, model: str, seed: int) -> tuple[Servo, list[Log], NDArray[np.float64]]:
+def drawn(name: str, model: str, seed: int) -> tuple[Servo, list[ServoLog], NDArray[np.float64]]:
     """Return a servo, logs and candidates drawn over the bounds of their coefficients."""
     random = np.random.default_rng(seed)
     case = CASES[name]
@@ -128,7 +125,7 @@ def drawn(name: str, model: str, seed: int) -> tuple[Servo, list[Log], NDArray[n
     return servo, logs, random.uniform(*bounds.T, (3, len(bounds)))
 
 
-def numbers(servo: Servo, log: Log, candidate: NDArray[np.float64]) -> dict[str, float]:
+def numbers(servo: Servo, log: ServoLog, candidate: NDArray[np.float64]) -> dict[str, float]:
     constants = {**servo.type.constants, **log.constants}
     return {**constants, **dict(zip(servo.coefficients, candidate.tolist(), strict=True))}
 
@@ -143,7 +140,7 @@ def test_every_law_equals_its_equations_on_both_sides_of_its_limits(
     for model, seed in itertools.product(MODELS, range(2)):
         servo, logs, candidates = drawn(name, model, seed)
         motion = simulate(
-            servo, bench(servo, logs), candidates, reset_period=reset_period, velocities=True
+            servo, stack_logs(servo, logs), candidates, reset_period=reset_period, velocities=True
         )
         for column, log in enumerate(logs):
             for row, candidate in enumerate(candidates):
@@ -161,8 +158,8 @@ def test_every_law_equals_its_equations_on_both_sides_of_its_limits(
         assert 0.1 < at_limits[limit] / samples < 0.9, dict(at_limits)
 
 
-def _at_rest(count: int, dt: float, **changes: NDArray[np.float64]) -> Log:
-    log = Log('rest', 'xl330', 'none', 0.2, 0.0, 0.1, {}, dt, *np.zeros((4, count)))
+def _at_rest(count: int, dt: float, **changes: NDArray[np.float64]) -> ServoLog:
+    log = ServoLog('rest', 'xl330', 'none', 0.2, 0.0, 0.1, {}, dt, *np.zeros((4, count)))
     return dataclasses.replace(log, **changes)
 
 
@@ -175,7 +172,7 @@ def test_the_state_is_reset_in_the_first_step_after_the_period():
     measured = np.linspace(0.5, 0.7, 15)
     log = _at_rest(15, 0.25, position=measured, speed=measured + 1)
     motion = simulate(
-        servo, bench(servo, [log]), _initial(servo), reset_period=1.0, velocities=True
+        servo, stack_logs(servo, [log]), _initial(servo), reset_period=1.0, velocities=True
     )
     at_reset = np.flatnonzero(motion.position[:, 0, 0] == measured)
     assert at_reset.tolist() == [0, 4, 9, 14]
@@ -184,7 +181,7 @@ def test_the_state_is_reset_in_the_first_step_after_the_period():
 
 def test_each_candidate_and_log_may_start_elsewhere_than_measured():
     servo = Servo.named('xl330', 'm4')
-    stacked = bench(servo, [_at_rest(5, 0.005), _at_rest(5, 0.005)])
+    stacked = stack_logs(servo, [_at_rest(5, 0.005), _at_rest(5, 0.005)])
     position, velocity = np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[1.0, 2.0], [3.0, 4.0]])
     motion = simulate(
         servo,
@@ -201,7 +198,7 @@ def test_each_candidate_and_log_may_start_elsewhere_than_measured():
 
 def test_what_a_caller_gives_is_not_changed():
     servo = Servo.named('xl330', 'm6')
-    stacked = bench(servo, [_at_rest(5, 0.005, position=np.ones(5))])
+    stacked = stack_logs(servo, [_at_rest(5, 0.005, position=np.ones(5))])
     position, velocity, candidates = np.full((1, 1), 0.5), np.ones((1, 1)), _initial(servo)
     simulate(servo, stacked, candidates, position=position, velocity=velocity, reset_period=0.01)
     assert (position, velocity) == (0.5, 1.0)
@@ -213,7 +210,7 @@ def test_no_joint_turns_faster_than_100_rad_per_s():
     servo = Servo.named('xl330', 'm1')
     for sign in (1.0, -1.0):
         log = _at_rest(10, 0.005, speed=np.full(10, sign * 1e4))
-        motion = simulate(servo, bench(servo, [log]), _initial(servo), velocities=True)
+        motion = simulate(servo, stack_logs(servo, [log]), _initial(servo), velocities=True)
         p = numbers(servo, log, _initial(servo)[0])
         expected = reference.simulate('voltage', 'm1', p, log)
         np.testing.assert_allclose(motion.position[:, 0, 0], expected.position, atol=1e-12)
@@ -222,13 +219,15 @@ def test_no_joint_turns_faster_than_100_rad_per_s():
 
 def test_velocities_are_given_only_where_they_are_wanted():
     servo = Servo.named('xl330', 'm1')
-    assert simulate(servo, bench(servo, [_at_rest(3, 0.005)]), _initial(servo)).velocity is None
+    assert (
+        simulate(servo, stack_logs(servo, [_at_rest(3, 0.005)]), _initial(servo)).velocity is None
+    )
 
 
 def test_a_goal_of_limited_velocity_goes_on_in_the_next_window():
     servo = Servo.named('sts3215', 'm1')
     log = _at_rest(40, 0.01, goal=np.full(40, 0.5), enabled=np.ones(40), position=np.full(40, 0.5))
-    whole = bench(servo, [log])
+    whole = stack_logs(servo, [log])
     first, second = simulate(servo, whole.windows(20), _initial(servo)).position[:, 0].T
     # From 0 on the goal needs 0.1 s to be where the servo is; in the second window it is there.
     assert abs(first - 0.5).max() > 0.1
@@ -249,14 +248,14 @@ def test_substeps_are_steps_of_a_finer_log() -> None:
         speed=None,
     )
     once = dataclasses.replace(servo, substeps=1)
-    expected = simulate(once, bench(once, [fine]), values).position[::3]
-    found = simulate(servo, bench(servo, [dataclasses.replace(coarse, speed=None)]), values)
+    expected = simulate(once, stack_logs(once, [fine]), values).position[::3]
+    found = simulate(servo, stack_logs(servo, [dataclasses.replace(coarse, speed=None)]), values)
     assert np.array_equal(found.position, expected)
 
 
-def _any_log() -> Log:
+def _any_log() -> ServoLog:
     times = np.arange(200) * 0.01
-    return Log(
+    return ServoLog(
         'any',
         'xl330',
         'steps',

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _ours(
     start: Start, period: float, masses: tuple[float, float] = (MASS, ARM_MASS), **numbers: float
 ) -> NDArray[np.float64]:
     count = round(DURATION / period) + 1
-    log = Log(
+    log = ServoLog(
         name='limit',
         motor='xl330',
         trajectory='constant',
@@ -77,7 +76,7 @@ def _ours(
     )
     values = {**DEFAULTS, **numbers}
     candidate = np.array([[values[name] for name in SERVO.coefficients]])
-    return simulate(SERVO, bench(SERVO, [log]), candidate).position[:, 0, 0]
+    return simulate(SERVO, stack_logs(SERVO, [log]), candidate).position[:, 0, 0]
 
 
 def _theirs(

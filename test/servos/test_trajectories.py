@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.bench.trajectories import KPS, STANDARD, TRAJECTORIES, trajectory
-from sysid_ros.servos.laws.catalogue import ACTUATORS
+from sysid_ros.servos.bench.motions import KPS, STANDARD, TRAJECTORIES, trajectory
+from sysid_ros.servos.laws.servo import ACTUATORS
 
 #: Name, time in s, goal in rad: from BAM's formulas, cubics from rest to rest by their symmetry.
 GOALS = [

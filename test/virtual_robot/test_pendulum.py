@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.servos.bench.pendulum import bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.bench.trajectories import trajectory
-from sysid_ros.servos.formats.log import Log
+from sysid_ros.servos.bench.motions import trajectory
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.virtual_robot import Pendulum
 
@@ -27,12 +26,12 @@ def _values(servo: Servo) -> dict[str, float]:
     return {**usual, 'friction_base': 0.01, **VALUES}
 
 
-def _log(samples: int, name: str) -> Log:
+def _log(samples: int, name: str) -> ServoLog:
     times = DT * np.arange(samples)
     motion = trajectory(name)
     goal, enabled = motion.goal(times), motion.enabled(times).astype(float)
     start = np.full(samples, -VALUES['q_offset'])
-    return Log('', 'xl330', name, 0.3, 0.013, 0.13, NUMBERS, DT, start, goal, enabled)
+    return ServoLog('', 'xl330', name, 0.3, 0.013, 0.13, NUMBERS, DT, start, goal, enabled)
 
 
 @pytest.mark.parametrize('kind', [('xl330', 'm1'), ('xl330', 'm6'), ('sts3215', 'm4')])
@@ -49,7 +48,7 @@ def test_it_moves_as_fits_simulate_it(kind: tuple[str, str], name: str):
 
     candidate = np.array([[values[name] for name in servo.coefficients]])
     # What the firmware remembers at the start is where it hangs.
-    begun = dataclasses.replace(bench(servo, (log,)), last_goal=log.position[:1])
+    begun = dataclasses.replace(stack_logs(servo, (log,)), last_goal=log.position[:1])
     expected = simulate(servo, begun, candidate, velocities=True)
     assert expected.velocity is not None
     assert np.ptp([sample.position[0] for sample in samples]) > 0.5

@@ -21,7 +21,7 @@ from sysid_ros.excitation.motion import quintic, quintic_duration, sample_times
 from sysid_ros.nodes.pendulum_bench.servo_link import ServoLink, wait
 from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
-from sysid_ros.servos.bench.runs import LOAD, instruction, plan_runs
+from sysid_ros.servos.bench.motions import LOAD, instruction, plan_runs
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.servos.session.recording import (
     SessionTopics,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.nodes.ros.runtime import Stop
-    from sysid_ros.servos.bench.runs import Run
-    from sysid_ros.servos.bench.trajectories import Trajectory
+    from sysid_ros.servos.bench.motions import BenchMotion, BenchRun
 
     Array = NDArray[np.float64]
 
@@ -170,7 +169,7 @@ class BenchSession:
             path = describe_session(bag, config.motor, self._topics, settings, config.dt)
             self._log.info(f'{path} says what is in {bag}')
 
-    def _change(self, run: Run, before: dict[str, float], own: frozenset[str]) -> None:
+    def _change(self, run: BenchRun, before: dict[str, float], own: frozenset[str]) -> None:
         """Have the load and the gains changed, by the servo's node or by a person."""
         if any(run.settings[name] != before.get(name) for name in LOAD):
             self._let_down()
@@ -186,7 +185,7 @@ class BenchSession:
             raise _HaltError
         self._link.apply(run.settings, own)
 
-    def _go_to_start(self, motion: Trajectory) -> None:
+    def _go_to_start(self, motion: BenchMotion) -> None:
         """Move slowly to where a motion starts, and stay there for a while."""
         start = self._link.goal if self._link.on else self._measured()
         way = self._way(start, float(motion.goal(0.0)))
@@ -194,7 +193,7 @@ class BenchSession:
         goals = np.concatenate([way, pause])
         self._follow(goals, np.full(len(goals), bool(motion.enabled(0.0))))
 
-    def _play(self, motion: Trajectory) -> None:
+    def _play(self, motion: BenchMotion) -> None:
         times = sample_times(motion.duration, self._config.rate)
         self._run_topic.publish(String(data=motion.name))
         try:
@@ -267,7 +266,7 @@ class BenchSession:
         self._log.info(f'mean absolute error {error:.3f} mrad; wrote {made}')
 
 
-def _planned(config: PendulumBenchConfig) -> tuple[Run, ...]:
+def _planned(config: PendulumBenchConfig) -> tuple[BenchRun, ...]:
     runs = plan_runs(
         config.motor,
         masses=config.masses,

@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.errors import ParameterError, nearest
+from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
 from sysid_ros.estimation.context import FitLog as Trace
 from sysid_ros.estimation.noise import encoder_step, noise_of
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.starts import Attempt, starts
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
-from sysid_ros.servos.bench.descent import descend
-from sysid_ros.servos.bench.horizon import find_starts
-from sysid_ros.servos.bench.pendulum import bench as make_bench
+from sysid_ros.servos.bench.pendulum import stack_logs
 from sysid_ros.servos.bench.residuals import POSITION, LogResiduals
 
 if TYPE_CHECKING:
@@ -27,19 +27,33 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.inference import IntervalMethod
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
 
     Array = NDArray[np.float64]
 
-#: Steps over whole logs with starts as measured, from each of the best windows.
-_STEPS = 25
-#: With unknown starts, the same in turns between which the noise is estimated anew …
+#: Windows of fewer samples say little of forces.
+_FEWEST_SAMPLES = 4
+#: Ends that are nearer to each other, in parts of the bounds' distance, are one.
+_SAME = 1e-6
+#: Iterations over whole logs with starts as measured, from each of the best windows.
+_ITERATIONS = 25
+#: Most iterations of a turn with unknown starts, and most turns. The noise is estimated after each.
 _TURN, _TURNS = 12, 4
-#: … until its estimate stands still but for this part.
+#: No turn follows one that changed the estimate of the noise by less than this part.
 _SAME_NOISE = 0.01
+
+
+class _WindowLength(NamedTuple):
+    """Length of windows, s, most iterations of a solve, and how many starts go on from it."""
+
+    seconds: float
+    iterations: int
+    kept: int
+
+
+_WINDOWS = (_WindowLength(0.1, 15, 3), _WindowLength(0.3, 15, 2), _WindowLength(1.0, 15, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +106,7 @@ class SolvedServo:
 
 def fit_servo(
     servo: Servo,
-    logs: Sequence[Log],
+    logs: Sequence[ServoLog],
     *,
     settings: ServoFitSettings | None = None,
     cancel: threading.Event | None = None,
@@ -152,7 +166,7 @@ def fit_servo(
 
 def solve_servo(
     servo: Servo,
-    logs: Sequence[Log],
+    logs: Sequence[ServoLog],
     *,
     settings: ServoFitSettings | None = None,
     cancel: threading.Event | None = None,
@@ -164,7 +178,7 @@ def solve_servo(
     """
     settings = settings or ServoFitSettings()
     fixed = checked(servo, settings.fixed)
-    bench = make_bench(servo, logs)
+    bench = stack_logs(servo, logs)
     trace = Trace(_TURN * _TURNS, observe)
     names = tuple(log.name for log in logs)
     noise = noise_of([log.position for log in logs])
@@ -172,21 +186,11 @@ def solve_servo(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period
     )
     first = _first(whole, settings.first)
-    begun, attempts = find_starts(
-        servo,
-        bench,
-        noise,
-        fixed=fixed,
-        count=settings.starts,
-        seed=settings.seed,
-        first=first,
-        cancel=cancel,
-    )
+    begun, attempts = _grow_windows(whole, settings, first, cancel)
     # Windows may lead away from values that were good for whole logs.
-    beginnings = [start.x for start in begun] + ([] if first is None else [first])
+    beginnings = begun + ([] if first is None else [first])
     best = min(
-        (descend(whole, x, limit=_STEPS, cancel=cancel) for x in beginnings),
-        key=lambda end: end.cost,
+        (_roughly(whole, x, _ITERATIONS, cancel) for x in beginnings), key=lambda end: end.cost
     )
     freed = LogResiduals(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period, starts=True
@@ -202,16 +206,81 @@ def values_of(servo: Servo, fit: Fit, fixed: Mapping[str, float]) -> dict[str, f
     return {name: {**fixed, **found}[name] for name in servo.coefficients}
 
 
+def _grow_windows(
+    whole: LogResiduals,
+    settings: ServoFitSettings,
+    first: Array | None,
+    cancel: threading.Event | None,
+) -> tuple[list[Array], tuple[Attempt, ...]]:
+    """Return the best values for windows that grow, and what became of all starts.
+
+    Over a whole log the cost has many minima: where the joint sticks decides what comes after. Over
+    a tenth of a second, from the measured state, it is nearly that of a linear problem. Each
+    horizon leads the fit into the valley of the next. Solved over whole logs, half of the starts of
+    m6 that are spread over the bounds find nothing better than where they are.
+
+    Args:
+        whole: The residuals of whole logs.
+        settings: Number of starts, spread over the bounds, and their seed.
+        first: (p,) values to begin with in place of the servo's usual ones.
+        cancel: Ends the search when it is set.
+
+    Raises:
+        FitError: No log is as long as the shortest windows, or every coefficient is fixed.
+        CancelledError: ``cancel`` was set.
+    """
+    unknowns = whole.unknowns
+    if not unknowns:
+        msg = 'Nothing to fit: every coefficient is fixed.'
+        raise FitError(msg)
+    span = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
+    values = list(starts(unknowns, settings.starts, seed=settings.seed))
+    if first is not None:
+        values[0] = first
+    attempts: list[Attempt] = []
+    for horizon in _WINDOWS:
+        samples = max(round(horizon.seconds / whole.bench.dt), _FEWEST_SAMPLES)
+        if attempts and samples > int(whole.bench.lengths.max()):
+            break
+        windows = whole.windows(samples)
+        ends = [_roughly(windows, x, horizon.iterations, cancel) for x in values]
+        if not attempts:
+            attempts = [
+                Attempt(x, end.trace[0].cost, False, 'windows', end.cost, end.x)  # noqa: FBT003
+                for x, end in zip(values, ends, strict=True)
+            ]
+        values = []
+        for end in sorted(ends, key=lambda end: end.cost)[: horizon.kept]:
+            # Several starts may lead to one place.
+            if all(np.any(np.abs(end.x - other) > _SAME * span) for other in values):
+                values.append(end.x)
+    return values, tuple(sorted(attempts, key=lambda attempt: attempt.start_cost))
+
+
+def _roughly(
+    residuals: LogResiduals, x: Array, limit: int, cancel: threading.Event | None
+) -> Solution:
+    """Return a solution that only serves as a start."""
+    settings = SolverSettings(max_iterations=limit, rough=True)
+    return solve(residuals, x, settings=settings, cancel=cancel)
+
+
 def _settle(
     residuals: LogResiduals, x: Array, trace: Trace, cancel: threading.Event | None
 ) -> Solution:
     """Solve with unknown starts, and estimate the noise, in turns."""
-    starts = [unknown.nominal for unknown in residuals.unknowns[len(x) :]]
-    point = np.concatenate([x, starts])
+    point = np.array([*x, *(unknown.nominal for unknown in residuals.unknowns[len(x) :])])
+    rough = SolverSettings(max_iterations=_TURN, rough=True)
     for turn in range(_TURNS):
-        solution = descend(
-            residuals, point, limit=_TURN, central=turn > 0, cancel=cancel, observe=trace
-        )
+        # Differences are checked where the noise is nearly known.
+        settings = rough if turn == 0 else SolverSettings(max_iterations=_TURN)
+        try:
+            solution = solve(residuals, point, settings=settings, cancel=cancel, observe=trace)
+        except CancelledError:
+            raise
+        except FitError:
+            # A coefficient without any effect ends no fit of a servo: it is called not excited.
+            solution = solve(residuals, point, settings=rough, cancel=cancel, observe=trace)
         measured = solution.residual[: residuals.prior_rows.start]
         ratio = float(np.sqrt(np.mean(measured**2)))
         solution = residuals.rescaled(solution, residuals.noise * ratio)
@@ -247,7 +316,7 @@ def _first(residuals: LogResiduals, values: Mapping[str, float] | None) -> Array
     )
 
 
-def _encoder(logs: Sequence[Log], noise: float) -> dict[str, float]:
+def _encoder(logs: Sequence[ServoLog], noise: float) -> dict[str, float]:
     """Return the step of the encoder in units of the noise, where positions are whole steps."""
     step = encoder_step(np.concatenate([log.position for log in logs]))
     return {} if step is None else {POSITION: step / noise}

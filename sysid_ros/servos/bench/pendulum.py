@@ -1,25 +1,26 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Logs side by side, as a simulation of all of them needs them."""
+"""Pendulums that servos turn: all logs simulated with all candidates at once, and the errors."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
+from sysid_ros.servos.laws.motors import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
 
     Array = NDArray[np.float64]
@@ -31,10 +32,12 @@ _REST = 0.05
 _FEWEST_AT_REST = 4
 #: Sampling periods that differ by less than this part are the same.
 _SAME_PERIOD = 1e-6
+#: No joint turns faster, rad/s: what a candidate far off makes stays finite.
+_FASTEST = 100.0
 
 
 @dataclass(frozen=True)
-class Bench:
+class PendulumLogs:
     """L logs of up to T samples; shorter ones repeat their last sample.
 
     Attributes:
@@ -75,8 +78,8 @@ class Bench:
         one. The middle one of each counts. Without an encoder, none is a repetition.
         """
         found = np.zeros(self.position.shape, dtype=bool)
-        every = np.concatenate([self.position[:n, k] for k, n in enumerate(self.lengths)])
-        if encoder_step(every) is None:
+        readings = np.concatenate([self.position[:n, k] for k, n in enumerate(self.lengths)])
+        if encoder_step(readings) is None:
             return found
         shortest = max(round(_REST / self.dt), _FEWEST_AT_REST)
         for log, count in enumerate(self.lengths.tolist()):
@@ -87,7 +90,7 @@ class Bench:
                     found[(start + stop) // 2, log] = False
         return found
 
-    def windows(self, length: int) -> Bench:
+    def windows(self, length: int) -> PendulumLogs:
         """Return windows of so many samples, each a log of its own; what is left over is dropped.
 
         Raises:
@@ -120,7 +123,7 @@ class Bench:
         )
 
 
-def bench(servo: Servo, logs: Sequence[Log]) -> Bench:
+def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
     """Put logs side by side.
 
     Args:
@@ -152,7 +155,7 @@ def bench(servo: Servo, logs: Sequence[Log]) -> Bench:
     mass = np.array([log.mass for log in logs])
     arm = np.array([log.arm_mass for log in logs])
     length = np.array([log.length for log in logs])
-    return Bench(
+    return PendulumLogs(
         dt=logs[0].dt,
         lengths=np.array([len(log) for log in logs]),
         inertia=mass * length**2 + arm / 3 * length**2,
@@ -169,10 +172,222 @@ def bench(servo: Servo, logs: Sequence[Log]) -> Bench:
     )
 
 
-def _speed(log: Log) -> Array:
+def _speed(log: ServoLog) -> Array:
     """Return the measured velocity, else the slope of the positions, which starts at rest."""
     if log.speed is not None:
         return log.speed
     slope: Array = np.zeros(len(log))
     slope[1:] = np.gradient(log.position, log.dt)[1:] if len(log) > 1 else 0.0
     return slope
+
+
+class PredictedMotion(NamedTuple):
+    """What candidates predict: (T, m, L) positions and velocities, rad and rad/s.
+
+    Row k is the state when sample k was taken.
+    """
+
+    position: Array
+    velocity: Array | None
+
+
+class PendulumState(NamedTuple):
+    """Position in rad, velocity in rad/s, what the firmware remembers, and the motor's torque."""
+
+    q: Array
+    dq: Array
+    memory: Array | None = None
+    torque: Array | float = 0.0
+
+
+class PendulumStepper:
+    """Makes steps of one length with pendulums whose numbers do not change.
+
+    In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
+    q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
+    the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
+    acceleration a, dq += a dt and q += dq dt + ½ a dt².
+    """
+
+    def __init__(
+        self, servo: Servo, p: Mapping[str, Array], inertia: Array, weight: Array, dt: float
+    ) -> None:
+        """Prepare what all steps have in common.
+
+        Args:
+            servo: The laws.
+            p: Coefficients and constants, arrays of one shape or that broadcast.
+            inertia: Of the pendulum without armature, kg·m².
+            weight: Torque of gravity where it is level, N·m.
+            dt: Of a step, s.
+        """
+        self._law, self._friction, self._p, self._dt = servo.type.law, servo.friction, p, dt
+        inertia = inertia + p['armature']
+        self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
+        self._gravity = -weight
+        self._offset, self._slope = p['q_offset'], servo.friction.viscous_slope(p)
+
+    def step(self, state: PendulumState, goal: Array, enabled: Array | float) -> PendulumState:
+        """Return the state after a step; the torque is that during it.
+
+        Args:
+            state: Before it.
+            goal: Commanded position, rad.
+            enabled: 1 where the motor is powered, else 0.
+        """
+        q, dq, dt = state.q, state.dq, self._dt
+        control, memory = self._law.drive(self._p, goal, q, dq, dt, state.memory)
+        motor = self._law.torque(self._p, control, enabled, dq)
+        external = self._gravity * np.sin(q + self._offset)
+        most = self._friction.dry(self._p, motor, external, dq) + self._slope * np.abs(dq)
+        net = motor + external
+        acceleration = (net - within(self._to_stop * dq + net, -most, most)) * self._mobility
+        dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
+        return PendulumState(q + dq * dt + acceleration * self._half_square, dq, memory, motor)
+
+
+def simulate(
+    servo: Servo,
+    bench: PendulumLogs,
+    candidates: Array,
+    *,
+    position: Array | None = None,
+    velocity: Array | None = None,
+    reset_period: float | None = None,
+    velocities: bool = False,
+) -> PredictedMotion:
+    """Simulate every log with every candidate.
+
+    Goals are held from sample to sample; ``servo.substeps`` steps lead from one to the next.
+
+    Args:
+        servo: The laws.
+        bench: The logs.
+        candidates: (m, p) values of ``servo.coefficients``, in their order.
+        position: (m, L) where each starts; as measured unless given.
+        velocity: (m, L) the same for the velocity.
+        reset_period: Every so many seconds the state is set to the measured one.
+        velocities: Whether velocities are wanted as well.
+
+    Returns:
+        Positions, and velocities where wanted.
+    """
+    shape = (len(candidates), bench.position.shape[1])
+    p = _numbers(servo, bench, candidates)
+    q = np.broadcast_to(bench.position[0] if position is None else position, shape)
+    dq = np.broadcast_to(bench.speed[0] if velocity is None else velocity, shape)
+    positions = np.empty((len(bench.position), *shape))
+    speeds = np.empty_like(positions) if velocities else None
+    resets = _resets(bench, reset_period)
+    stepper = PendulumStepper(
+        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / servo.substeps
+    )
+    state = PendulumState(q, dq, bench.last_goal)
+    for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
+        if resets[row]:
+            # What the firmware remembers stays.
+            state = PendulumState(
+                np.broadcast_to(bench.position[row], shape),
+                np.broadcast_to(bench.speed[row], shape),
+                state.memory,
+            )
+        positions[row] = state.q
+        if speeds is not None:
+            speeds[row] = state.dq
+        for _ in range(servo.substeps):
+            state = stepper.step(state, goal, enabled)
+    return PredictedMotion(positions, speeds)
+
+
+def _numbers(servo: Servo, bench: PendulumLogs, candidates: Array) -> dict[str, Array]:
+    """Return coefficients and constants as (m, L) arrays."""
+    shape = (len(candidates), bench.position.shape[1])
+    named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
+    return {name: _full(values, shape) for name, values in {**bench.constants, **named}.items()}
+
+
+def _full(values: Array, shape: tuple[int, int]) -> Array:
+    """Repeat values: on small arrays, NumPy takes twice as long where it must broadcast."""
+    found: Array = np.broadcast_to(values, shape).copy()
+    return found
+
+
+def _resets(bench: PendulumLogs, period: float | None) -> NDArray[np.bool_]:
+    """Return (T,) where the state is set to the measured one, counted as BAM does."""
+    found = np.zeros(len(bench.position), dtype=bool)
+    if period is None:
+        return found
+    passed = 0.0
+    for row in range(len(found)):
+        passed += bench.dt
+        if passed > period:
+            passed = 0.0
+            found[row] = True
+    return found
+
+
+def predict(
+    servo: Servo,
+    values: Mapping[str, float],
+    logs: Sequence[ServoLog],
+    reset_period: float | None = None,
+) -> list[Array]:
+    """Return the (n,) positions that are predicted for each log from its first sample, rad.
+
+    Args:
+        servo: The laws.
+        values: Its coefficients; the usual ones where one is missing.
+        logs: At least one, of one sampling period.
+        reset_period: Every so many seconds the state is set to the measured one, s.
+
+    Raises:
+        FitError: There are no logs, or their periods differ.
+    """
+    motion = simulate(
+        servo, stack_logs(servo, logs), _candidate(servo, values), reset_period=reset_period
+    )
+    return [motion.position[: len(log), 0, index] for index, log in enumerate(logs)]
+
+
+def mean_absolute_errors(
+    servo: Servo, bench: PendulumLogs, candidates: Array, reset_period: float | None = None
+) -> Array:
+    """Return the (m, L) mean absolute errors of positions, rad.
+
+    Args:
+        servo: The laws.
+        bench: The logs.
+        candidates: (m, p) values of ``servo.coefficients``, in their order.
+        reset_period: Every so many seconds the state is set to the measured one, s.
+    """
+    motion = simulate(servo, bench, candidates, reset_period=reset_period)
+    error = np.abs(motion.position - bench.position[:, None]) * bench.counted[:, None]
+    found: Array = error.sum(axis=0) / bench.lengths
+    return found
+
+
+def errors_by_log(
+    servo: Servo,
+    values: Mapping[str, float],
+    logs: Sequence[ServoLog],
+    reset_period: float | None = None,
+) -> dict[str, float]:
+    """Return log name to its mean absolute error, rad.
+
+    Args:
+        servo: The laws.
+        values: Its coefficients; the usual ones where one is missing.
+        logs: At least one, of one sampling period.
+        reset_period: Every so many seconds the state is set to the measured one, s.
+
+    Raises:
+        FitError: There are no logs, or their periods differ.
+    """
+    candidate = _candidate(servo, values)
+    errors = mean_absolute_errors(servo, stack_logs(servo, logs), candidate, reset_period)[0]
+    return {log.name: float(error) for log, error in zip(logs, errors, strict=True)}
+
+
+def _candidate(servo: Servo, values: Mapping[str, float]) -> Array:
+    row = [values.get(name, usual.initial) for name, usual in servo.coefficients.items()]
+    return np.array([row], dtype=np.float64)

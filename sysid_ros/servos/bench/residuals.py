@@ -14,8 +14,8 @@ from sysid_ros.estimation.priors import prior_rows
 from sysid_ros.estimation.solver.problem import StepChanges
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.laws.coefficients import UNITS
+from sysid_ros.servos.bench.pendulum import simulate
+from sysid_ros.servos.laws.friction import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.servos.bench.pendulum import Bench
+    from sysid_ros.servos.bench.pendulum import PendulumLogs
     from sysid_ros.servos.laws.servo import Servo
 
     Array = NDArray[np.float64]
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _OF_JOINT = {'armature': 'armature', 'q_offset': 'ref'}
 #: The one thing that is compared, by its name in results.
 POSITION = 'position'
-#: A start is known from its first sample to so many standard deviations of the noise, …
+#: A start is known from its first sample to so many standard deviations of the noise.
 _START_DEVIATIONS = 3.0
-#: … its velocity to the same over this time, s, …
+#: The velocity at a start is known to those standard deviations over this time, s.
 _SLOPE_WINDOW = 0.025
-#: … and both are sought within so many of those.
+#: Starts are sought within so many of the deviations that they are known to.
 _START_REACH = 10.0
 #: A joint that does not move over so many samples is at rest at the first.
 _AT_REST = 10
@@ -78,7 +78,7 @@ class Starts(NamedTuple):
     positions: int
 
 
-def starts_of(bench: Bench, names: Sequence[str], noise: float) -> Starts:
+def starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts:
     """Return position and velocity at the start of each log, near what was measured.
 
     What follows from an error of the start is no noise: it goes on through the whole prediction.
@@ -115,7 +115,7 @@ class LogResiduals:
     """The residual vector of a set of logs as a function of the candidates.
 
     Residuals are ordered by log, then time; the rows of priors follow. Of an encoder at rest, one
-    reading counts: see `Bench.repeated`. Starts belong to one log
+    reading counts: see `PendulumLogs.repeated`. Starts belong to one log
     each, so that those of all logs are moved together for their derivatives.
 
     Attributes:
@@ -132,7 +132,7 @@ class LogResiduals:
     def __init__(
         self,
         servo: Servo,
-        bench: Bench,
+        bench: PendulumLogs,
         names: Sequence[str],
         noise: float,
         *,
@@ -258,6 +258,16 @@ class LogResiduals:
         """Return the log that a start belongs to."""
         assert self._starts is not None  # noqa: S101
         return int(self._starts.log[unknown - self._count])
+
+    def windows(self, length: int) -> LogResiduals:
+        """Return the same for windows of so many samples, each from its measured state.
+
+        Raises:
+            FitError: No log is as long.
+        """
+        windows = self.bench.windows(length)
+        names = [str(number) for number in range(len(windows.lengths))]
+        return LogResiduals(self.servo, windows, names, self.noise, fixed=self._fixed)
 
     def rescaled(self, solution: Solution, noise: float) -> Solution:
         """Change the noise, rad, and return a solution in the new unit."""

@@ -1,24 +1,272 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Servos as MuJoCo's own actuators: the numbers of a joint and an actuator in plain MJCF."""
+"""Servos as plain MJCF: the joint, actuator and friction that stand for one, and a pendulum."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from xml.sax.saxutils import quoteattr
 
-from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.servos.formats.loops import DcMotor, position_loop
-from sysid_ros.servos.formats.plain_friction import PlainFriction, plain_friction
+import mujoco
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from sysid_ros.errors import FitError, ModelError, ParameterError, nearest
+from sysid_ros.files import replace_file
+from sysid_ros.model.mjcf.numbers import join, number
+from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from sysid_ros.servos.formats.loops import PositionLoop
+    from numpy.typing import NDArray
+
+    from sysid_ros.servos.bench.pendulum import PendulumLogs
+    from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
 
+    Array = NDArray[np.float64]
+
+#: Slower joints may be sticking: how large friction could be does not show there, rad/s.
+_MOVING = 0.01
+#: Frictionloss and damping below this are none: servos for a fly have more, N·m and N·m·s/rad.
+_NOTHING = 1e-9
+#: Typical sizes of frictionloss, damping and the motor's part: steps of the search, not limits.
+_SCALES = (0.01, 0.01, 0.1)
+#: The torque of a motor whose supply current is regulated grows with the root of the position
+#: error. The line through 0 that is nearest to a root between 0 and 1 in the least-squares sense
+#: has this slope: (1 / 2.5) / (1 / 3).
+_ROOT_AS_LINE = 1.2
 Element = Literal['dcmotor', 'position']
+#: Time step of the pendulum, s.
+TIMESTEP = 1e-3
+#: Dry friction of MuJoCo creeps: by default, a joint that it holds moves on at some mrad/s. With
+#: this impedance it is 1000 times slower; the time constant is the shortest that a time step of
+#: 1 ms allows, and MuJoCo lengthens it for longer ones.
+_STIFF = {'solreffriction': (0.002, 1.0), 'solimpfriction': (0.9999, 0.9999, 0.001)}
+#: A point mass has no inertia about itself; MuJoCo wants some, kg·m².
+_LEAST_INERTIA = 1e-10
+#: Digits of a number that is to be read; more say nothing about a servo.
+_DIGITS = 9
+
+
+class PlainFriction(NamedTuple):
+    """What stands for a friction law in plain MJCF.
+
+    Attributes:
+        frictionloss: N·m.
+        damping: N·m·s/rad.
+        motor: The motor's torque is multiplied by this: friction that grows with the torque that
+            gears pass on acts much like a weaker motor.
+        error: Root mean square of the torque that is wrong, N·m; NaN where it is not known.
+        usual: Root mean square of the friction torque itself, N·m; NaN where it is not known.
+        note: What is lost; empty where nothing is.
+    """
+
+    frictionloss: float
+    damping: float
+    motor: float = 1.0
+    error: float = math.nan
+    usual: float = math.nan
+    note: str = ''
+
+
+class _States(NamedTuple):
+    """Torques and velocities of all powered samples, (n,) each: N·m and rad/s."""
+
+    motor: Array
+    external: Array
+    momentum: Array
+    speed: Array
+    limit: Array
+
+
+def plain_friction(
+    servo: Servo, values: Mapping[str, float], logs: Sequence[ServoLog] = ()
+) -> PlainFriction:
+    """Return what stands for a friction law in plain MJCF.
+
+    Coulomb and viscous friction are held exactly. Others are replaced by what is best in the
+    least-squares sense for the torques of the logs' motions, as the law itself predicts them, while
+    the motor is powered: dry friction, damping and the part of the motor's torque that arrives.
+
+    Args:
+        servo: The laws.
+        values: Of ``servo.coefficients``.
+        logs: Motions and loads that the friction is to be right for. Without them only the parts
+            without load and Stribeck effect are kept.
+
+    Raises:
+        FitError: The motor is never powered in the logs, or their sampling periods differ.
+    """
+    law = servo.friction
+    base = float(values['friction_base']) if law.coulomb else 0.0
+    slope = float(law.viscous_slope(values))
+    if not (law.stribeck or law.load):
+        return PlainFriction(base, slope, error=0.0)
+    if not logs:
+        note = (
+            f'Of the friction of {servo.name} only friction_base and friction_viscous are kept: '
+            'give logs, so that friction is right for their loads and speeds.'
+        )
+        return PlainFriction(base, slope, note=note)
+    return _nearest(servo, _states(servo, values, stack_logs(servo, logs)))
+
+
+def _nearest(servo: Servo, states: _States) -> PlainFriction:
+    """Find the plain friction whose torques are nearest."""
+    motor, external, momentum, speed, limit = states
+    stopping = momentum + motor + external
+    acting = np.clip(stopping, -limit, limit)
+    friction_torque = motor - acting
+
+    def missed(x: Array) -> Array:
+        most = x[0] + x[1] * np.abs(speed)
+        pushed = x[2] * motor
+        found: Array = pushed - np.clip(momentum + pushed + external, -most, most) - friction_torque
+        return found
+
+    # Where the joint moves, the torque is linear in the three.
+    moving = np.abs(speed) > _MOVING
+    columns = np.stack([-np.sign(speed), -speed, motor], axis=1)[moving]
+    start = nnls(columns, friction_torque[moving])[0] if moving.any() else np.array([0.0, 0.0, 1.0])
+    found = least_squares(missed, start, bounds=(0.0, np.inf), x_scale=_SCALES)
+    # The search ends beside a bound, not on it.
+    frictionloss, damping, part = (float(x) for x in np.where(found.x > _NOTHING, found.x, 0.0))
+    error = float(np.sqrt(np.mean(found.fun**2)))
+    usual = float(np.sqrt(np.mean(acting**2)))
+    note = (
+        f'Plain friction stands for the friction of {servo.name}: dry friction {frictionloss:.4g} '
+        f'N·m, damping {damping:.4g} N·m·s/rad and {100 * part:.3g} % of the motor. It misses '
+        f'{error:.3g} N·m of the friction torque of {usual:.3g} N·m (root mean square over the '
+        'powered samples of the logs).'
+    )
+    return PlainFriction(frictionloss, damping, part, error, usual, note)
+
+
+def _states(servo: Servo, values: Mapping[str, float], bench: PendulumLogs) -> _States:
+    """Return torques and velocities as the law predicts them, where the motor is powered."""
+    candidate = np.array([[values[name] for name in servo.coefficients]])
+    predicted = simulate(servo, bench, candidate, velocities=True)
+    assert predicted.velocity is not None  # noqa: S101 (asked for)
+    position, velocity = predicted.position[:, 0], predicted.velocity[:, 0]
+    p: dict[str, Array | float] = {**bench.constants, **values}
+    motor = np.empty_like(position)
+    memory: Array | None = bench.last_goal
+    rows = zip(bench.goal, bench.enabled, position, velocity, strict=True)
+    for row, (goal, enabled, q, dq) in enumerate(rows):
+        control, memory = servo.type.law.drive(p, goal, q, dq, bench.dt, memory)
+        motor[row] = servo.type.law.torque(p, control, enabled, dq)
+    external = -bench.weight * np.sin(position + p['q_offset'])
+    law = servo.friction
+    limit = law.dry(p, motor, external, velocity) + law.viscous_slope(p) * np.abs(velocity)
+    momentum = (bench.inertia + p['armature']) / bench.dt * velocity
+    powered = bench.counted & (bench.enabled > 0)
+    if not powered.any():
+        msg = 'Expected logs with a powered motor, found none in which it ever is.'
+        raise FitError(msg)
+    series = (motor, external, momentum, velocity, np.broadcast_to(limit, motor.shape))
+    return _States(*(values[powered] for values in series))
+
+
+class DcMotor(NamedTuple):
+    """What ``dcmotor`` has and ``position`` has not.
+
+    Attributes:
+        constant: Torque constant, N·m/A.
+        resistance: Ω.
+        voltage: The largest that the controller gives, V.
+    """
+
+    constant: float
+    resistance: float
+    voltage: float
+
+
+class PositionLoop(NamedTuple):
+    """A position loop around a motor, before friction.
+
+    Attributes:
+        kp: N·m/rad.
+        kv: N·m·s/rad, inside of the limits.
+        limit: Of the torque of motor and back-EMF, N·m; infinite without.
+        motor: None where the law knows of none.
+        compensated: Whether the loop gives the torque that it wants whatever the back-EMF, until
+            the voltage is at its limit.
+        notes: What is lost.
+    """
+
+    kp: float
+    kv: float
+    limit: float
+    motor: DcMotor | None
+    compensated: bool
+    notes: tuple[str, ...] = ()
+
+
+def position_loop(law: str, p: Mapping[str, float]) -> PositionLoop:
+    """Return the position loop of a motor law by its name.
+
+    Args:
+        law: One of the names in ``motors.MOTOR_LAWS``.
+        p: Coefficients and constants.
+    """
+    return _LOOPS[law](p)
+
+
+def _voltage(p: Mapping[str, float]) -> PositionLoop:
+    gain = p['kp'] * p['error_gain'] * p.get('error_gain_ratio', 1.0)
+    motor = DcMotor(p['kt'], p['R'], p['vin'] * p['max_pwm'])
+    # Of the duty cycle: it is cut off at max_pwm, not multiplied by it.
+    kp = gain * p['vin'] * p['kt'] / p['R']
+    limit = p['kt'] * p['current_limit'] if 'current_limit' in p else math.inf
+    return PositionLoop(kp, 0.0, limit, motor, compensated=False)
+
+
+def _current(p: Mapping[str, float]) -> PositionLoop:
+    motor = DcMotor(p['kt'], p['R'], p['vin'])
+    kp = p['kt'] * p['kp'] * p['error_gain']
+    return PositionLoop(kp, 0.0, p['kt'] * p['current_limit'], motor, compensated=True)
+
+
+def _bus_current(p: Mapping[str, float]) -> PositionLoop:
+    """Return a line in place of the root that torque is of the position error.
+
+    With V = vin duty the law is V² - kt dq V = R vin |I|, so V is near √(R vin |I|) + kt dq / 2,
+    and the torque near kt √(vin |I| / R) - kt² dq / (2 R).
+    """
+    amps = min(p['current_limit'], p['vin'] / p['R'])
+    limit = p['kt'] * math.sqrt(amps * p['vin'] / p['R'])
+    error = amps / (p['kp'] * p['error_gain'])
+    note = (
+        'The torque of this law is the root of the position error: a line stands for it, of errors '
+        f'up to {error:.3g} rad.'
+    )
+    motor = DcMotor(p['kt'], p['R'], p['vin'])
+    kp, kv = _ROOT_AS_LINE * limit / error, p['kt'] ** 2 / (2 * p['R'])
+    return PositionLoop(kp, kv, limit, motor, compensated=True, notes=(note,))
+
+
+def _damped_current(p: Mapping[str, float]) -> PositionLoop:
+    motor = DcMotor(p['kt'], p['R'], p['max_volts'])
+    kv = p['kt'] * p['damping'] * math.sqrt(p['kp'])
+    return PositionLoop(p['kt'] * p['kp'], kv, p['kt'] * p['max_amps'], motor, compensated=True)
+
+
+def _torque(p: Mapping[str, float]) -> PositionLoop:
+    return PositionLoop(p['kp'] * p['ratio'], p['damping'], p['max_torque'], None, compensated=True)
+
+
+_LOOPS: dict[str, Callable[[Mapping[str, float]], PositionLoop]] = {
+    'voltage': _voltage,
+    'current': _current,
+    'bus_current': _bus_current,
+    'damped_current': _damped_current,
+    'torque': _torque,
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +310,10 @@ def plain_actuator(
     """Return a servo as that actuator of MuJoCo that holds most of it.
 
     That is ``dcmotor`` for laws with a motor: while it is in its reach, it is exact for all of
-    them but that of a regulated supply current. For the others it is ``position``.
+    them but that of a regulated supply current. For the others it is ``position``, which all
+    versions and ports of MuJoCo know. Its torque kp (goal - q) - kv dq is limited as a whole, so
+    that the back-EMF of a motor that is fed with a voltage is put into the damping of the joint:
+    what its firmware limits is the voltage. That is exact as long as the motor is powered.
 
     Args:
         servo: The laws.
@@ -84,32 +335,6 @@ def plain_actuator(
     if element == 'dcmotor':
         return _as_dcmotor(servo, p, loop, friction)
     return _as_position(p, loop, friction)
-
-
-def position_actuator(
-    servo: Servo,
-    values: Mapping[str, float],
-    kp: float | None = None,
-    vin: float | None = None,
-    friction: PlainFriction | None = None,
-) -> PlainActuator:
-    """Return a servo as a ``position`` actuator, which all versions and ports of MuJoCo know.
-
-    The torque kp (goal - q) - kv dq is limited as a whole, so the back-EMF of a motor that is fed
-    with a voltage is put into the damping of the joint: what its firmware limits is the voltage.
-    That is exact as long as the motor is powered.
-
-    Args:
-        servo: The laws.
-        values: Of ``servo.coefficients``.
-        kp: Gain of the firmware, in its own unit; the servo's usual one unless given.
-        vin: Supply, V; the same.
-        friction: What stands for the friction; without it, what can be said without logs.
-
-    Raises:
-        ParameterError: The law has no supply voltage, or a number is not positive.
-    """
-    return plain_actuator(servo, values, kp=kp, vin=vin, friction=friction, element='position')
 
 
 def constants(
@@ -198,3 +423,165 @@ def _as_position(
 
 def _notes(*notes: str) -> tuple[str, ...]:
     return tuple(note for note in notes if note)
+
+
+class PendulumLoad(NamedTuple):
+    """The load of a servo.
+
+    Attributes:
+        mass: At the end of the arm, kg.
+        arm_mass: Of the arm, evenly distributed, kg.
+        length: Of the arm, m.
+        offset: Angle of the pendulum from hanging down when the servo reads 0, rad.
+    """
+
+    mass: float = 0.15
+    arm_mass: float = 0.0
+    length: float = 0.1
+    offset: float = 0.0
+
+    @classmethod
+    def of(cls, log: ServoLog, offset: float) -> PendulumLoad:
+        """Return the load that a log was recorded with."""
+        return cls(log.mass, log.arm_mass, log.length, offset)
+
+
+def snippet(actuator: PlainActuator, joint: str = 'servo') -> tuple[str, str]:
+    """Return what to paste into an MJCF file: a joint and an actuator.
+
+    The joint's axis and place are those of the model that it goes into.
+
+    Args:
+        actuator: The numbers.
+        joint: Name of both.
+    """
+    attributes = {
+        'armature': (actuator.armature,),
+        'damping': (actuator.damping,),
+        'frictionloss': (actuator.frictionloss,),
+        **(_STIFF if actuator.frictionloss else {}),
+    }
+    name = quoteattr(joint)
+    driven = _attributes(_of_actuator(actuator))
+    return (
+        f'<joint name={name} {_attributes(attributes)}/>',
+        f'<{actuator.element} name={name} joint={name} {driven}/>',
+    )
+
+
+def pendulum_mjcf(actuator: PlainActuator, load: PendulumLoad, comments: Iterable[str] = ()) -> str:
+    """Return the MJCF of a pendulum that a servo drives.
+
+    Joint position 0 is where the servo reads 0. To switch the motor off, disable actuator group 0.
+
+    Args:
+        actuator: The servo.
+        load: The pendulum.
+        comments: Lines at the top of the text.
+    """
+    joint, drive = snippet(actuator)
+    mass, arm, length, offset = load
+    total = mass + arm
+    centre = (mass + arm / 2) / total * length
+    inertia = mass * length**2 + arm / 3 * length**2 - total * centre**2
+    about = (max(inertia, _LEAST_INERTIA),) * 2
+    turned = (math.cos(offset / 2), 0.0, math.sin(offset / 2), 0.0)
+    joint = joint.replace('<joint ', '<joint axis="0 1 0" ', 1)
+    drive = drive.replace('/>', ' ctrlrange="-3.14 3.14"/>')
+    head = ''.join(f'\n  {line.replace("--", "- -")}' for line in comments)
+    radius = length / 20
+    return f"""<mujoco model="servo">
+  <!--{head}
+  -->
+  <option timestep="{number(TIMESTEP)}" integrator="implicitfast" gravity="0 0 {-GRAVITY}"/>
+  <visual><global elevation="-10"/></visual>
+  <statistic center="0 0 0" extent="{number(_short(3 * length))}"/>
+  <default><geom contype="0" conaffinity="0" mass="0"/></default>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <body name="pendulum" quat="{_numbers(turned)}">
+      {joint}
+      <inertial pos="0 0 {_numbers((-centre,))}" mass="{_numbers((total,))}" \
+diaginertia="{_numbers((*about, _LEAST_INERTIA))}"/>
+      <geom type="capsule" size="{_numbers((radius,))}" \
+fromto="0 0 0 0 0 {_numbers((-length,))}" rgba=".6 .6 .65 1"/>
+      <geom type="sphere" size="{_numbers((3 * radius,))}" \
+pos="0 0 {_numbers((-length,))}" rgba=".05 .36 .68 1"/>
+    </body>
+  </worldbody>
+  <actuator>
+    {drive}
+  </actuator>
+</mujoco>
+"""
+
+
+def compiled(text: str) -> mujoco.MjModel:
+    """Compile MJCF that was made here.
+
+    Raises:
+        ModelError: MuJoCo does not take it.
+    """
+    try:
+        return mujoco.MjModel.from_xml_string(text)
+    except ValueError as err:
+        msg = f'MuJoCo {mujoco.__version__} does not take the servo: {" ".join(str(err).split())}.'
+        raise ModelError(msg) from err
+
+
+def write_plain_mjcf(
+    path: Path, actuator: PlainActuator, load: PendulumLoad, comments: Iterable[str] = ()
+) -> None:
+    """Write a pendulum with a servo as an MJCF file, for ``python -m mujoco.viewer --mjcf=FILE``.
+
+    Args:
+        path: The file.
+        actuator: The servo.
+        load: The pendulum.
+        comments: Lines at the top, beside what is lost.
+
+    Raises:
+        ModelError: MuJoCo does not take it.
+        ResultError: The folder cannot be written.
+    """
+    text = pendulum_mjcf(actuator, load, (*comments, *actuator.notes))
+    compiled(text)
+    replace_file(path, text.encode())
+
+
+def _of_actuator(actuator: PlainActuator) -> dict[str, tuple[float, ...] | str]:
+    found: dict[str, tuple[float, ...] | str]
+    limited = math.isfinite(actuator.limit)
+    if actuator.motor is None:
+        found = {'kp': (actuator.kp,)}
+        if actuator.kv:
+            found['kv'] = (actuator.kv,)
+        if limited:
+            found['forcerange'] = (-actuator.limit, actuator.limit)
+        return found
+    constant, resistance, voltage = actuator.motor
+    slew = actuator.max_velocity or 0.0
+    found = {
+        'motorconst': (constant, constant),
+        'resistance': (resistance,),
+        'input': 'pos',
+        'controller': (actuator.kp, 0.0, actuator.kv, slew, 0.0, voltage),
+    }
+    if limited:
+        found['saturation'] = (actuator.limit, 0.0, 0.0)
+    return found
+
+
+def _attributes(values: dict[str, tuple[float, ...] | str] | dict[str, tuple[float, ...]]) -> str:
+    return ' '.join(
+        f'{name}="{value if isinstance(value, str) else _numbers(value)}"'
+        for name, value in values.items()
+    )
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return join(_short(value) for value in values)
+
+
+def _short(value: float) -> float:
+    return float(f'{value:.{_DIGITS}g}')

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.servos.bench.pendulum import bench as make_bench
-from sysid_ros.servos.bench.simulator import simulate
-from sysid_ros.servos.formats.mjcf import plain_actuator
-from sysid_ros.servos.formats.write_mjcf import TIMESTEP, Pendulum, compiled, pendulum_mjcf
+from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.formats.mjcf import (
+    TIMESTEP,
+    PendulumLoad,
+    compiled,
+    pendulum_mjcf,
+    plain_actuator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.servos.bench.pendulum import Bench
-    from sysid_ros.servos.formats.log import Log
-    from sysid_ros.servos.formats.mjcf import Element, PlainActuator
-    from sysid_ros.servos.formats.plain_friction import PlainFriction
+    from sysid_ros.servos.bench.pendulum import PendulumLogs
+    from sysid_ros.servos.formats.logs import ServoLog
+    from sysid_ros.servos.formats.mjcf import Element, PlainActuator, PlainFriction
     from sysid_ros.servos.laws.servo import Servo
 
     Array = NDArray[np.float64]
@@ -54,7 +57,7 @@ class Nearness(NamedTuple):
 def nearness(
     servo: Servo,
     values: Mapping[str, float],
-    logs: Sequence[Log],
+    logs: Sequence[ServoLog],
     friction: PlainFriction,
     element: Element | None = None,
     timestep: float = TIMESTEP,
@@ -74,11 +77,11 @@ def nearness(
     Raises:
         FitError: The sampling periods of the logs differ.
     """
-    bench = make_bench(servo, logs)
+    bench = stack_logs(servo, logs)
     steps = max(round(bench.dt / timestep), 1)
     candidate = np.array([[values[name] for name in servo.coefficients]])
-    every = _FINER * steps
-    exact = simulate(servo, finer(bench, every), candidate).position[::every, 0]
+    fine_steps = _FINER * steps
+    exact = simulate(servo, finer(bench, fine_steps), candidate).position[::fine_steps, 0]
     usual = simulate(servo, bench, candidate).position[:, 0]
     found = []
     for place, log in enumerate(logs):
@@ -106,7 +109,7 @@ def nearness(
     return tuple(found)
 
 
-def rollout(actuator: PlainActuator, log: Log, offset: float, steps: int) -> Array:
+def rollout(actuator: PlainActuator, log: ServoLog, offset: float, steps: int) -> Array:
     """Simulate a log in MuJoCo, from its measured start.
 
     Args:
@@ -118,7 +121,7 @@ def rollout(actuator: PlainActuator, log: Log, offset: float, steps: int) -> Arr
     Returns:
         (n,) positions at the samples, rad.
     """
-    model = compiled(pendulum_mjcf(actuator, Pendulum.of(log, offset)))
+    model = compiled(pendulum_mjcf(actuator, PendulumLoad.of(log, offset)))
     model.opt.timestep = log.dt / steps
     # Commands are the log's, whatever the slider's ends.
     model.actuator_ctrllimited[:] = False
@@ -134,7 +137,7 @@ def rollout(actuator: PlainActuator, log: Log, offset: float, steps: int) -> Arr
     return found
 
 
-def finer(bench: Bench, steps: int) -> Bench:
+def finer(bench: PendulumLogs, steps: int) -> PendulumLogs:
     """Return logs with so many samples in place of each; commands are held between the old ones."""
 
     def held(series: Array) -> Array:

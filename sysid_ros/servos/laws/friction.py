@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Friction of a geared servo: how large it can be, by speed and load.
+"""Friction of a geared servo: how large it can be by speed and load, and what loads it holds.
 
 The laws M1 to M6 are those of Duclusaud and Passault, "Extended friction models for the physics
 simulation of servo actuators" (2024). With motor torque τm, external torque τe, velocity v and
@@ -19,19 +19,65 @@ m6    m5 + s (Qe τe² where |τe| < |τm|, Qm τm² where |τe| > |τm|), if th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.servos.laws.coefficients import Coefficient
+from sysid_ros.model.targets.servos import SERVO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     Values = Mapping[str, NDArray[np.float64] | float]
+    Array = NDArray[np.float64]
+
+#: SI unit of every coefficient of the motor and friction laws: those that are targets of a robot's
+#: actuators, and what is of the joint.
+UNITS: dict[str, str] = {
+    **{name: kind.component_unit(0) for name, kind in SERVO.items()},
+    'armature': 'kg·m²',
+    'q_offset': 'rad',
+}
+#: Numbers of a servo that are set, not fitted, and their units. A log says some of them.
+CONSTANT_UNITS: dict[str, str] = {
+    'kp': '1',
+    'vin': 'V',
+    'error_gain': '1/rad',
+    'max_pwm': '1',
+    'damping': '1',
+    'max_amps': 'A',
+    'max_volts': 'V',
+}
+#: The six that a comparison fits, from the simplest on.
+MODELS = ('m1', 'm2', 'm3', 'm4', 'm5', 'm6')
+_PARTS = ('coulomb', 'viscous', 'stribeck', 'load', 'directional', 'quadratic')
+#: What a law without directions has for both.
+_BOTH_DIRECTIONS = {
+    'load_friction_motor': 'load_friction_base',
+    'load_friction_external': 'load_friction_base',
+    'load_friction_motor_stribeck': 'load_friction_stribeck',
+    'load_friction_external_stribeck': 'load_friction_stribeck',
+}
+#: Where friction near rest is not larger, its form does not matter.
+_FORM = ('dtheta_stribeck', 'alpha')
+#: Torques of the motor that are tried lie this far apart, as a part of the largest.
+_GRID = 2000
+#: Halvings of the interval between two of them: beyond, doubles have no more digits.
+_HALVINGS = 50
+#: Motor torques are looked for up to this multiple of the largest load.
+_REACH = 8.0
+
+
+class Coefficient(NamedTuple):
+    """Where a fit starts and how far it may go, in the coefficient's unit."""
+
+    initial: float
+    low: float
+    high: float
+
 
 _BASE = Coefficient(0.05, 0.0, 0.2)
 _LOAD = Coefficient(0.05, 0.0, 0.5)
@@ -185,8 +231,6 @@ _LAWS = (
 )
 #: All laws by name.
 FRICTION_LAWS: dict[str, FrictionLaw] = {law.name: law for law in _LAWS}
-#: The six that a comparison fits, from the simplest on.
-MODELS = ('m1', 'm2', 'm3', 'm4', 'm5', 'm6')
 
 
 def friction_law(name: str) -> FrictionLaw:
@@ -200,3 +244,128 @@ def friction_law(name: str) -> FrictionLaw:
         msg = f'There is no friction model {name!r}; {hint}.'
         raise ParameterError(msg)
     return FRICTION_LAWS[name]
+
+
+def contains(larger: FrictionLaw, smaller: FrictionLaw) -> bool:
+    """Return whether a law can be another one that is not itself."""
+    return larger.name != smaller.name and all(
+        getattr(larger, part) or not getattr(smaller, part) for part in _PARTS
+    )
+
+
+def widened(
+    values: Mapping[str, float], coefficients: Mapping[str, Coefficient]
+) -> dict[str, float]:
+    """Return the coefficients with which a servo is one whose law its own contains.
+
+    Args:
+        values: Coefficients of the servo with the smaller law.
+        coefficients: Those of the same kind with the larger law.
+    """
+    return {
+        name: values.get(
+            name,
+            usual.initial if name in _FORM else values.get(_BOTH_DIRECTIONS.get(name, ''), 0.0),
+        )
+        for name, usual in coefficients.items()
+    }
+
+
+class DriveDiagram(NamedTuple):
+    """Which torque of the motor moves a load, and below which the load moves the motor.
+
+    Attributes:
+        loads: (n,) external torques against the motor, N·m.
+        velocities: (s,) at which friction is taken, rad/s.
+        drive: (s, n) motor torques, N·m; NaN where none is enough.
+        backdrive: (s, n) motor torques, N·m; NaN where friction alone holds the load.
+    """
+
+    loads: Array
+    velocities: Array
+    drive: Array
+    backdrive: Array
+
+
+def drive_diagram(
+    law: FrictionLaw,
+    values: Mapping[str, float],
+    loads: Array,
+    velocities: Sequence[float] = (0.0,),
+) -> DriveDiagram:
+    """Find the torques of the motor between which dry friction holds a load.
+
+    A load L >= 0 pulls against the motor, which pushes with τm >= 0: the external torque is -L.
+    With the largest dry friction f(τm, -L, v) of the law, the joint is driven from the least τm
+    with τm - f >= L on, and backdriven up to the greatest τm with τm + f <= L. Between the two the
+    joint stands still. Friction with coefficients of load near 1 may hold against any torque: those
+    up to 8 times the largest load are tried.
+
+    Args:
+        law: The friction law.
+        values: Its coefficients.
+        loads: (n,) N·m, none below 0.
+        velocities: (s,) rad/s.
+    """
+    speeds = np.asarray(velocities, dtype=np.float64)
+    load = loads[None, :, None]
+    speed = speeds[:, None, None]
+
+    def friction(motor: Array) -> Array:
+        found = law.dry(values, motor, -load, speed)
+        return np.broadcast_to(found, np.broadcast_shapes(motor.shape, load.shape, speed.shape))
+
+    def stands(motor: Array) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = motor - friction(motor) < load
+        return found
+
+    def is_backdriven(motor: Array) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = motor + friction(motor) <= load
+        return found
+
+    most = float(friction(np.zeros((1, 1, 1))).max())
+    grid = np.linspace(0.0, _REACH * (float(loads.max()) + most), _GRID + 1)
+    driven = ~stands(grid[None, None])
+    first = np.argmax(driven, axis=-1)
+    drive = _edge(grid, first - 1, stands)
+    backdriven = is_backdriven(grid[None, None])
+    last = _GRID - np.argmax(backdriven[..., ::-1], axis=-1)
+    backdrive = _edge(grid, last, is_backdriven)
+    return DriveDiagram(
+        loads,
+        speeds,
+        np.where(driven.any(axis=-1), np.where(first == 0, 0.0, drive), np.nan),
+        np.where(backdriven.any(axis=-1), backdrive, np.nan),
+    )
+
+
+def _edge(
+    grid: Array, left: NDArray[np.int64], below: Callable[[Array], NDArray[np.bool_]]
+) -> Array:
+    """Return where a condition that holds at ``grid[left]`` ends before the next."""
+    left = np.clip(left, 0, len(grid) - 2)
+    low, high = grid[left][..., None], grid[left + 1][..., None]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        holds = below(middle)
+        low, high = np.where(holds, middle, low), np.where(holds, high, middle)
+    return high[..., 0]
+
+
+def friction_under_load(
+    law: FrictionLaw, values: Mapping[str, float], loads: Array, velocities: Array
+) -> Array:
+    """Return how large friction is while the motor carries a load at a constant velocity.
+
+    The motor's torque is taken to be the load's, with the opposite sign; viscous friction counts.
+
+    Args:
+        law: The friction law.
+        values: Its coefficients.
+        loads: N·m.
+        velocities: rad/s; broadcast with the loads.
+    """
+    dry = law.dry(values, loads, -loads, velocities)
+    shape = np.broadcast_shapes(loads.shape, velocities.shape)
+    found: Array = np.broadcast_to(dry + law.viscous_slope(values) * np.abs(velocities), shape)
+    return found

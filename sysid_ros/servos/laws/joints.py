@@ -1,27 +1,35 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which joints of a model are driven by which servos, and the model without its own actuators."""
+"""Joints of a model that servos drive: in an identification, or in a simulation stepped by hand."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.model.targets import Role
+from sysid_ros.model.targets import Role, element_names
 from sysid_ros.rollout.drives import no_law
-from sysid_ros.servos.laws.forces import Group
-from sysid_ros.servos.laws.stepping import ServoStepper
-from sysid_ros.servos.laws.torque_motors import joint_actuator, joint_actuators, make_motor
+from sysid_ros.servos.laws.stepping import ServoForces, ServoGroup, ServoStepper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from sysid_ros.model.targets import Target
-    from sysid_ros.servos.laws.servo_drive import ServoDrive
+    from sysid_ros.servos.laws.servo import Servo
+    from sysid_ros.servos.laws.stepping import Supply
 
+
+#: What a servo has beside the numbers of its laws.
+_APART = frozenset({'armature', 'q_offset'})
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+_TO_JOINT = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
 #: Switches of a model without which there is no friction.
 _SWITCHES = (mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS, mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 #: Impedance of dry friction: the largest that MuJoCo allows, at any distance.
@@ -40,6 +48,110 @@ _OF_ACTUATORS = (
     'actuator_damping',
     'actuator_dampingpoly',
 )
+_FRICTION = mujoco.mjtConstraint.mjCNSTR_FRICTION_DOF.value
+
+
+@dataclass(frozen=True)
+class ServoDrive:
+    """Servos of one kind with the same numbers, and the actuators of a model that they stand for.
+
+    Attributes:
+        actuators: Names of the actuators.
+        servo: The laws.
+        values: Of ``servo.coefficients``, without ``q_offset``, which is of a pendulum; without
+            ``armature`` joints keep the model's.
+        constants: What differs from ``servo.type.constants``, as ``kp`` and ``vin``.
+    """
+
+    actuators: tuple[str, ...]
+    servo: Servo
+    values: Mapping[str, float]
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for complaint in self._complaints():
+            raise ParameterError(complaint)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What the laws read, by name."""
+        given = {**self.servo.type.constants, **self.constants, **self.values}
+        return {name: float(given[name]) for name in self._read if name in given}
+
+    @property
+    def _read(self) -> tuple[str, ...]:
+        law = self.servo.type.law
+        return (*law.needs, *law.may_have, *self.servo.friction.coefficients)
+
+    def _complaints(self) -> Iterator[str]:
+        whose = f'the servo {self.servo.name!r} of {", ".join(map(repr, self.actuators))}'
+        if not self.actuators:
+            yield f'Expected the actuators that {self.servo.name!r} drives, found none.'
+        known = {*self._read, *_APART}
+        for name, value in {**self.constants, **self.values}.items():
+            if name not in known:
+                yield f'There is no {name!r} of {whose}; {nearest(name, sorted(known))}.'
+            if not math.isfinite(value):
+                yield f'Expected a finite {name!r} of {whose}, found {value}.'
+        needed = (*self.servo.type.law.needs, *self.servo.friction.coefficients)
+        missing = [name for name in needed if name not in self.numbers]
+        if missing:
+            given = ', '.join(self.values) or 'none'
+            yield f'Expected a value of {", ".join(missing)} for {whose}, found values of {given}.'
+
+
+def starting_values(servo: Servo) -> dict[str, float]:
+    """Return where a fit of a servo starts: values for a `ServoDrive` of which nothing is known."""
+    return {name: usual.initial for name, usual in servo.coefficients.items()}
+
+
+def joint_actuator(model: mujoco.MjModel, name: str) -> int:
+    """Return the row of an actuator of a hinge or slide joint.
+
+    Raises:
+        ParameterError: The model has no such actuator, or it is no such.
+    """
+    row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name))
+    if row < 0:
+        known = element_names(model, 'actuator')
+        msg = f'The model has no actuator {name!r}; {nearest(name, known)}.'
+        raise ParameterError(msg)
+    transmission = mujoco.mjtTrn(int(model.actuator_trntype[row]))
+    target = 'a ' + transmission.name.removeprefix('mjTRN_').lower()
+    if transmission in _TO_JOINT:
+        joint = model.joint(int(model.actuator_trnid[row, 0]))
+        kind = mujoco.mjtJoint(int(joint.type[0]))
+        gear = model.actuator_gear[model.actuator_outadr[row], 0]
+        if kind in _SCALAR and model.actuator_plugin[row] < 0 and gear:
+            return row
+        target = f'the {kind.name.removeprefix("mjJNT_").lower()} joint {joint.name!r}'
+        if kind in _SCALAR:
+            target += ' by a plugin' if gear else ' with a gear of 0'
+    msg = f'Expected actuator {name!r} to drive a hinge or slide joint, found {target}.'
+    raise ParameterError(msg)
+
+
+def joint_actuators(model: mujoco.MjModel, joint: int) -> list[int]:
+    """Return the rows of the actuators of a joint."""
+    kinds = [kind.value for kind in _TO_JOINT]
+    own = np.isin(model.actuator_trntype, kinds) & (model.actuator_trnid[:, 0] == joint)
+    return [int(row) for row in np.flatnonzero(own)]
+
+
+def make_motor(model: mujoco.MjModel, row: int) -> None:
+    """Make an actuator one whose force is its control."""
+    model.actuator_dyntype[row] = mujoco.mjtDyn.mjDYN_NONE
+    model.actuator_gaintype[row] = mujoco.mjtGain.mjGAIN_FIXED
+    model.actuator_biastype[row] = mujoco.mjtBias.mjBIAS_NONE
+    for field_name in ('dynprm', 'biasprm', 'gainprm', 'damping', 'dampingpoly', 'armature'):
+        getattr(model, f'actuator_{field_name}')[row] = 0.0
+    model.actuator_gainprm[row, 0] = 1.0
+    for field_name in ('forcelimited', 'actlimited', 'actearly'):
+        getattr(model, f'actuator_{field_name}')[row] = False
+    model.actuator_ctrllimited[model.actuator_ctrladr[row]] = False
+    model.actuator_delay[row] = 0.0
+    # An activation state stays in the layout of the model's data, and nothing reads it.
+    model.actuator_actadr[row], model.actuator_actnum[row] = -1, 0
 
 
 class ServoJoints:
@@ -210,7 +322,7 @@ class ServoJoints:
             f"{actuator!r}: expected one of its numbers, such as 'actuator/{actuator}/{example}'."
         )
 
-    def _grouped(self) -> Iterator[Group]:
+    def _grouped(self) -> Iterator[ServoGroup]:
         """Yield the joints by motor law, friction law and the names of their numbers."""
         found: dict[object, list[tuple[int, ServoDrive]]] = {}
         for drive in self.drives:
@@ -218,7 +330,7 @@ class ServoJoints:
             found.setdefault(key, []).extend((self._places[a], drive) for a in drive.actuators)
         for members in found.values():
             numbers = [drive.numbers for _, drive in members]
-            yield Group(
+            yield ServoGroup(
                 members[0][1].servo,
                 np.array([place for place, _ in members], dtype=np.int64),
                 {name: np.array([own[name] for own in numbers]) for name in numbers[0]},
@@ -247,3 +359,84 @@ def _check_once(names: list[str]) -> None:
         if names.count(name) > 1:
             msg = f'Actuator {name!r} is driven by two servos: expected one.'
             raise ParameterError(msg)
+
+
+class ServoController:
+    """Drives the joints of one simulation.
+
+    ``update`` before each ``mj_step`` writes controls, dry friction and damping::
+
+        joints = ServoJoints(model, [ServoDrive(('elbow',), servo, values)])
+        data = mujoco.MjData(joints.model)
+        controller = ServoController(joints, data)
+        controller.goal[:] = 0.3
+        while data.time < 2.0:
+            controller.update()
+            mujoco.mj_step(joints.model, data)
+
+    Attributes:
+        model: The model to step, whose friction this changes.
+        goal: (J,) commanded positions, rad; where the joints are until it is set.
+        enabled: (J,) 1 where a motor is powered, else 0.
+    """
+
+    def __init__(
+        self, joints: ServoJoints, data: mujoco.MjData, *, supply: Supply | None = None
+    ) -> None:
+        """Prepare the laws.
+
+        Args:
+            joints: The driven joints.
+            data: Of ``joints.model``.
+            supply: What the motors share.
+        """
+        self.model = joints.model
+        self.goal = data.qpos[joints.qpos].copy()
+        self.enabled = np.ones(len(joints.actuators))
+        self._joints, self._data = joints, data
+        self._forces = ServoForces(joints.groups, float(self.model.opt.timestep), supply=supply)
+        self._time = np.nan
+        self._others = np.zeros(len(joints.actuators))
+        self.model.dof_damping[joints.dofs] = self._forces.damping
+
+    def command(self, goals: Mapping[str, float]) -> None:
+        """Set goals of some actuators by name, rad.
+
+        Raises:
+            ParameterError: No servo drives one of them.
+        """
+        for actuator, goal in goals.items():
+            self.goal[self._joints.place(actuator)] = goal
+
+    def reset(self) -> None:
+        """Forget what firmware and supply remember: after the state was set by hand."""
+        self._forces.reset()
+
+    def update(self) -> None:
+        """Write what acts in the coming step."""
+        joints, model, data = self._joints, self.model, self._data
+        if data.time < self._time:  # mj_resetData
+            self.reset()
+        if data.time != self._time:
+            self._others = self._constraints()
+            self._time = float(data.time)
+        mujoco.mj_fwdPosition(model, data)
+        mujoco.mj_fwdVelocity(model, data)
+        motor, friction = self._forces(
+            self.goal,
+            self.enabled,
+            data.qpos[joints.qpos],
+            data.qvel[joints.dofs],
+            self._others - data.qfrc_bias[joints.dofs],
+        )
+        data.ctrl[joints.controls] = motor / joints.gears
+        model.dof_frictionloss[joints.dofs] = friction
+
+    def _constraints(self) -> NDArray[np.float64]:
+        """Return the (J,) torques of limits and contacts in the step that was made, N·m."""
+        data = self._data
+        own = np.zeros(self.model.nv)
+        rows = data.efc_type == _FRICTION
+        own[data.efc_id[rows]] = data.efc_force[rows]
+        found: NDArray[np.float64] = (data.qfrc_constraint - own)[self._joints.dofs]
+        return found

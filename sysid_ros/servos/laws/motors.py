@@ -28,7 +28,7 @@ def within(values: Array | float, low: Array | float, high: Array | float) -> Ar
     return found
 
 
-class Drive(NamedTuple):
+class FirmwareControl(NamedTuple):
     """The control that the firmware decides on, in the law's unit, and what it remembers."""
 
     control: Array
@@ -52,7 +52,7 @@ class MotorLaw(Protocol):
 
     def drive(
         self, p: Values, goal: Array, q: Array, dq: Array, dt: float, memory: Array | None
-    ) -> Drive:
+    ) -> FirmwareControl:
         """Return the control for a state.
 
         Args:
@@ -90,7 +90,7 @@ class Voltage:
 
     def drive(
         self, p: Values, goal: Array, q: Array, dq: Array, dt: float, memory: Array | None
-    ) -> Drive:
+    ) -> FirmwareControl:
         """Return the voltage."""
         if 'max_velocity' in p:
             last = 0.0 if memory is None else memory
@@ -104,7 +104,7 @@ class Voltage:
             span = p['R'] * p['current_limit'] / p['vin']
             duty = within(duty, middle - span, middle + span)
         duty = within(duty, np.negative(p['max_pwm']), p['max_pwm'])
-        return Drive(p['vin'] * duty, memory)
+        return FirmwareControl(p['vin'] * duty, memory)
 
     def torque(self, p: Values, control: Array, enabled: Array | float, dq: Array) -> Array:
         """Return the torque of a DC motor with back-EMF."""
@@ -126,14 +126,14 @@ class Current:
 
     def drive(
         self, p: Values, goal: Array, q: Array, dq: Array, dt: float, memory: Array | None
-    ) -> Drive:
+    ) -> FirmwareControl:
         """Return the current."""
         del dt
         current = (goal - q) * p['kp'] * p['error_gain']
         back = p['kt'] * dq
         current = within(current, (-p['vin'] - back) / p['R'], (p['vin'] - back) / p['R'])
         limit = p['current_limit']
-        return Drive(within(current, np.negative(limit), limit), memory)
+        return FirmwareControl(within(current, np.negative(limit), limit), memory)
 
     def torque(self, p: Values, control: Array, enabled: Array | float, dq: Array) -> Array:
         """Return the torque of the current."""
@@ -175,12 +175,12 @@ class DampedCurrent:
 
     def drive(
         self, p: Values, goal: Array, q: Array, dq: Array, dt: float, memory: Array | None
-    ) -> Drive:
+    ) -> FirmwareControl:
         """Return the current."""
         del dt
         amps = (goal - q) * p['kp'] - p['damping'] * np.sqrt(p['kp']) * dq
         limit = p['max_amps']
-        return Drive(within(amps, np.negative(limit), limit), memory)
+        return FirmwareControl(within(amps, np.negative(limit), limit), memory)
 
     def torque(self, p: Values, control: Array, enabled: Array | float, dq: Array) -> Array:
         """Return the torque of the current, within what the voltage allows."""
@@ -203,12 +203,12 @@ class Torque:
 
     def drive(
         self, p: Values, goal: Array, q: Array, dq: Array, dt: float, memory: Array | None
-    ) -> Drive:
+    ) -> FirmwareControl:
         """Return the torque."""
         del dt
         torque = (goal - q) * p['kp'] * p['ratio'] - p['damping'] * dq
         most = p['max_torque']
-        return Drive(within(torque, np.negative(most), most), memory)
+        return FirmwareControl(within(torque, np.negative(most), most), memory)
 
     def torque(self, p: Values, control: Array, enabled: Array | float, dq: Array) -> Array:
         """Return the control where the motor is on."""

@@ -1,21 +1,274 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A servo with a friction law: everything that its pendulum or joint needs to be simulated."""
+"""Kinds of servos: those of the catalogue, those that a YAML file defines, with a friction law."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sysid_ros.servos.laws.catalogue import actuator_type
-from sysid_ros.servos.laws.coefficients import Coefficient
-from sysid_ros.servos.laws.friction import friction_law
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sysid_ros.config.section import explain
+from sysid_ros.errors import ConfigError, ParameterError, nearest
+from sysid_ros.servos.laws.friction import FRICTION_COEFFICIENTS, UNITS, Coefficient, friction_law
+from sysid_ros.servos.laws.motors import MOTOR_LAWS
 
 if TYPE_CHECKING:
-    from sysid_ros.servos.laws.catalogue import ActuatorType
-    from sysid_ros.servos.laws.friction import FrictionLaw
+    from collections.abc import Iterator, Mapping
 
+    from sysid_ros.servos.laws.friction import FrictionLaw
+    from sysid_ros.servos.laws.motors import MotorLaw
+
+
+#: Numbers that every law of a motor may have beside its own.
+_OF_EVERY_LAW = ('armature', 'q_offset')
+#: Numbers that the laws divide by.
+_DIVISORS = ('R', 'vin', 'dtheta_stribeck')
+#: The only number that may be negative.
+_SIGNED = ('q_offset',)
+_DRY = ('friction_base', 'friction_stribeck')
+_LOAD = ('load_friction_base', 'load_friction_motor', 'load_friction_external')
+_MX = {
+    'kt': Coefficient(1.6, 1.0, 3.0),
+    'R': Coefficient(2.0, 1.0, 5.0),
+    'armature': Coefficient(0.005, 0.001, 0.05),
+}
+_XL330 = {
+    'kt': Coefficient(1.6, 0.1, 3.0),
+    'R': Coefficient(2.6, 2.0, 5.0),
+    'armature': Coefficient(0.005, 0.0001, 0.05),
+}
+_EROB = {
+    'kt': Coefficient(1.6, 1.0, 15.0),
+    'R': Coefficient(2.0, 0.1, 3.5),
+    'armature': Coefficient(0.005, 0.001, 2.0),
+}
+#: Gains were found with an oscilloscope by the authors of BAM.
+_MX_CONSTANTS = {'vin': 15.0, 'kp': 32.0, 'error_gain': 0.158, 'max_pwm': 0.9625}
+#: Counts per radian, the divisor of the gain as observed, and the default limit of the PWM.
+_XL330_GAIN = 4096 / (2 * math.pi) / (256 * 885)
+#: Goal velocity by default: 3400 counts per s.
+_STS_VELOCITY = 3400 * 2 * math.pi / 4096
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
+
+
+class ServoDefinition(BaseModel):
+    """What the file holds.
+
+    Attributes:
+        name: Of the servo, as in logs and parameter files.
+        law: Name of the motor's law.
+        constants: What is set and not fitted.
+        coefficients: Start, lower and upper bound of what a fit may find of the motor.
+        friction: The same of friction coefficients where they differ from the usual.
+    """
+
+    model_config = ConfigDict(extra='forbid', allow_inf_nan=False)
+
+    name: str
+    law: str
+    constants: dict[str, float] = Field(default_factory=dict)
+    coefficients: dict[str, tuple[float, float, float]]
+    friction: dict[str, tuple[float, float, float]] = Field(default_factory=dict)
+
+    @model_validator(mode='after')
+    def _is_complete(self) -> ServoDefinition:
+        law = MOTOR_LAWS.get(self.law)
+        if law is None:
+            msg = f'There is no motor law {self.law!r}; {nearest(self.law, MOTOR_LAWS, 5)}'
+            raise ValueError(msg)
+        for complaint in chain(self._about_names(law), self._about_bounds(), self._about_signs()):
+            raise ValueError(complaint)
+        return self
+
+    def _about_names(self, law: MotorLaw) -> Iterator[str]:
+        given = {**self.constants, **self.coefficients}
+        known = (*law.needs, *law.may_have, *_OF_EVERY_LAW)
+        for name in given:
+            if name not in known:
+                yield f'The motor law {law.name!r} has no {name!r}; {nearest(name, known)}'
+        missing = [name for name in (*law.needs, 'armature') if name not in given]
+        if missing:
+            found = ', '.join(given) or 'none'
+            yield f'The motor law {law.name!r} needs {", ".join(missing)}, found {found}'
+        for name in self.coefficients:
+            if name in self.constants:
+                yield f'{name!r} is either set or fitted: found it in constants and coefficients'
+            if name not in UNITS:
+                yield f'{name!r} is set and not fitted: expected it in constants'
+        for name in self.friction:
+            if name not in FRICTION_COEFFICIENTS:
+                hint = nearest(name, FRICTION_COEFFICIENTS)
+                yield f'There is no friction coefficient {name!r}; {hint}'
+
+    def _about_bounds(self) -> Iterator[str]:
+        for name, (initial, low, high) in {**self.coefficients, **self.friction}.items():
+            if not (low <= initial <= high and low < high):
+                yield (
+                    f'Expected lower bound ≤ start ≤ upper bound for {name!r}, as [start, lower, '
+                    f'upper], found [{initial:g}, {low:g}, {high:g}]'
+                )
+
+    def _about_signs(self) -> Iterator[str]:
+        bounded = {**self.coefficients, **self.friction}
+        lowest = {**self.constants, **{name: low for name, (_, low, _) in bounded.items()}}
+        for name, value in lowest.items():
+            if value <= 0 and name in _DIVISORS:
+                yield f'Expected {name!r} to be more than 0 throughout, found {value:g}'
+            if value < 0 and name not in _SIGNED:
+                yield f'Expected {name!r} to be at least 0 throughout, found {value:g}'
+
+
+def read_definition(path: Path) -> ServoDefinition:
+    """Read a file that defines a servo.
+
+    Raises:
+        ConfigError: It cannot be read or is not valid.
+    """
+    try:
+        document = yaml.safe_load(path.read_text('utf-8'))
+    except OSError as err:
+        msg = f'Cannot read the actuator file {str(path)!r}: {err.strerror}.'
+        raise ConfigError(msg) from err
+    except (yaml.YAMLError, UnicodeDecodeError) as err:
+        msg = f'The actuator file {str(path)!r} is not YAML: {" ".join(str(err).split())}.'
+        raise ConfigError(msg) from err
+    try:
+        return ServoDefinition.model_validate(document)
+    except ValidationError as err:
+        raise ConfigError(explain(err, ServoDefinition, str(path))) from err
+
+
+@dataclass(frozen=True)
+class ActuatorType:
+    """A kind of servo.
+
+    Attributes:
+        name: As in logs and parameter files.
+        law: Its firmware and motor.
+        constants: What is set and not fitted: ``kp`` and ``vin`` where a log says nothing else.
+        coefficients: What a fit may find of the motor, in the order of a parameter file.
+        friction: Starts and bounds of friction coefficients where they differ from the usual.
+    """
+
+    name: str
+    law: MotorLaw
+    constants: Mapping[str, float]
+    coefficients: Mapping[str, Coefficient]
+    friction: Mapping[str, Coefficient] = field(default_factory=dict)
+
+
+def _bounded(names: tuple[str, ...], initial: float, high: float) -> dict[str, Coefficient]:
+    return dict.fromkeys(names, Coefficient(initial, 0.0, high))
+
+
+_EROB_FRICTION = {
+    **_bounded(_DRY, 0.05, 10.0),
+    **_bounded(_LOAD, 0.05, 1.0),
+    'friction_viscous': Coefficient(0.1, 0.0, 30.0),
+}
+
+
+def _erob(name: str, damping: float) -> ActuatorType:
+    return ActuatorType(
+        name,
+        MOTOR_LAWS['damped_current'],
+        {'kp': 100.0, 'damping': damping, 'max_amps': 12.0, 'max_volts': 48.0},
+        _EROB,
+        _EROB_FRICTION,
+    )
+
+
+_TYPES = (
+    ActuatorType('mx64', MOTOR_LAWS['voltage'], _MX_CONSTANTS, _MX),
+    ActuatorType('mx106', MOTOR_LAWS['voltage'], _MX_CONSTANTS, _MX),
+    ActuatorType(
+        'xl320',
+        MOTOR_LAWS['voltage'],
+        {'vin': 7.5, 'kp': 32.0, 'error_gain': 0.05048199, 'max_pwm': 1.0},
+        {
+            'kt': Coefficient(0.7, 0.25, 1.5),
+            'R': Coefficient(5.0, 3.0, 40.0),
+            'armature': Coefficient(0.0005, 0.0001, 0.01),
+        },
+        _bounded(_LOAD, 0.05, 1.0),
+    ),
+    ActuatorType(
+        'xl330',
+        MOTOR_LAWS['voltage'],
+        {'vin': 7.5, 'kp': 400.0, 'error_gain': _XL330_GAIN, 'max_pwm': 1.0},
+        _XL330,
+    ),
+    ActuatorType(
+        'xl330i',
+        MOTOR_LAWS['bus_current'],
+        {'vin': 7.5, 'kp': 400.0, 'error_gain': 0.01},
+        {**_XL330, 'current_limit': Coefficient(1.5, 1.0, 3.0)},
+    ),
+    _erob('erob80_100', 2.0),
+    _erob('erob80_50', 1.0),
+    ActuatorType(
+        'sts3215',
+        MOTOR_LAWS['voltage'],
+        {'vin': 7.4, 'kp': 32.0, 'error_gain': 0.166, 'max_pwm': 0.97},
+        {
+            'kt': Coefficient(0.784532, 0.05, 2.5),
+            'error_gain_ratio': Coefficient(1.0, 0.1, 10.0),
+            'R': Coefficient(2.0, 0.1, 10.0),
+            'armature': Coefficient(0.0001, 0.00001, 0.04),
+            # As BAM defines this servo; what it then fits within is the usual ±0.1.
+            'q_offset': Coefficient(0.0, -0.2, 0.2),
+            'max_velocity': Coefficient(_STS_VELOCITY, 0.1 * _STS_VELOCITY, 10 * _STS_VELOCITY),
+        },
+    ),
+    ActuatorType(
+        'unitree_go1',
+        MOTOR_LAWS['torque'],
+        {'kp': 20.0, 'damping': 0.3},
+        {
+            'ratio': Coefficient(1.0, 0.5, 2.0),
+            'max_torque': Coefficient(23.7, 20.0, 30.0),
+            'armature': Coefficient(0.005, 0.00001, 2.0),
+        },
+        {**_bounded(_DRY, 0.05, 5.0), **_bounded(_LOAD, 0.05, 2.0)},
+    ),
+)
+#: All known servos by name.
+ACTUATORS: dict[str, ActuatorType] = {kind.name: kind for kind in _TYPES}
+
+
+def actuator_type(name: str) -> ActuatorType:
+    """Return a servo by name, or the one that a YAML file defines.
+
+    Args:
+        name: Name in the catalogue, or the path of a file ``*.yaml``.
+
+    Raises:
+        ParameterError: There is none of that name.
+        ConfigError: The file is not valid.
+    """
+    if name in ACTUATORS:
+        return ACTUATORS[name]
+    if name.endswith(('.yaml', '.yml')):
+        return _defined(read_definition(Path(name)))
+    hint = nearest(name, ACTUATORS, len(ACTUATORS))
+    msg = f'There is no actuator {name!r}; {hint}; or give a YAML file that defines one.'
+    raise ParameterError(msg)
+
+
+def _defined(definition: ServoDefinition) -> ActuatorType:
+    return ActuatorType(
+        definition.name,
+        MOTOR_LAWS[definition.law],
+        definition.constants,
+        {name: Coefficient(*numbers) for name, numbers in definition.coefficients.items()},
+        {name: Coefficient(*numbers) for name, numbers in definition.friction.items()},
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.metadata
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ResultError
+from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
@@ -19,15 +22,22 @@ from sysid_ros.results.diagnostics import Curve
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import FileHash
 from sysid_ros.results.summary import solver_of, summarise, told
-from sysid_ros.servos.bench.advice import gaps, what_to_record
+from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
+from sysid_ros.servos.bench.pendulum import errors_by_log, predict
 from sysid_ros.servos.bench.residuals import POSITION
-from sysid_ros.servos.bench.score import errors_by_log, predict
+from sysid_ros.servos.bench.trials import (
+    LIBRARIES,
+    TRIALS,
+    TrialSettings,
+    open_study,
+    sample_servo,
+    subject,
+)
 from sysid_ros.servos.formats.logs import check_motor, read_logs, split
 from sysid_ros.servos.formats.parameter_file import write_parameters
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.servos.session.progress import ServoProgress
-from sysid_ros.servos.session.sampling import SAMPLED, sampled_fit, sampler_versions
 
 if TYPE_CHECKING:
     import threading
@@ -38,10 +48,16 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.results.result import CalibrationResult, Role
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.bench.trials import Method
+    from sysid_ros.servos.formats.logs import ServoLog
 
+#: Word of a result for where its fit started.
+SAMPLED = 'sampled'
+#: File beside the coefficients with all trials.
+_STUDIES = 'study.journal'
+_MILLI = 1e3
 _UNIT = 'rad'
-_SOLVER = 'scipy-trf'
+_SOLVER = SolverSettings().backend
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class ServoCalibration:
         servo: The kind of servo and its friction law.
         values: Its coefficients.
         result: Everything that was found, with intervals and verdicts.
-        errors: Log name to its mean absolute error, rad.
+        errors: ServoLog name to its mean absolute error, rad.
         parameters_path: The file of coefficients; None where the result was rejected.
         result_path: The result as JSON.
         report_path: The report.
@@ -106,7 +122,7 @@ def calibrate_servo(
                 servo, training, settings=settings, cancel=cancel, observe=progress.iteration
             )
         else:
-            found = sampled_fit(
+            found = _fit_by_trials(
                 config,
                 servo,
                 training,
@@ -121,12 +137,87 @@ def calibrate_servo(
     return done
 
 
+def _fit_by_trials(
+    config: ServoFitConfig,
+    servo: Servo,
+    training: Sequence[ServoLog],
+    method: Method,
+    *,
+    settings: ServoFitSettings,
+    observer: Observer,
+    progress: ServoProgress,
+    cancel: threading.Event | None = None,
+) -> Fit:
+    """Find coefficients by trials and refine them by least squares, which also says how sure.
+
+    Intervals hold at the least squares only, from which the best trial is some way off.
+
+    Args:
+        config: The validated request.
+        servo: The kind of servo and its friction law.
+        training: What it is fitted to.
+        method: The sampler.
+        settings: How it is refined; where from is not asked.
+        observer: Is told of stages.
+        progress: Is told of what is best so far.
+        cancel: Ends it when it is set.
+
+    Raises:
+        SysidError: In one sentence, why it is not possible; trials in the study stay there.
+    """
+    count = config.trials or TRIALS
+    about = subject(servo, training, config.fixed, config.reset_period)
+    path = config.output.parent / _STUDIES
+    study = open_study(path, config.load_study, method, about)
+    observer.stage(
+        f'{method} with {count} trials; if interrupted, it goes on with --load-study '
+        f'{study.study_name}'
+    )
+    found = sample_servo(
+        servo,
+        training,
+        settings=TrialSettings(
+            method=method,
+            trials=count,
+            workers=config.workers,
+            seed=config.seed,
+            fixed=config.fixed,
+            reset_period=config.reset_period,
+            study=study,
+        ),
+        cancel=cancel,
+        observe=progress.sampled,
+    )
+    observer.stage('least squares from the best trial')
+    fit = fit_servo(
+        servo,
+        training,
+        settings=dataclasses.replace(settings, starts=1, first=found.values),
+        cancel=cancel,
+        observe=progress.iteration,
+    )
+    values = values_of(servo, fit, config.fixed)
+    errors = errors_by_log(servo, values, training, config.reset_period)
+    after = sum(errors.values()) / len(errors)
+    return dataclasses.replace(
+        fit,
+        start=SAMPLED,
+        start_sentence=(
+            f'the best of {found.trials} trials of {method}, with a mean absolute error of '
+            f'{_MILLI * found.error:.4g} mrad; least squares from there led to {_MILLI * after:.4g}'
+            ' mrad'
+        ),
+        rollouts=fit.rollouts + found.new * len(training),
+        seconds=fit.seconds + found.seconds,
+    )
+
+
 def write_servo(
     config: ServoFitConfig,
     command: str,
     servo: Servo,
-    training: Sequence[Log],
-    held_out: Sequence[Log],
+    training: Sequence[ServoLog],
+    held_out: Sequence[ServoLog],
     fit: Fit,
 ) -> ServoCalibration:
     """Judge a fit, and write result, report and, if it is accepted, coefficients.
@@ -144,8 +235,7 @@ def write_servo(
     """
     result = result_of(config, command, servo, training, held_out, fit)
     values = values_of(servo, fit, config.fixed)
-    every = (*training, *held_out)
-    errors = errors_by_log(servo, values, every, config.reset_period)
+    errors = errors_by_log(servo, values, (*training, *held_out), config.reset_period)
     result_path = config.output.with_suffix('.result.json')
     report_path = config.output.with_suffix('.report.html')
     result.save(result_path)
@@ -163,7 +253,7 @@ def write_servo(
     )
 
 
-def read_training(config: ServoFitConfig) -> tuple[tuple[Log, ...], tuple[Log, ...]]:
+def read_training(config: ServoFitConfig) -> tuple[tuple[ServoLog, ...], tuple[ServoLog, ...]]:
     """Return the logs of a request that are fitted, and those that are held out.
 
     Raises:
@@ -197,12 +287,12 @@ def result_of(
     config: ServoFitConfig,
     command: str,
     servo: Servo,
-    training: Sequence[Log],
-    held_out: Sequence[Log],
+    training: Sequence[ServoLog],
+    held_out: Sequence[ServoLog],
     fit: Fit,
 ) -> CalibrationResult:
     """Return the judged result of a fit."""
-    roles: list[tuple[Log, Role]] = [(log, 'train') for log in training]
+    roles: list[tuple[ServoLog, Role]] = [(log, 'train') for log in training]
     roles += [(log, 'validate') for log in held_out]
     files = [
         FileHash(path=str(log.path), role=role, sha256=sha256(log.path))
@@ -223,7 +313,7 @@ def result_of(
         {POSITION: _UNIT},
         solver_of(fit, f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER, 'linear'),
         provenance.model_copy(
-            update={'versions': {**provenance.versions, **(sampler_versions() if sampled else {})}}
+            update={'versions': {**provenance.versions, **(_sampler_versions() if sampled else {})}}
         ),
     )
     parameters = tuple(
@@ -247,7 +337,7 @@ def result_of(
 
 
 def _curves(
-    servo: Servo, roles: Sequence[tuple[Log, Role]], fit: Fit, config: ServoFitConfig
+    servo: Servo, roles: Sequence[tuple[ServoLog, Role]], fit: Fit, config: ServoFitConfig
 ) -> Iterator[Curve]:
     logs = [log for log, _ in roles]
     before = predict(servo, config.fixed, logs, config.reset_period)
@@ -267,7 +357,7 @@ def _curves(
 
 
 def _warnings(
-    servo: Servo, training: Sequence[Log], result: CalibrationResult, fit: Fit
+    servo: Servo, training: Sequence[ServoLog], result: CalibrationResult, fit: Fit
 ) -> Iterator[str]:
     if not fit.solution.success:
         yield fit.solution.message
@@ -279,5 +369,9 @@ def _warnings(
         yield f'Not identified: {", ".join(doubtful)}.'
 
 
-def _count(logs: Sequence[Log]) -> str:
+def _sampler_versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def _count(logs: Sequence[ServoLog]) -> str:
     return '1 log' if len(logs) == 1 else f'{len(logs)} logs'

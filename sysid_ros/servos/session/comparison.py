@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.servos.session.groups import By
+    from sysid_ros.servos.bench.coverage import By
 
     Array = NDArray[np.float64]
 
@@ -67,8 +67,8 @@ class ServoScore:
         groups: Errors on logs that were not fitted.
         held_out: Mean absolute error on all of those logs.
         held_out_rms: Root mean square error on them.
-        difference: By how much ``held_out`` is larger than that of the best law, …
-        standard_error: … and the standard error of that, from the differences on each log.
+        difference: By how much ``held_out`` is larger than that of the best law.
+        standard_error: Of the difference, from the differences on each log.
         aic: Akaike's information criterion above that of the law with the least, from the
             effective number of samples.
         bic: The same for Schwarz's.
@@ -211,12 +211,13 @@ def recommend(models: Sequence[ServoScore], by: By) -> tuple[str, str]:
     on = f'{count} logs of other {_OTHERS[by]}'
     if chosen is best and not simpler:
         return chosen.name, f'it has the least held-out error on {on}, and none is simpler'
-    told: ServoScore | None = None
+    nearest_simpler: ServoScore | None = None
     if chosen is best:
-        told = min(simpler, key=lambda model: model.difference)
+        nearest_simpler = min(simpler, key=lambda model: model.difference)
         reason = (
             'it has the least held-out error, and no simpler law is within one standard error or '
-            f'1 % of it: {told.name} errs {_times(told, chosen)} ({_more(told)}) on {on}'
+            f'1 % of it: {nearest_simpler.name} errs {_times(nearest_simpler, chosen)} '
+            f'({_more(nearest_simpler)}) on {on}'
         )
     else:
         reason = (
@@ -226,7 +227,7 @@ def recommend(models: Sequence[ServoScore], by: By) -> tuple[str, str]:
         )
     far = [model for model in simpler if model.held_out > _FAR * chosen.held_out]
     lacking = min(far, key=lambda model: model.held_out) if far else None
-    if lacking is not None and lacking is not told:
+    if lacking is not None and lacking is not nearest_simpler:
         reason = f'{reason}; {lacking.name} errs {_times(lacking, chosen)}'
     return chosen.name, reason
 

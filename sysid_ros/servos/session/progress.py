@@ -1,14 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the fit of a servo is, for those who wait for it and to go on from there."""
+"""Where the fit of a servo is: for those who wait, to go on from, and on Weights & Biases."""
 
 from __future__ import annotations
 
+import importlib
+import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sysid_ros.errors import ConfigError
+from sysid_ros.servos.bench.pendulum import errors_by_log
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
-from sysid_ros.servos.session.wandb import WandbRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,13 +20,68 @@ if TYPE_CHECKING:
     from sysid_ros.config.servo_fit import ServoFitConfig
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.servos.bench.samplers import Sampled
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.bench.trials import BestTrial
+    from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
 
 #: Where a fit is, is written this often, s.
 _PERIOD = 2.0
 _MILLI = 1e3
+
+
+class WandbRun:
+    """One run, which is told the best values from time to time."""
+
+    def __init__(
+        self,
+        config: ServoFitConfig,
+        servo: Servo,
+        training: Sequence[ServoLog],
+        held_out: Sequence[ServoLog],
+    ) -> None:
+        """Begin a run.
+
+        Raises:
+            ConfigError: The package wandb, which is an extra, is not installed.
+        """
+        try:
+            wandb = importlib.import_module('wandb')
+        except ImportError as err:
+            msg = (
+                'Expected the Python package wandb for --wandb, found none; get it with '
+                "`pip install 'sysid_ros[wandb]'`, or leave the flag out."
+            )
+            raise ConfigError(msg) from err
+        self._servo, self._training, self._held_out = servo, training, held_out
+        self._reset_period = config.reset_period
+        self._run: Any = wandb.init(
+            project=f'{servo.type.name}_identification',
+            name=f'{config.output}_{config.model}_{config.logdir}',
+            config={
+                'logdir': str(config.logdir),
+                'model': config.model,
+                'hostname': socket.gethostname(),
+            },
+        )
+
+    def log(self, number: int, values: Mapping[str, float]) -> None:
+        """Log the best values after so many trials or iterations, and their errors, rad."""
+        shown = {
+            'optim/trial_number': number,
+            'optim/best_value': self._error(values, self._training),
+            **{f'params/{name}': value for name, value in values.items()},
+        }
+        if self._held_out:
+            shown['optim/val_best_value'] = self._error(values, self._held_out)
+        self._run.log(shown)
+
+    def end(self) -> None:
+        """Say that no more comes."""
+        self._run.finish()
+
+    def _error(self, values: Mapping[str, float], logs: Sequence[ServoLog]) -> float:
+        errors = errors_by_log(self._servo, values, logs, self._reset_period)
+        return sum(errors.values()) / len(errors)
 
 
 class ServoProgress:
@@ -34,8 +92,8 @@ class ServoProgress:
         config: ServoFitConfig,
         servo: Servo,
         observer: Observer,
-        training: Sequence[Log],
-        held_out: Sequence[Log],
+        training: Sequence[ServoLog],
+        held_out: Sequence[ServoLog],
     ) -> None:
         """Begin to watch a fit.
 
@@ -70,7 +128,7 @@ class ServoProgress:
         found = dict(zip(self._names, iteration.x, strict=False))
         self._write({**self._config.fixed, **found})
 
-    def sampled(self, found: Sampled) -> None:
+    def sampled(self, found: BestTrial) -> None:
         """Write the best values of trials, and say how good they are, if it is time."""
         self._number = found.trials
         if self._write(found.values):

@@ -112,14 +112,14 @@ def fit_session(
     Raises:
         SysidError: In one sentence, what is wrong.
     """
-    wanted = ServoFitConfig(
+    config = ServoFitConfig(
         actuator=actuator,
         model=model,
         logdir=beside(bag, 'logs'),
         output=beside(bag, 'params.json'),
     )
-    command = f'sysid fit-actuator --actuator {actuator} --model {model} --logdir {wanted.logdir}'
-    return calibrate_servo(wanted, command=command, observer=observer, cancel=cancel)
+    command = f'sysid fit-actuator --actuator {actuator} --model {model} --logdir {config.logdir}'
+    return calibrate_servo(config, command=command, observer=observer, cancel=cancel)
 
 
 def beside(bag: Path, what: str) -> Path:

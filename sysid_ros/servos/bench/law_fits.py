@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fits of several friction laws to the same logs, and to those logs without some of them."""
+"""Fits of several friction laws, to all logs and to some of them, in processes of their own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.servos.bench.fit import fit_servo, solve_servo, values_of
-from sysid_ros.servos.bench.pendulum import bench
+from sysid_ros.servos.bench.pendulum import stack_logs
 from sysid_ros.servos.bench.residuals import POSITION, LogResiduals
-from sysid_ros.servos.laws.nesting import contains, widened
+from sysid_ros.servos.laws.friction import contains, widened
 
 if TYPE_CHECKING:
     import threading
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.identification.fit import Fit
     from sysid_ros.servos.bench.fit import ServoFitSettings
-    from sysid_ros.servos.bench.workers import Workers
-    from sysid_ros.servos.formats.log import Log
+    from sysid_ros.servos.bench.processes import FitProcesses
+    from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
 
 #: A law whose residuals are larger than those of one that it contains, by this part, has not found
@@ -42,11 +42,11 @@ class FitJob:
     """
 
     servo: Servo
-    logs: tuple[Log, ...]
+    logs: tuple[ServoLog, ...]
     settings: ServoFitSettings
 
 
-class RefitJob(NamedTuple):
+class FoldJob(NamedTuple):
     """A fit to some of the logs.
 
     It begins as if the others had never been seen: where those that are left say nothing of a
@@ -65,7 +65,7 @@ class RefitJob(NamedTuple):
     values: dict[str, float]
 
 
-class Refit(NamedTuple):
+class FoldFit(NamedTuple):
     """All coefficients by name, from some of the logs, and how long that took, s."""
 
     values: dict[str, float]
@@ -80,7 +80,7 @@ def settings_for(servo: Servo, settings: ServoFitSettings) -> ServoFitSettings:
 
 def fit_all(
     jobs: Sequence[FitJob],
-    workers: Workers,
+    workers: FitProcesses,
     tell: Callable[[str], None],
     cancel: threading.Event | None = None,
 ) -> list[Fit]:
@@ -122,11 +122,11 @@ def fit_all(
 
 
 def refit_all(
-    jobs: Sequence[RefitJob],
-    workers: Workers,
+    jobs: Sequence[FoldJob],
+    workers: FitProcesses,
     tell: Callable[[str], None],
     cancel: threading.Event | None = None,
-) -> list[Refit]:
+) -> list[FoldFit]:
     """Return the coefficients from some of the logs for each job, in their order.
 
     Args:
@@ -139,14 +139,14 @@ def refit_all(
         SysidError: A fit is not possible.
     """
 
-    def say(refit: RefitJob, found: Refit) -> None:
+    def say(refit: FoldJob, found: FoldFit) -> None:
         name = refit.job.servo.friction.name
         tell(f'fitted {name} without {refit.without} in {found.seconds:.1f} s')
 
     return workers.do(_refit, jobs, size=lambda refit: _size(refit.job), tell=say, cancel=cancel)
 
 
-def without(job: FitJob, fit: Fit, name: str, group: Sequence[Log]) -> RefitJob:
+def without(job: FitJob, fit: Fit, name: str, group: Sequence[ServoLog]) -> FoldJob:
     """Return a fit to fewer logs.
 
     Args:
@@ -161,13 +161,13 @@ def without(job: FitJob, fit: Fit, name: str, group: Sequence[Log]) -> RefitJob:
         tuple(log for log in job.logs if log.name not in gone),
         dataclasses.replace(job.settings, starts=1),
     )
-    return RefitJob(left, name, values_of(job.servo, fit, job.settings.fixed))
+    return FoldJob(left, name, values_of(job.servo, fit, job.settings.fixed))
 
 
 def _from_inside(job: FitJob, inner: FitJob, fit: Fit) -> FitJob:
     """Return a fit that begins at the optimum of a law inside."""
     values = values_of(inner.servo, fit, inner.settings.fixed)
-    return _from(job, widened(values, job.servo))
+    return _from(job, widened(values, job.servo.coefficients))
 
 
 def _from(job: FitJob, values: Mapping[str, float]) -> FitJob:
@@ -198,21 +198,21 @@ def _fit(job: FitJob, cancel: threading.Event) -> Fit:
     return fit_servo(job.servo, job.logs, settings=job.settings, cancel=cancel)
 
 
-def _refit(refit: RefitJob, cancel: threading.Event) -> Refit:
+def _refit(refit: FoldJob, cancel: threading.Event) -> FoldFit:
     began = time.monotonic()
     job = refit.job
     values = solve_servo(job.servo, job.logs, settings=job.settings, cancel=cancel).values
     if _rms(job, refit.values) < (1 - _WORSE) * _rms(job, values):
         again = _from(job, refit.values)
         values = solve_servo(again.servo, again.logs, settings=again.settings, cancel=cancel).values
-    return Refit(values, time.monotonic() - began)
+    return FoldFit(values, time.monotonic() - began)
 
 
 def _rms(job: FitJob, values: Mapping[str, float]) -> float:
     """Return the root mean square residual of the logs of a fit, rad."""
     residuals = LogResiduals(
         job.servo,
-        bench(job.servo, job.logs),
+        stack_logs(job.servo, job.logs),
         [log.name for log in job.logs],
         1.0,
         reset_period=job.settings.reset_period,

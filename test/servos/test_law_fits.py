@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 
 from builders.recordings import M1, record
-from sysid_ros.servos.bench import several
+from sysid_ros.servos.bench import law_fits
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.score import errors_by_log
-from sysid_ros.servos.bench.several import FitJob, RefitJob, fit_all, refit_all, without
-from sysid_ros.servos.bench.workers import Workers
+from sysid_ros.servos.bench.law_fits import (
+    FitJob,
+    FoldJob,
+    fit_all,
+    refit_all,
+    without,
+)
+from sysid_ros.servos.bench.pendulum import errors_by_log
+from sysid_ros.servos.bench.processes import FitProcesses
 from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
@@ -84,7 +90,7 @@ def test_what_is_left_out_does_not_count():
     assert job.job.logs == LOGS[:1]
     assert job.job.settings.first is None
     told: list[str] = []
-    with Workers(1) as workers:
+    with FitProcesses(1) as workers:
         (found,) = refit_all([job], workers, told.append)
     alone = _fit(dataclasses.replace(SMALL, logs=LOGS[:1]))
     assert found.values == pytest.approx(values_of(SMALL.servo, alone, FIXED))
@@ -95,7 +101,7 @@ def test_a_refit_that_loses_its_way_begins_at_the_values_for_all_logs(
     monkeypatch: pytest.MonkeyPatch,
 ):
     values = values_of(SMALL.servo, _fit(SMALL), FIXED)
-    solve = several.solve_servo
+    solve = law_fits.solve_servo
     starts: list[Any] = []
 
     def astray(servo: Servo, logs: Any, *, settings: ServoFitSettings, cancel: Any) -> Any:
@@ -106,9 +112,9 @@ def test_a_refit_that_loses_its_way_begins_at_the_values_for_all_logs(
             solved = dataclasses.replace(solved, solution=far)
         return solved
 
-    monkeypatch.setattr(several, 'solve_servo', astray)
-    with Workers(1) as workers:
-        (found,) = refit_all([RefitJob(SMALL, 'none', values)], workers, lambda _: None)
+    monkeypatch.setattr(law_fits, 'solve_servo', astray)
+    with FitProcesses(1) as workers:
+        (found,) = refit_all([FoldJob(SMALL, 'none', values)], workers, lambda _: None)
     assert starts == [None, {name: v for name, v in values.items() if name not in FIXED}]
     errors = errors_by_log(SMALL.servo, found.values, LOGS)
     assert np.mean(list(errors.values())) < 5e-4

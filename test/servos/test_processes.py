@@ -11,13 +11,13 @@ import pytest
 
 from builders import pieces
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.servos.bench.workers import Workers
+from sysid_ros.servos.bench.processes import FitProcesses
 
 
 def test_results_are_in_the_order_of_the_jobs_from_several_processes():
     told: list[int] = []
     before = os.environ.get('OPENBLAS_NUM_THREADS')
-    with Workers(2) as workers:
+    with FitProcesses(2) as workers:
         found = workers.do(pieces.where, range(6), size=float, tell=lambda job, _: told.append(job))
         again = workers.do(pieces.where, range(2), size=float, tell=lambda *_: None)
     assert [job for job, _, _ in found] == list(range(6))
@@ -30,14 +30,14 @@ def test_results_are_in_the_order_of_the_jobs_from_several_processes():
 
 
 def test_one_worker_is_this_process():
-    with Workers(1) as workers:
+    with FitProcesses(1) as workers:
         found = workers.do(pieces.where, [3], size=float, tell=lambda *_: None)
     assert found[0][:2] == (3, os.getpid())
 
 
 @pytest.mark.parametrize('count', [1, 2])
 def test_the_error_of_a_job_is_that_of_the_work(count: int):
-    with pytest.raises(FitError, match='3 is odd'), Workers(count) as workers:
+    with pytest.raises(FitError, match='3 is odd'), FitProcesses(count) as workers:
         workers.do(pieces.refuse_odd, [2, 3, 4], size=float, tell=lambda *_: None)
 
 
@@ -48,11 +48,11 @@ def test_work_that_is_cancelled_ends():
         assert job == 0
         cancel.set()
 
-    with pytest.raises(CancelledError), Workers(2) as workers:
+    with pytest.raises(CancelledError), FitProcesses(2) as workers:
         # The first job is done while the second one waits.
         workers.do(pieces.wait, [0, 1], size=float, tell=begin_to_cancel, cancel=cancel)
 
 
 def test_a_process_that_ends_is_told():
-    with pytest.raises(FitError, match='ended unexpectedly'), Workers(2) as workers:
+    with pytest.raises(FitError, match='ended unexpectedly'), FitProcesses(2) as workers:
         workers.do(pieces.die, [1], size=float, tell=lambda *_: None)

@@ -32,7 +32,7 @@ _CONTEXT = multiprocessing.get_context('spawn')
 _ONE_THREAD = 'OPENBLAS_NUM_THREADS'
 
 
-class Workers:
+class FitProcesses:
     """Does pieces of work side by side, and ends with the block in which it is used.
 
     Processes are spawned, so that a program that uses several has to begin its own work under
@@ -74,8 +74,8 @@ class Workers:
         function: Callable[[Job, threading.Event], Found],
         jobs: Sequence[Job],
         *,
-        size: Callable[[Job], float],
-        tell: Callable[[Job, Found], None],
+        size: Callable[[Job], float] = lambda _: 1.0,
+        tell: Callable[[Job, Found], None] = lambda *_: None,
         cancel: threading.Event | None = None,
     ) -> list[Found]:
         """Return what a function makes of each job, in their order.
@@ -95,34 +95,35 @@ class Workers:
         """
         if self._pool is None:
             never = cancel or threading.Event()
-            return [_told(job, function(job, never), tell) for job in jobs]
+            done_here = []
+            for job in jobs:
+                done_here.append(function(job, never))
+                tell(job, done_here[-1])
+            return done_here
         order = sorted(range(len(jobs)), key=lambda place: -size(jobs[place]))
-        with _one_thread():
-            numbers = {self._pool.submit(_call, function, jobs[place]): place for place in order}
         found: dict[int, Found] = {}
-        pending = set(numbers)
-        while pending:
-            done, pending = wait(pending, timeout=_PERIOD, return_when=FIRST_COMPLETED)
-            if cancel is not None and cancel.is_set():
-                msg = 'The fits were cancelled.'
-                raise CancelledError(msg)
-            for future in done:
-                place = numbers[future]
-                try:
-                    found[place] = _told(jobs[place], future.result(), tell)
-                except BrokenProcessPool as err:
-                    msg = (
-                        'A process of the fits ended unexpectedly: expected enough memory for '
-                        f'{self.count} of them, and in a script that the work begins under '
-                        "if __name__ == '__main__'."
-                    )
-                    raise FitError(msg) from err
+        try:
+            with _one_thread():
+                pool = self._pool
+                numbers = {pool.submit(_call, function, jobs[place]): place for place in order}
+            pending = set(numbers)
+            while pending:
+                done, pending = wait(pending, timeout=_PERIOD, return_when=FIRST_COMPLETED)
+                if cancel is not None and cancel.is_set():
+                    msg = 'The fits were cancelled.'
+                    raise CancelledError(msg)
+                for future in done:
+                    place = numbers[future]
+                    found[place] = future.result()
+                    tell(jobs[place], found[place])
+        except BrokenProcessPool as err:
+            msg = (
+                'A process of the fits ended unexpectedly: expected enough memory for '
+                f'{self.count} of them, and in a script that the work begins under '
+                "if __name__ == '__main__'."
+            )
+            raise FitError(msg) from err
         return [found[place] for place in range(len(jobs))]
-
-
-def _told(job: Job, found: Found, tell: Callable[[Job, Found], None]) -> Found:
-    tell(job, found)
-    return found
 
 
 class _Here:
@@ -153,10 +154,10 @@ def _call(function: Callable[[Job, threading.Event], Found], job: Job) -> Found:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Let processes that begin here load NumPy with one thread, unless the user wants others."""
-    told = _ONE_THREAD in os.environ
+    chosen_by_user = _ONE_THREAD in os.environ
     os.environ.setdefault(_ONE_THREAD, '1')
     try:
         yield
     finally:
-        if not told:
+        if not chosen_by_user:
             del os.environ[_ONE_THREAD]
