@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
-from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.inspection.joints import gaps
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     size = float(np.sqrt((moved @ moved) * (told @ told)))
     correlation, factor = product / size, product / float(told @ told)
     if correlation < -AGREEMENT:
-        kind = 'velocity sign'
+        kind = FindingKind.VELOCITY_SIGN
         detail = f'runs against the positions, correlation {correlation:.2f}'
     elif correlation < AGREEMENT:
-        kind = 'velocity differs'
+        kind = FindingKind.VELOCITY_DIFFERS
         detail = f'does not follow from the positions, correlation {correlation:.2f}'
     elif correlation > CLOSE and not 1 / FACTOR < factor < FACTOR:
-        kind = 'velocity factor'
+        kind = FindingKind.VELOCITY_FACTOR
         detail = f'positions change {factor:.3g} times as much as it says'
     else:
         return
@@ -123,7 +123,7 @@ def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
         return
     rate = 1 / (messages * float(np.median(np.diff(position.times))))
     detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
-    yield HealthFinding(bag, position.channel, 'held values', len(changes), detail)
+    yield HealthFinding(bag, position.channel, FindingKind.HELD_VALUES, len(changes), detail)
 
 
 def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
@@ -143,4 +143,4 @@ def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
     )
     if spikes.any():
         detail = f'jumps by up to {there[spikes].max():.3g} and back'
-        yield HealthFinding(bag, position.channel, 'spikes', int(spikes.sum()), detail)
+        yield HealthFinding(bag, position.channel, FindingKind.SPIKES, int(spikes.sum()), detail)

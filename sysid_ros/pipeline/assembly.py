@@ -10,7 +10,7 @@ from sysid_ros.files import sha256
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.findings import findings, stuck, warnings
 from sysid_ros.results.diagnostics import Curve
-from sysid_ros.results.result import CalibrationResult, FileHash, TopicRate
+from sysid_ros.results.result import CalibrationResult, FileHash
 from sysid_ros.results.summary import solver_of, summarise, told
 from sysid_ros.rollout.prediction import predict
 
@@ -63,9 +63,7 @@ def assemble(
     held_out = (result.held_out_before, result.held_out_after)
     return result.model_copy(
         update={
-            'topics': tuple(
-                TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics
-            ),
+            'topics': tuple(rate for r in recordings for rate in r.alignment.topics),
             'health': (*findings(fit, recordings), *stuck(nominal.model, recordings)),
             'warnings': tuple(warnings(nominal.model, fit, recordings, held_out)),
         }

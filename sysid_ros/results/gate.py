@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.gate import VerdictKind
 from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.parts import GateCheck, SolverStatus
@@ -136,7 +137,9 @@ def _stability(result: CalibrationResult) -> GateCheck:
 def _dead(result: CalibrationResult, errors: Sequence[SensorError]) -> GateCheck:
     """Look at sensors that never change although the model says that they should."""
     found = [
-        f'{finding.detail} in {finding.bag}' for finding in result.health if finding.kind == 'stuck'
+        f'{finding.detail} in {finding.bag}'
+        for finding in result.health
+        if finding.kind is FindingKind.STUCK
     ]
     for error in errors:
         if error.measured_deviation != 0 or error.unit not in MOTION:

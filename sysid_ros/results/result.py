@@ -9,6 +9,7 @@ from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run ti
 
 from pydantic import ValidationError
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.schema_errors import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
@@ -21,7 +22,6 @@ from sysid_ros.results.parts import (
     Fold,
     Frozen,
     GateCheck,
-    HealthFinding,
     HorizonPoint,
     Improvement,
     InferenceSummary,
@@ -40,7 +40,7 @@ from sysid_ros.results.parts import (
     Standstill,
     StartEntry,
     StartKind,
-    TopicRate,
+    StoredTopicRate,
     TraceEntry,
     WindowFit,
 )
@@ -54,6 +54,7 @@ __all__ = [
     'Drift',
     'DriftedParameter',
     'FileHash',
+    'FindingKind',
     'FitDiagnostics',
     'Fold',
     'GateCheck',
@@ -103,7 +104,7 @@ class CalibrationResult(Frozen):
     errors: tuple[SensorError, ...]
     noise: tuple[NoiseScale, ...]
     plots: tuple[SignalPlot, ...]
-    topics: tuple[TopicRate, ...]
+    topics: tuple[StoredTopicRate, ...]
     health: tuple[HealthFinding, ...]
     solver: SolverSummary
     warnings: tuple[str, ...]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.gate import VerdictKind
 from sysid_ros.results.result import (
     CalibrationResult,
-    HealthFinding,
     NoiseScale,
     ParameterResult,
     Provenance,
@@ -123,7 +123,7 @@ def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding
         yield HealthFinding(
             bag=model,
             subject=str(signal),
-            kind='dead channel',
+            kind=FindingKind.DEAD_CHANNEL,
             count=1,
             detail='does not move and was left out of the fit',
         )
@@ -132,7 +132,7 @@ def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding
         yield HealthFinding(
             bag=model,
             subject='measurements',
-            kind='masked',
+            kind=FindingKind.MASKED,
             count=excluded,
             detail='samples before the initial state or after the last command',
         )
