@@ -16,15 +16,14 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec, load_model, load_spec
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
-from sysid_ros.pipeline.assembly import Nominal, assemble
+from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import load, parameters_of, read_aligned
-from sysid_ros.pipeline.memory import fit_with_memory, recall, without_known_bags
+from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
-from sysid_ros.results.gate import judge
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -172,20 +171,16 @@ def identify(
         continued = fit_with_memory(config, problem, memory, observer, cancel)
         found, drift = continued.fit, continued.drift
         warnings += continued.warnings
-    nominal = Nominal(problem.spec, problem.model, problem.servos)
-    result = assemble(config, command, nominal, list(problem.recordings), found)
     tested = validate(config, problem, found, observer, cancel)
-    result = result.model_copy(
-        update={
-            'folds': tested.folds,
-            'horizon': tested.horizon,
-            'windows': tested.windows,
-            'warnings': (*warnings, *result.warnings, *tested.warnings),
-            'drift': drift,
-            'provenance': result.provenance if memory is None else memory.told(result.provenance),
-        }
+    result = assemble(
+        config,
+        command,
+        problem,
+        found,
+        validation=tested,
+        remembered=Remembered(memory, drift, warnings),
     )
-    return Identified(judge(result, config.gate), problem)
+    return Identified(result, problem)
 
 
 def write(identified: Identified, config: CalibrationConfig) -> Calibration:
@@ -215,7 +210,7 @@ def write(identified: Identified, config: CalibrationConfig) -> Calibration:
             named = {target.path: value for target, value in values}
             write_servos(config.output / SERVOS, problem.servos, named)
         mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
-        result = result.model_copy(update={'warnings': (*result.warnings, *written.notes)})
+        result = result.with_warnings(written.notes)
     result.save(folder / RESULT)
     write_figures(result, folder / FIGURES)
     write_report(result, folder / REPORT)

@@ -15,7 +15,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.gate import VerdictKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from sysid_ros.alignment import Alignment
@@ -40,7 +40,7 @@ class Recording:
     alignment: Alignment
 
 
-def findings(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
+def findings(fit: Fit, recordings: Sequence[Recording]) -> Iterator[HealthFinding]:
     """Yield what was found, before what was found when the bags were read.
 
     Args:
@@ -54,7 +54,7 @@ def findings(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
         yield from recording.alignment.health
 
 
-def stuck(model: mujoco.MjModel, recordings: list[Recording]) -> Iterator[HealthFinding]:
+def stuck(model: mujoco.MjModel, recordings: Sequence[Recording]) -> Iterator[HealthFinding]:
     """Yield positions that were left out as dead although their joint is told to move.
 
     Args:
@@ -130,7 +130,7 @@ def _shifts(fit: Fit) -> Iterator[HealthFinding]:
             )
 
 
-def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
+def _left_out(fit: Fit, recordings: Sequence[Recording]) -> Iterator[HealthFinding]:
     """Say what was measured and not compared."""
     for recording in recordings:
         series = [m for s in recording.alignment.sequences for m in s.measurements]
@@ -156,7 +156,7 @@ def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
 
 
 def warnings(
-    model: mujoco.MjModel, fit: Fit, recordings: list[Recording], held_out: tuple[float, float]
+    model: mujoco.MjModel, fit: Fit, recordings: Sequence[Recording], held_out: tuple[float, float]
 ) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each.
 

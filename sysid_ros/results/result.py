@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -45,6 +45,9 @@ from sysid_ros.results.parts import (
     TraceEntry,
     WindowFit,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
@@ -86,14 +89,14 @@ __all__ = [
     'StartKind',
     'TopicRate',
     'TraceEntry',
+    'UnjudgedResult',
     'WindowFit',
 ]
 
 
-class CalibrationResult(Frozen):
-    """Everything a calibration found, immutable and versioned.
+class UnjudgedResult(Frozen):
+    """Everything a calibration found, before the conditions for using it are looked at.
 
-    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
     ``held_out_before`` and ``held_out_after`` are the root mean square of the residuals on
     validation sequences in units of the noise scale (dimensionless), NaN when there are none.
     ``diverged`` names the sequences in which the fitted model becomes unstable. ``schema_minor``
@@ -104,8 +107,6 @@ class CalibrationResult(Frozen):
     schema_minor: int = SCHEMA_MINOR
     model: str
     parameters: tuple[ParameterResult, ...]
-    accepted: bool
-    acceptance: str
     held_out_before: MaybeFloat
     held_out_after: MaybeFloat
     training_before: MaybeFloat
@@ -120,13 +121,27 @@ class CalibrationResult(Frozen):
     provenance: Provenance
     inference: InferenceSummary | None = None
     combinations: tuple[CombinationResult, ...] = ()
-    gate: tuple[GateCheck, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
     windows: tuple[WindowFit, ...] = ()
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
+
+
+class CalibrationResult(UnjudgedResult):
+    """Everything a calibration found, immutable and versioned.
+
+    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
+    """
+
+    accepted: bool
+    acceptance: str
+    gate: tuple[GateCheck, ...] = ()
+
+    def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
+        """Return the same result with more warnings."""
+        return self.model_copy(update={'warnings': (*self.warnings, *more)})
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.
