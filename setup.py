@@ -76,10 +76,13 @@ TEST = (
     *VIEWER,
     'colcon-common-extensions',
     'hypothesis',
+    'ipykernel',
     'lxml-stubs',
     'mcap-ros2-support>=0.5',  # another writer of bags
     'mujoco-core[sysid]',  # its files and ours interchange
     'mypy',
+    'nbclient',
+    'nbformat',
     'pytest',
     'pytest-rerunfailures',
     'pytest-xdist',

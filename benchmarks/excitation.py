@@ -30,11 +30,10 @@ import numpy as np
 from sysid_ros.excitation import Motion, sum_of_sines
 from sysid_ros.excitation.design import Design, design, half_widths, matched
 from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import QUANTILE, Experiment
+from sysid_ros.excitation.experiment import QUANTILE, Experiment, SensorAccuracy, sensor_noise
 from sysid_ros.excitation.fourier import RAMP, make_plan
 from sysid_ros.excitation.limits import find_limits
 from sysid_ros.excitation.motion import quintic, sample_times
-from sysid_ros.excitation.sensing import SensorNoise, sensor_noise
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.unknown import Unknown, make_unknowns
@@ -52,7 +51,7 @@ OFF = 0.2
 DRAWS, MODELS = 300, 20
 #: What the acceptance of this benchmark asks for.
 NEAR, NARROWER = 0.25, 3.0
-NOISE = SensorNoise()
+NOISE = SensorAccuracy()
 
 TWO_LINKS = """
 <mujoco model="two_links">

@@ -23,7 +23,7 @@ import numpy as np
 from sysid_ros.alignment.mapping.proposal import propose
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.excitation.drives import compile_file
-from sysid_ros.excitation.sines import sum_of_sines
+from sysid_ros.excitation.motion import sum_of_sines
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:

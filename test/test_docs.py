@@ -28,7 +28,7 @@ from sysid_ros.config import CalibrationConfig, MappingConfig, Section, ServoBag
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
-from sysid_ros.nodes.ros.qos_overrides import QosOverride
+from sysid_ros.nodes.recorder.qos_overrides import QosOverride
 from sysid_ros.servos.laws.catalogue import actuator_type
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.mapping.by_name import command_field
-from sysid_ros.alignment.pairs import Role, column_name
+from sysid_ros.alignment.pairs import Role, column_name, drives_joint
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
@@ -41,7 +41,6 @@ _COMMAND_UNITS = {
     'velocity': ('rad/s', 'm/s'),
     'effort': ('N·m', 'N'),
 }
-_JOINT_TRANSMISSIONS = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
 
 
 def describe(alignment: Alignment) -> str:
@@ -109,7 +108,7 @@ def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, ...]]:
     """Return what, names and why; a reason that many share is written once, beside the first."""
     together: dict[tuple[str, str], list[str]] = {}
     for item in unmapped:
-        together.setdefault((item.kind, item.reason), []).append(item.name)
+        together.setdefault((item.kind.value, item.reason), []).append(item.name)
     rows: list[tuple[str, ...]] = []
     for (kind, reason), names in together.items():
         rows += [(kind, name, 'as above' if row else reason) for row, name in enumerate(names)]
@@ -138,7 +137,7 @@ class Format(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnDescription:
     """What one column of a table is.
 
     The values are ``scale * bag value + offset``.
@@ -167,7 +166,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class SeriesTable:
     """A series to write.
 
     Attributes:
@@ -180,12 +179,12 @@ class Table:
 
     times: NDArray[np.float64]
     data: NDArray[np.float64]
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnDescription, ...]
     signal_mapping: str
     origin_ns: int
 
 
-Writer = Callable[[Table], tuple[tuple[str, bytes], ...]]
+Writer = Callable[[SeriesTable], tuple[tuple[str, bytes], ...]]
 
 
 def check_available(chosen: Format) -> None:
@@ -202,7 +201,7 @@ def check_available(chosen: Format) -> None:
         raise ResultError(msg)
 
 
-def as_npz(table: Table) -> tuple[tuple[str, bytes], ...]:
+def as_npz(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
     """Return one ``.npz``, readable without pickle.
 
     It holds ``times`` (n,) s, ``data`` (n, k), ``signal_mapping`` (so that MuJoCo's sysid toolbox
@@ -232,7 +231,7 @@ def as_npz_start(sequence: Trajectory) -> bytes:
     return stream.getvalue()
 
 
-def as_csv(table: Table) -> tuple[tuple[str, bytes], ...]:
+def as_csv(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
     """Return a ``.csv`` with one header line and exact numbers, and ``.csv.json`` beside it.
 
     The first column is ``time`` in s. The JSON has ``origin_ns`` and ``columns``, one object per
@@ -250,7 +249,7 @@ def as_csv(table: Table) -> tuple[tuple[str, bytes], ...]:
     )
 
 
-def as_parquet(table: Table) -> tuple[tuple[str, bytes], ...]:
+def as_parquet(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
     """Return one ``.parquet`` whose fields carry what their column is as metadata.
 
     The first field is ``time`` in s; the schema's metadata has ``origin_ns``.
@@ -277,7 +276,7 @@ WRITERS: dict[Format, Writer] = {
 
 
 @dataclass(frozen=True)
-class _Start:
+class _SequenceStart:
     """Where a sequence begins: its origin and the state of the model there."""
 
     name: str
@@ -293,8 +292,8 @@ class _Record:
     """Everything beside the numbers: ``NAME_health.json``."""
 
     bag: str
-    sequences: tuple[_Start, ...]
-    columns: tuple[Column, ...]
+    sequences: tuple[_SequenceStart, ...]
+    columns: tuple[ColumnDescription, ...]
     unmapped: tuple[Unmapped, ...]
     topics: tuple[TopicRate, ...]
     health: tuple[HealthFinding, ...]
@@ -332,30 +331,32 @@ def write_series(
     Raises:
         ResultError: The folder cannot be written, or a format needs what is not installed.
     """
-    wanted = tuple(dict.fromkeys(formats))
-    for chosen in wanted:
-        check_available(chosen)
+    chosen = tuple(dict.fromkeys(formats))
+    for item in chosen:
+        check_available(item)
     written: list[Path] = []
-    starts: list[_Start] = []
-    described: dict[tuple[str, str], Column] = {}
+    starts: list[_SequenceStart] = []
+    described: dict[tuple[str, str], ColumnDescription] = {}
     for sequence in alignment.sequences:
         stems = []
         for stem, series, role in _all_series(sequence):
             columns = _columns(series, role, alignment.pairs, model)
             described.update({(column.element, column.name): column for column in columns})
-            table = Table(series.times, series.data, columns, _mapping(series), sequence.origin_ns)
-            for chosen in wanted:
-                for suffix, content in WRITERS[chosen](table):
+            table = SeriesTable(
+                series.times, series.data, columns, _mapping(series), sequence.origin_ns
+            )
+            for item in chosen:
+                for suffix, content in WRITERS[item](table):
                     path = folder / f'{stem}{suffix}'
                     replace_file(path, content)
                     written.append(path)
             stems.append(stem)
-        if Format.NPZ in wanted:
+        if Format.NPZ in chosen:
             path = folder / f'{sequence.name}_initial.npz'
             replace_file(path, as_npz_start(sequence))
             written.append(path)
         starts.append(
-            _Start(
+            _SequenceStart(
                 sequence.name,
                 sequence.origin_ns,
                 sequence.duration,
@@ -394,9 +395,9 @@ def _mapping(series: TimeSeries) -> str:
 
 def _columns(
     series: TimeSeries, role: Role, pairs: tuple[Pair, ...], model: mujoco.MjModel
-) -> tuple[Column, ...]:
+) -> tuple[ColumnDescription, ...]:
     """Describe the columns of a series, in order."""
-    found: dict[int, Column] = {}
+    found: dict[int, ColumnDescription] = {}
     for name, (_, indices) in series.signal_mapping.items():
         sources = sorted(
             (pair for pair in pairs if (pair.role, pair.name) == (role, name)),
@@ -404,7 +405,7 @@ def _columns(
         )
         unit = sensor_unit(model, name) if role is Role.SENSOR else _command_unit(model, name)
         for place, (index, pair) in enumerate(zip(indices.tolist(), sources, strict=True)):
-            found[index] = Column(
+            found[index] = ColumnDescription(
                 component_label(name, place, len(sources)),
                 unit,
                 f'{role.value}/{name}',
@@ -421,7 +422,7 @@ def _columns(
 def _command_unit(model: mujoco.MjModel, name: str) -> str:
     """Return the unit of an actuator's control, empty where its gain or gear decides it."""
     actuator = model.actuator(name)
-    if int(actuator.trntype[0]) not in map(int, _JOINT_TRANSMISSIONS) or actuator.gear[0] != 1:
+    if not drives_joint(model, actuator.id) or actuator.gear[0] != 1:
         return ''
     field = command_field(model, actuator.id)
     if field == 'effort' and actuator.gainprm[0] != 1:
@@ -438,7 +439,7 @@ def _acts_on(model: mujoco.MjModel, role: Role, name: str) -> str:
         kind, index = int(sensor.objtype[0]), int(sensor.objid[0])
     else:
         actuator = model.actuator(name)
-        if int(actuator.trntype[0]) not in map(int, _JOINT_TRANSMISSIONS):
+        if not drives_joint(model, actuator.id):
             return ''
         kind, index = int(mujoco.mjtObj.mjOBJ_JOINT), int(actuator.trnid[0])
     found = mujoco.mj_id2name(model, kind, index) if index >= 0 else None

@@ -27,6 +27,14 @@ class Role(enum.Enum):
     ACTUATOR = 'actuator'
 
 
+#: Sensors of the model that measure a joint, to the field of a JointState.
+SENSOR_FIELDS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
+    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
+}
+
+
 class Pair(NamedTuple):
     """A column of a bag and the sensor or actuator that it is.
 
@@ -53,16 +61,25 @@ class Pair(NamedTuple):
     component: int = 0
 
 
+class UnmappedKind(enum.Enum):
+    """What has no counterpart."""
+
+    TOPIC = 'topic'
+    COLUMN = 'column'
+    SENSOR = 'sensor'
+    ACTUATOR = 'actuator'
+
+
 class Unmapped(NamedTuple):
     """Something in the bag or in the model that has no counterpart, and why.
 
     Attributes:
-        kind: ``topic``, ``column``, ``sensor`` or ``actuator``.
+        kind: What it is.
         name: Its name; a column is written as ``/js.position[elbow]``.
         reason: Why it is not used.
     """
 
-    kind: str
+    kind: UnmappedKind
     name: str
     reason: str
 
@@ -127,6 +144,12 @@ def sensor_names(model: mujoco.MjModel) -> list[str]:
 def actuator_names(model: mujoco.MjModel) -> list[str]:
     """Return the actuators of a model."""
     return names_of(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nactuator)
+
+
+def drives_joint(model: mujoco.MjModel, actuator: int) -> bool:
+    """Whether the transmission of an actuator is a joint."""
+    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
+    return mujoco.mjtTrn(int(model.actuator_trntype[actuator])) in on_joint
 
 
 def scalar_joints(model: mujoco.MjModel) -> dict[str, int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.stamps import Stamped
-    from sysid_ros.alignment.standstill import Samples
+    from sysid_ros.alignment.standstill import StampedSamples
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
 
@@ -77,9 +77,9 @@ class Signals(NamedTuple):
         commands: Of actuators.
     """
 
-    states: Sequence[Samples]
-    efforts: Sequence[Samples]
-    commands: Sequence[Samples]
+    states: Sequence[StampedSamples]
+    efforts: Sequence[StampedSamples]
+    commands: Sequence[StampedSamples]
 
 
 def marker_topics(bag: BagColumns, config: SegmentsConfig) -> list[TopicColumns]:

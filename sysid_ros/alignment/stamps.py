@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 #: A lasting change of receive time minus header stamp by more than this is a jump of a clock, s.
 CLOCK_JUMP_S = 0.1
-#: A drift that moves stamps by more than this over a recording, s, is worth a word, …
+#: A drift is reported when it moves stamps by more than this over a recording, s.
 _DRIFTED_S = 1e-3
-#: … if it is so many of its standard deviations; …
+#: A drift is certain when it is more than so many of its standard deviations.
 _CERTAIN = 5.0
-#: … with a larger one, millionths, these are no two clocks of the same time: a simulation's, say.
+#: Two clocks of the same time drift by less than this, millionths; a simulation's clock does not.
 LARGEST_DRIFT = 1000.0
 #: Messages are taken together in at most so many groups of neighbours.
 _GROUPS = 400
@@ -214,12 +214,14 @@ def one_clock(
     Returns:
         The choice for all topics, or by topic, and what it was made from.
     """
-    told: dict[str, Clock] = dict(stamps) if isinstance(stamps, dict) else {}
-    by_receive = any(_receive_only(topic) or told.get(topic.topic) == 'receive' for topic in topics)
+    by_topic: dict[str, Clock] = dict(stamps) if isinstance(stamps, dict) else {}
+    by_receive = any(
+        _receive_only(topic) or by_topic.get(topic.topic) == 'receive' for topic in topics
+    )
     if isinstance(stamps, dict):
-        rest = [topic for topic in topics if topic.topic not in told]
+        rest = [topic for topic in topics if topic.topic not in by_topic]
         choice, findings = _common(bag, rest) if by_receive else ('auto', ())
-        return {**{topic.topic: choice for topic in rest}, **told}, findings
+        return {**{topic.topic: choice for topic in rest}, **by_topic}, findings
     return _common(bag, topics) if stamps == 'auto' and by_receive else (stamps, ())
 
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: What changes for less than this does not stand still, s.
-STILL_S = 0.5
+#: A standstill lasts at least this long, s.
+STANDSTILL_S = 0.5
 #: Joints that stop under brakes are still in motion for at most this long, s.
 BRAKING_S = 0.5
-#: A channel stands still when it stays within this part of its range, …
-_STILL_PART = 2e-3
-#: … so many standard deviations of its noise, …
+#: A channel stands still while it stays within this part of its range.
+_STANDSTILL_PART = 2e-3
+#: It also stands still within so many standard deviations of its noise.
 _NOISE = 6.0
-#: … or so many of its encoder's steps.
+#: It also stands still within so many of its encoder's steps.
 _STEPS = 2.0
 #: What stops at more than this part of its top speed stops abruptly: nothing slows down first.
 _ABRUPT = 0.2
@@ -37,7 +37,7 @@ _BEFORE = 3
 _ASKED = 0.05
 
 
-class Samples(NamedTuple):
+class StampedSamples(NamedTuple):
     """Channels that are measured or commanded together: (n,) ns, strictly increasing; (n, k)."""
 
     times_ns: NDArray[np.int64]
@@ -51,10 +51,10 @@ class Piece(NamedTuple):
     last: int
 
 
-def rest(states: Sequence[Samples]) -> list[Piece]:
+def rest(states: Sequence[StampedSamples]) -> list[Piece]:
     """Find where no joint moves for half a second or longer.
 
-    A channel is still while it stays within 0.2 % of its range, six standard deviations of its
+    A channel stands still while it stays within 0.2 % of its range, six standard deviations of its
     noise (from fourth differences, which smooth motion hardly enters), or two encoder steps.
 
     Args:
@@ -62,11 +62,13 @@ def rest(states: Sequence[Samples]) -> list[Piece]:
     """
     if not states:
         return []
-    return intersect([_still(item) for item in states])
+    return intersect([_standstill(item) for item in states])
 
 
 def stops(
-    states: Sequence[Samples], efforts: Sequence[Samples], commands: Sequence[Samples]
+    states: Sequence[StampedSamples],
+    efforts: Sequence[StampedSamples],
+    commands: Sequence[StampedSamples],
 ) -> dict[str, list[Piece]]:
     """Find where the robot was stopped: what moved stands still at once for half a second.
 
@@ -106,7 +108,7 @@ def within(times_ns: NDArray[np.int64], pieces: Iterable[Piece]) -> NDArray[np.b
 
 
 def intersect(several: Sequence[list[Piece]]) -> list[Piece]:
-    """Return what lies in a piece of each list and lasts for ``STILL_S`` or longer."""
+    """Return what lies in a piece of each list and lasts for ``STANDSTILL_S`` or longer."""
     common = several[0]
     for pieces in several[1:]:
         both = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in common for b in pieces)
@@ -115,7 +117,7 @@ def intersect(several: Sequence[list[Piece]]) -> list[Piece]:
 
 
 def _lasts(piece: Piece) -> bool:
-    return piece.last - piece.first >= STILL_S * SECOND_NS
+    return piece.last - piece.first >= STANDSTILL_S * SECOND_NS
 
 
 def _runs(times_ns: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[Piece]:
@@ -128,22 +130,22 @@ def _runs(times_ns: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[Piece]:
     return [piece for piece in pieces if _lasts(piece)]
 
 
-def _still(samples: Samples) -> list[Piece]:
+def _standstill(samples: StampedSamples) -> list[Piece]:
     times, values = samples
     if len(times) <= _BEFORE:
         return []
     period = float(np.median(np.diff(times)))
-    width = 2 * max(round(STILL_S * SECOND_NS / period) // 2, 1) + 1
+    width = 2 * max(round(STANDSTILL_S * SECOND_NS / period) // 2, 1) + 1
     high = maximum_filter1d(values, width, axis=0, mode='nearest')
     low = minimum_filter1d(values, width, axis=0, mode='nearest')
     calm = np.all(high - low <= _tolerance(values), axis=1)
-    # A calm window makes all its samples still.
+    # A calm window is a standstill of all its samples.
     return _runs(times, binary_dilation(calm, np.ones(width, dtype=bool)))
 
 
 def _tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the (k,) spread of each channel that is no motion."""
-    tolerance = _STILL_PART * np.ptp(values, axis=0)
+    tolerance = _STANDSTILL_PART * np.ptp(values, axis=0)
     if len(values) > 5:  # noqa: PLR2004 - fourth differences need five samples
         # Weights 1, -4, 6, -4, 1: the variance is 70 times that of white noise.
         rough = np.abs(np.diff(values, n=4, axis=0))
@@ -154,7 +156,7 @@ def _tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(tolerance, _STEPS * steps), dtype=np.float64)
 
 
-def _rates(samples: Samples, over: int) -> NDArray[np.float64]:
+def _rates(samples: StampedSamples, over: int) -> NDArray[np.float64]:
     """Return the (n - over, k) sizes of the changes over so many samples, per second."""
     seconds = (samples.times_ns[over:] - samples.times_ns[:-over]) / SECOND_NS
     changes = samples.values[over:] - samples.values[:-over]
@@ -169,7 +171,7 @@ def _top(rates: NDArray[np.float64]) -> NDArray[np.float64]:
     )
 
 
-def _moved(samples: Samples, since: int) -> bool:
+def _moved(samples: StampedSamples, since: int) -> bool:
     """Tell whether something moved fast right before an instant."""
     row = int(np.searchsorted(samples.times_ns, since))
     if row < _BEFORE:
@@ -178,7 +180,7 @@ def _moved(samples: Samples, since: int) -> bool:
     return bool(np.any(rates[row - _BEFORE] > _ABRUPT * _top(rates)))
 
 
-def _frozen(commands: Sequence[Samples], end: int) -> list[Piece]:
+def _frozen(commands: Sequence[StampedSamples], end: int) -> list[Piece]:
     """Find where commands that changed from message to message do not change, or do not come.
 
     Set points that are kept for a while, and motions that fade out, are no such commands.
@@ -200,7 +202,7 @@ def _frozen(commands: Sequence[Samples], end: int) -> list[Piece]:
     ]
 
 
-def _unchanged(samples: Samples, end: int) -> list[Piece]:
+def _unchanged(samples: StampedSamples, end: int) -> list[Piece]:
     """Find where the last command is kept for long; the last one of all is kept to the end."""
     times = samples.times_ns
     changed = np.flatnonzero(np.any(np.diff(samples.values, axis=0) != 0, axis=1)) + 1
@@ -209,7 +211,7 @@ def _unchanged(samples: Samples, end: int) -> list[Piece]:
     return [piece for piece in itertools.starmap(Piece, pieces) if _lasts(piece)]
 
 
-def _broke_off(commands: Samples, piece: Piece) -> bool:
+def _broke_off(commands: StampedSamples, piece: Piece) -> bool:
     """Tell whether each of the last messages before a pause moved something fast."""
     row = int(np.searchsorted(commands.times_ns, piece.first))
     if row < _BEFORE:
@@ -220,15 +222,17 @@ def _broke_off(commands: Samples, piece: Piece) -> bool:
     return bool(fast.any()) and before < piece.last - piece.first
 
 
-def _asks(commands: Samples, piece: Piece) -> bool:
+def _asks(commands: StampedSamples, piece: Piece) -> bool:
     """Tell whether commands move while joints stand still, longer than joints lag behind."""
-    rows = within(commands.times_ns, [Piece(piece.first, piece.last - round(STILL_S * SECOND_NS))])
+    rows = within(
+        commands.times_ns, [Piece(piece.first, piece.last - round(STANDSTILL_S * SECOND_NS))]
+    )
     if not rows.any():
         return False
     moved = np.ptp(commands.values[rows], axis=0)
     return bool(np.any(moved > _ASKED * np.ptp(commands.values, axis=0)))
 
 
-def _without_effort(samples: Samples) -> list[Piece]:
+def _without_effort(samples: StampedSamples) -> list[Piece]:
     zero = np.all(samples.values == 0, axis=1)
     return [] if zero.all() else _runs(samples.times_ns, zero)

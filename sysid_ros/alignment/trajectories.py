@@ -44,7 +44,7 @@ from sysid_ros.alignment.segments import (
     marker_topics,
 )
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
-from sysid_ros.alignment.standstill import Samples
+from sysid_ros.alignment.standstill import StampedSamples
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries
@@ -283,9 +283,9 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
     def is_command(pair: Pair) -> bool:
         return pair.role is Role.ACTUATOR
 
-    def samples(belongs: Callable[[Pair], bool]) -> list[Samples]:
+    def samples(belongs: Callable[[Pair], bool]) -> list[StampedSamples]:
         return [
-            Samples(item.times_ns, _values(bag, pairs, item.rows))
+            StampedSamples(item.times_ns, _values(bag, pairs, item.rows))
             for item in selections
             if len(item.rows) and (pairs := [pair for pair in item.pairs if belongs(pair)])
         ]

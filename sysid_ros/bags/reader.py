@@ -21,7 +21,7 @@ from sysid_ros.bags.input.places import (
     METADATA,
     ROS1,
     SQLITE,
-    Place,
+    BagFiles,
     UnfinishedBagError,
     check_finished,
     find_bag,
@@ -81,7 +81,7 @@ class _Content:
     """What has been read of a bag."""
 
     def __init__(
-        self, place: Place, files: list[InputFile], topics: Collection[str] | None
+        self, place: BagFiles, files: list[InputFile], topics: Collection[str] | None
     ) -> None:
         self._place = place
         self._topics = topics
@@ -180,7 +180,7 @@ def _announced(files: list[InputFile]) -> dict[_Key, int]:
     return found
 
 
-def _opened(place: Place, file: Path, stack: ExitStack) -> InputFile:
+def _opened(place: BagFiles, file: Path, stack: ExitStack) -> InputFile:
     """Open a storage file, decompressed in a temporary folder if need be."""
     if file.name.endswith(COMPRESSED):
         file = unpacked(file, Path(stack.enter_context(TemporaryDirectory())))

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""From callbacks to a bag: a bounded queue, a writer thread, and honest counts."""
+"""From callbacks to a bag: a bounded queue, a writer thread, and counts of what became of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.bags.counts import Summary, TopicCount, summary
 from sysid_ros.bags.output.metadata import joined
 from sysid_ros.bags.writer import BagWriter, Splitting, TopicQos, define
 from sysid_ros.errors import BagError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from sysid_ros.bags.output.topics import Definition
+    from sysid_ros.bags.output.files import Definition
     from sysid_ros.config import Storage
 
 __all__ = ['Recording', 'Summary', 'TopicCount', 'TopicSpec', 'free_name', 'summary']
@@ -45,6 +44,66 @@ _TICK_SECONDS = 0.05
 _WAKE_BYTES = 16 << 20
 
 
+class TopicCount(NamedTuple):
+    """What became of the messages of one topic.
+
+    Attributes:
+        topic: Name of the topic.
+        messages: Messages that were written.
+        rate: Messages per second between the first and the last, Hz; 0 below two messages.
+        lost: Messages that the middleware reported lost before they came here.
+        dropped: Messages that came and were not written: the disk stalled for longer than the
+            queue holds, or failed.
+    """
+
+    topic: str
+    messages: int
+    rate: float
+    lost: int
+    dropped: int = 0
+
+
+class Summary(NamedTuple):
+    """What became of a recording.
+
+    Attributes:
+        path: Folder of the bag.
+        counts: Messages by topic.
+        files: Names of the bag's files.
+        size: Bytes of these files; 0 if they are gone.
+        seconds: Time from the first to the last message that was received.
+        failure: Why the bag could not be written to its end, if so.
+    """
+
+    path: Path
+    counts: tuple[TopicCount, ...]
+    files: tuple[str, ...]
+    size: int
+    seconds: float
+    failure: BagError | None
+
+
+def summary(counts: Iterable[TopicCount]) -> str:
+    """Return the counts as a table of plain text, one line per topic, with a line of totals."""
+    rows = [
+        (c.topic, str(c.messages), f'{c.rate:.1f}', str(c.lost), str(c.dropped)) for c in counts
+    ]
+    messages, lost, dropped = (str(sum(int(row[k]) for row in rows)) for k in (1, 3, 4))
+    table = [
+        ('topic', 'messages', 'rate/Hz', 'lost', 'dropped'),
+        *rows,
+        ('total', messages, '', lost, dropped),
+    ]
+    widths = [max(len(row[column]) for row in table) for column in range(5)]
+    return '\n'.join(
+        '  '.join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    )
+
+
 class TopicSpec(NamedTuple):
     """A topic that goes into a bag.
 
@@ -65,7 +124,7 @@ class TopicSpec(NamedTuple):
 
 
 @dataclass
-class _Tally:
+class _TopicTally:
     """Counts of one topic.
 
     Until the writer has ended, ``dropped`` and ``lost`` belong to those who put, under the lock,
@@ -140,7 +199,7 @@ class Recording:
         self._facts: dict[str, str] = {}
         self._announced: set[str] = set()
         self._specs: dict[str, tuple[TopicSpec, Definition]] = {}
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[str, _TopicTally] = {}
         # A type that is not known raises before a bag was created for it.
         for spec in topics:
             self.add(spec)
@@ -176,7 +235,7 @@ class Recording:
         if spec.topic in self._specs:
             return
         definition = define(spec.topic, spec.msgtype, spec.definition, spec.encoding)
-        self._tallies[spec.topic] = _Tally()
+        self._tallies[spec.topic] = _TopicTally()
         self._specs[spec.topic] = spec, definition
 
     def put(self, topic: str, receive_ns: int, cdr: bytes) -> None:
@@ -357,7 +416,7 @@ class Recording:
                 return
 
 
-def _rate(tally: _Tally) -> float:
+def _rate(tally: _TopicTally) -> float:
     span = (tally.last_ns - tally.first_ns) * 1e-9
     return (tally.written - 1) / span if tally.written > 1 and span > 0 else 0.0
 

@@ -8,7 +8,15 @@ import sqlite3
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from sysid_ros.bags.output.files import Reserve, sync_folder
+from sysid_ros.bags.output.files import (
+    Definition,
+    Reserve,
+    Topic,
+    TopicQos,
+    define,
+    known_types,
+    sync_folder,
+)
 from sysid_ros.bags.output.metadata import (
     WrittenFile,
     information,
@@ -16,7 +24,6 @@ from sysid_ros.bags.output.metadata import (
     metadata_text,
     write_metadata,
 )
-from sysid_ros.bags.output.topics import Definition, Topic, TopicQos, define, known_types
 from sysid_ros.config import Storage
 from sysid_ros.errors import BagError, nearest
 

@@ -38,11 +38,14 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.excitation import format_waypoints, sum_of_sines  # noqa: PLC0415
     from sysid_ros.excitation.design import design, half_widths, matched  # noqa: PLC0415
     from sysid_ros.excitation.drives import drives  # noqa: PLC0415
-    from sysid_ros.excitation.experiment import Experiment  # noqa: PLC0415
+    from sysid_ros.excitation.experiment import (  # noqa: PLC0415
+        Experiment,
+        SensorAccuracy,
+        sensor_noise,
+    )
     from sysid_ros.excitation.fourier import make_plan  # noqa: PLC0415
     from sysid_ros.excitation.limits import find_limits  # noqa: PLC0415
     from sysid_ros.excitation.picture import draw_motion  # noqa: PLC0415
-    from sysid_ros.excitation.sensing import SensorNoise, sensor_noise  # noqa: PLC0415
     from sysid_ros.files import replace_file  # noqa: PLC0415
     from sysid_ros.model.loading import compile_spec, load_spec  # noqa: PLC0415
 
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     model = compile_spec(spec, args.model)
     limits = find_limits(model, margin=args.margin, max_speed=args.max_velocity)
     unknowns = _parameters(args, model, spec)
-    noise = SensorNoise(
+    noise = SensorAccuracy(
         args.position_noise, args.velocity_noise, args.effort_noise, args.encoder_bits
     )
     sensors = sensor_noise(model, noise)

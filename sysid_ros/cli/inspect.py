@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import make_console
 from sysid_ros.config import load_mapping
@@ -115,15 +116,15 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def _print_topics(console: Console, found: Inspection) -> None:
-    told = {item.subject for item in found.findings}
+    named = {item.subject for item in found.findings}
     of_joints = {
         channel
         for joint in found.joints
         for channel in (joint.position, joint.velocity, joint.effort, joint.command)
     }
-    told |= {channel.topic for channel in found.channels if channel.channel in of_joints}
+    named |= {channel.topic for channel in found.channels if channel.channel in of_joints}
     shown = [
-        item for item in found.topics if len(found.topics) <= _MANY_TOPICS or item.topic in told
+        item for item in found.topics if len(found.topics) <= _MANY_TOPICS or item.topic in named
     ]
     table = _table('Topics', 'topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', 'stamps')
     if console.width >= _WIDE:
@@ -220,8 +221,8 @@ def _print_mapping(console: Console, found: Inspection) -> None:
     )
     reasons: dict[tuple[str, str], list[str]] = {}
     for item in report.unmapped:
-        if item.kind != 'column':
-            reasons.setdefault((item.kind, item.reason), []).append(item.name)
+        if item.kind is not UnmappedKind.COLUMN:
+            reasons.setdefault((item.kind.value, item.reason), []).append(item.name)
     for (kind, reason), names in reasons.items():
         _say(console, f'{kind} {_some(names)}: {reason}')
 

@@ -12,11 +12,15 @@ from sysid_ros.config.calibration import (
     BagSelection,
     CalibrationConfig,
     CheckConfig,
+    GateConfig,
+    MemoryConfig,
     ParameterConfig,
     PriorConfig,
     SolverConfig,
     StampChoice,
     Stamps,
+    StatisticsConfig,
+    ValidationConfig,
 )
 from sysid_ros.config.files import (
     load_calibration,
@@ -27,9 +31,6 @@ from sysid_ros.config.files import (
     read_yaml,
     validate,
 )
-from sysid_ros.config.gate import GateConfig
-from sysid_ros.config.mapping import ChannelMapping, MappingConfig
-from sysid_ros.config.memory import MemoryConfig
 from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
@@ -38,13 +39,17 @@ from sysid_ros.config.nodes import (
     SimulatedRobotConfig,
     Storage,
 )
+from sysid_ros.config.recordings import (
+    ChannelMapping,
+    MappingConfig,
+    MarkerConfig,
+    Ranges,
+    SegmentsConfig,
+)
 from sysid_ros.config.section import Section
-from sysid_ros.config.segments import MarkerConfig, Ranges, SegmentsConfig
 from sysid_ros.config.servo_bag import ServoBagConfig
 from sysid_ros.config.servo_fit import ServoFitConfig
 from sysid_ros.config.servos import ServoConfig
-from sysid_ros.config.statistics import StatisticsConfig
-from sysid_ros.config.validation import ValidationConfig
 
 __all__ = [
     'BagSelection',

@@ -1,26 +1,159 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``calibration.yaml``: what is identified from which bags, and how."""
+"""``calibration.yaml``: what is identified from which bags, how, and what a result must satisfy."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sysid_ros.config.gate import GateConfig
-from sysid_ros.config.mapping import MappingConfig
-from sysid_ros.config.memory import MemoryConfig
+from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section
-from sysid_ros.config.segments import SegmentsConfig
 from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
-from sysid_ros.config.statistics import StatisticsConfig
-from sysid_ros.config.validation import ValidationConfig
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.01, le=1e4)]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
 StampChoice = Stamps | dict[str, Stamps]
+
+
+class VerdictKind(StrEnum):
+    """What the data say about a parameter."""
+
+    IDENTIFIED = 'identified'
+    AT_BOUND = 'at bound'
+    NOT_EXCITED = 'not excited'
+    CONFOUNDED = 'confounded'
+    PRIOR_DOMINATED = 'prior-dominated'
+
+    def among(self, others: Sequence[str]) -> str:
+        """Return the verdict in words, with the parameters that one is confounded with."""
+        return f'{self} with {", ".join(others)}' if others else str(self)
+
+
+class GateConfig(Section):
+    """Conditions for accepting a result; a rejected one changes no file in use."""
+
+    margin: Share = Field(
+        default=0.02,
+        description='part by which the held-out error must fall below that of the nominal model',
+    )
+    significance: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.05, description='largest probability that the error fell by chance'
+    )
+    allowed_verdicts: tuple[VerdictKind, ...] = Field(
+        default=(
+            VerdictKind.IDENTIFIED,
+            VerdictKind.AT_BOUND,
+            VerdictKind.CONFOUNDED,
+            VerdictKind.PRIOR_DOMINATED,
+        ),
+        description='what may be said of a parameter',
+    )
+    converged: bool = Field(default=True, description='whether the solver must have converged')
+    outer_bounds: bool = Field(
+        default=False,
+        description='whether a value may lie on a bound other than a natural zero, as of damping',
+    )
+    sensor_growth: Annotated[float, Field(ge=0)] = Field(
+        default=0.1, description="part by which one sensor's held-out error may grow"
+    )
+    sequence_growth: Annotated[float, Field(ge=1)] = Field(
+        default=4.0,
+        description="times the training sequences' median error that a sequence's may be",
+    )
+    least_explained: Annotated[float, Field(le=1)] = Field(
+        default=0.5,
+        description='part of the variance of each moving position and velocity to be predicted',
+    )
+    imbalance: Annotated[float, Field(ge=1)] = Field(
+        default=10.0,
+        description="times the unexplained part of its kind's median that a sensor's may be",
+    )
+    stuck_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.2,
+        description='part of its range that a position may be predicted to move while measured '
+        'values stand still',
+    )
+
+
+class MemoryConfig(Section):
+    """The earlier result that a fit continues; the short form is ``previous`` alone."""
+
+    previous: Literal['none', 'auto'] | Path = Field(
+        default='none',
+        description='none, an earlier result.json, or auto: the last accepted one in output',
+    )
+    forgetting: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.9, description='weight of what the earlier result knew; 1 forgets nothing'
+    )
+    wander: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description='part of its value by which a parameter of an unchanged robot may differ from '
+        'one recording to the next, one standard deviation',
+    )
+    level: Annotated[float, Field(gt=0, lt=0.5)] = Field(
+        default=0.01, description='probability of seeing a change of the robot where there is none'
+    )
+
+    @model_validator(mode='before')
+    @classmethod
+    def _from_path(cls, value: object) -> object:
+        return {'previous': value} if isinstance(value, (str, Path)) else value
+
+
+class StatisticsConfig(Section):
+    """What the weights of measurements, and so the intervals, rest on."""
+
+    noise: dict[str, Sigma] = Field(
+        default_factory=dict,
+        description='sensor or pattern to the standard deviation of its noise, in SI units, as of '
+        'a datasheet; the others are estimated',
+    )
+    intervals: Literal['sandwich', 'bootstrap', 'profile'] = Field(
+        default='sandwich',
+        description='sandwich: from the noise or from the disagreement of recordings; bootstrap: '
+        'from draws of it; profile: the worst two by fits with that value held',
+    )
+    draws: Annotated[int, Field(ge=200, le=100_000)] = Field(
+        default=1000, description='draws of the bootstrap'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the draws')
+
+
+class ValidationConfig(Section):
+    """What is refitted, and predicted, to see how far a fit can be trusted."""
+
+    leave_out: Literal['auto', 'none', 'bag'] | dict[str, tuple[str, ...]] = Field(
+        default='auto',
+        description='what is held out in turn: each bag, nothing, or families of bags, '
+        'name to patterns; auto is bag from three training bags on',
+    )
+    horizon: tuple[Seconds, ...] = Field(
+        default=(0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+        description='seconds after starts from the measured state at which errors are given',
+    )
+    windows: tuple[Seconds, ...] = Field(
+        default=(), description='lengths of windows, s, that the parameters are also fitted to'
+    )
+
+    @field_validator('leave_out')
+    @classmethod
+    def _holds_out_something(cls, chosen: object) -> object:
+        if isinstance(chosen, dict) and (not chosen or not all(chosen.values())):
+            msg = (
+                'Expected families of bags as {slow: [slow_*], fast: [fast_*]}, found an empty one'
+            )
+            raise ValueError(msg)
+        return chosen
 
 
 class BagSelection(Section):

@@ -11,10 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from sysid_ros.config.calibration import CalibrationConfig
-from sysid_ros.config.mapping import MappingConfig
-from sysid_ros.config.schema_errors import explain
-from sysid_ros.config.section import Section
-from sysid_ros.config.segments import SegmentsConfig
+from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
+from sysid_ros.config.section import Section, explain
 from sysid_ros.config.servo_bag import ServoBagConfig
 from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
 from sysid_ros.errors import ConfigError, nearest

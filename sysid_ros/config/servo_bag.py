@@ -10,10 +10,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from sysid_ros.config.calibration import StampChoice  # noqa: TC001 (pydantic reads it)
-from sysid_ros.config.mapping import ChannelMapping
-from sysid_ros.config.schema_errors import explain
-from sysid_ros.config.section import Section
-from sysid_ros.config.segments import SegmentsConfig
+from sysid_ros.config.recordings import ChannelMapping, SegmentsConfig
+from sysid_ros.config.section import Section, explain
 
 
 def _number_or_channel(value: object, info: ValidationInfo) -> object:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sysid_ros.config.gate import GateConfig, VerdictKind
+from sysid_ros.config.calibration import GateConfig, VerdictKind
 from sysid_ros.config.section import Section
 
 #: Servos are used whatever the logs say of single coefficients; what they do not say is told. A

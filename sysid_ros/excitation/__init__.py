@@ -3,8 +3,7 @@
 """Motions worth recording."""
 
 from sysid_ros.excitation.drives import Drive, drives
-from sysid_ros.excitation.motion import Motion, approach
-from sysid_ros.excitation.sines import sum_of_sines
+from sysid_ros.excitation.motion import Motion, approach, sum_of_sines
 from sysid_ros.excitation.waypoints import Waypoints, follow, format_waypoints, read_waypoints
 
 __all__ = [

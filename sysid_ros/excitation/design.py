@@ -5,20 +5,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
+import scipy.special
 
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import QUANTILE
 from sysid_ros.excitation.motion import Motion
-from sysid_ros.excitation.search import find, random
+from sysid_ros.excitation.surrogate import Surrogate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,28 +32,182 @@ if TYPE_CHECKING:
     #: Is told what happens, and which part of the work is done.
     Observer = Callable[[str, float], None]
 
+#: Random motions of each plan; the search improves the best of them.
+_SCREENED = 40
+#: Iterations that compare plans, and iterations that improve the best.
+_COMPARED, _IMPROVED = 8, 50
+#: Share of the widest relative interval in the criterion; the rest is the mean of all.
+_WIDEST = 0.5
+#: The widest interval is a mean of this power, so that it has a derivative.
+_POWER = 6.0
+#: What a limit costs that is exceeded by all of itself.
+_PENALTY = 100.0
+#: Information below this share of a parameter's size is none.
+_NOTHING = 1e-9
+#: Amplitudes of random motions, and reach of their centres, in halves of the actuators' ranges.
+_SIZE, _CENTRES = 0.3, 0.3
+#: The search scales a start so often until no limit is exceeded.
+_SCALINGS = 4
 #: How far the true parameters may be off while no limit is broken.
 UNCERTAINTY = 0.2
-#: Models with parameters that far off that are tried in the search, …
+#: The search tries a motion on so many models whose parameters are that far off.
 _TRIED = 4
-#: … and with the motion that it finds.
+#: The motion that the search finds is checked on so many of them.
 _CHECKED = 32
-#: Random motions on which is looked for parameters that none excites.
+#: So many random motions show which parameters none excites.
 _LOOKED = 2
-#: A motion that breaks a limit is made smaller by this factor, and at most so many times.
-_SHRINK = 0.97
-#: … after its amplitudes were fitted to the limits so often, up by no more than this factor a time.
-_FITS = 4
-_GROWTH = 1.3
-_MOST_SHRINKS = 80
-#: Rounds in which amplitudes are fitted to the limits.
-_ROUNDS = 8
-#: … and in which those of random motions are, of which not much is asked.
+#: The amplitudes of the whole motion are fitted to the limits so often, up by at most this factor.
+_FITS, _MOST_LARGER = 4, 1.3
+#: A motion that then breaks a limit is made smaller by this factor, at most so many times.
+_SHRINK, _MOST_SHRINKS = 0.97, 80
+#: Rounds in which the amplitudes of a comparison motion are fitted to its torques.
+_ROUNDS = 16
+#: Rounds in which the amplitudes of random motions are fitted to the limits.
 _FEW_ROUNDS = 4
 #: Directions with less of the information than this are none; as in the verdicts of a fit.
 _RANK = 1e-6
 #: A parameter stands for another one by more than this share.
 _SHARE = 0.1
+
+
+class FoundMotion(NamedTuple):
+    """A plan, its coefficients, and their cost."""
+
+    plan: Plan
+    x: NDArray[np.float64]
+    cost: float
+
+
+def width_cost(information: NDArray[np.float64], sizes: NDArray[np.float64]) -> float:
+    """Return the logarithm of how wide intervals are: the mean of all, mixed with the widest.
+
+    The first is D-optimality where parameters hardly depend on each other; the second is what a
+    user sees first. Infinite where the information does not determine all parameters.
+
+    Args:
+        information: (p, p) per unit of the parameters.
+        sizes: (p,) what intervals are relative to, in the parameters' units.
+    """
+    scaled = information * np.outer(sizes, sizes)
+    size = np.sqrt(np.diag(scaled))
+    if not np.all(np.isfinite(scaled)) or not np.all(size > 0):
+        return np.inf
+    values, vectors = np.linalg.eigh(scaled / np.outer(size, size))
+    if values[0] <= 0:
+        return np.inf
+    widths = np.log(np.sum(vectors**2 / values, axis=1)) / 2 - np.log(size)
+    widest = (scipy.special.logsumexp(_POWER * widths) - np.log(len(widths))) / _POWER
+    return float((1 - _WIDEST) * np.mean(widths) + _WIDEST * widest)
+
+
+def random_coefficients(plan: Plan, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return random coefficients of a plan."""
+    x: NDArray[np.float64] = rng.standard_normal(plan.shape) * _SIZE / np.sqrt(plan.shape[1])
+    x[:, 0] = rng.uniform(-_CENTRES, _CENTRES, len(x))
+    return x
+
+
+def best_coefficients(
+    experiment: Experiment,
+    plans: Sequence[Plan],
+    kept: NDArray[np.int64],
+    sizes: NDArray[np.float64],
+    rng: np.random.Generator,
+    tell: Callable[[float], None],
+) -> FoundMotion:
+    """Return the plan and the coefficients that say most, with limits kept about.
+
+    Args:
+        experiment: Model, parameters, limits and sensors.
+        plans: Families of motions of the same length.
+        kept: Rows of the parameters that count.
+        sizes: (p,) what intervals are relative to.
+        rng: Chooses the starts.
+        tell: Is told the part that is done.
+    """
+    trials = [_Trial(experiment, plan, kept, sizes) for plan in plans]
+    total = max(len(trials) * _COMPARED + _IMPROVED, 1)
+    found = []
+    for number, trial in enumerate(trials):
+        start = min(
+            (trial.inside(random_coefficients(trial.plan, rng)) for _ in range(_SCREENED)),
+            key=trial,
+        )
+        x = trial.improved(start, _COMPARED)
+        found.append((trial(x), number, x))
+        tell((number + 1) * _COMPARED / total)
+    _, number, x = min(found)
+    best = trials[number]
+    done = len(trials) * _COMPARED
+    x = best.improved(x, _IMPROVED, lambda count: tell(min(done + count, total) / total))
+    return FoundMotion(best.plan, x, best(x))
+
+
+class _Trial:
+    """The cost of a plan's coefficients."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        plan: Plan,
+        kept: NDArray[np.int64],
+        sizes: NDArray[np.float64],
+    ) -> None:
+        self.plan = plan
+        self._quick = Surrogate(experiment, plan)
+        self._allowed = experiment.limits.allowed
+        at_rest = np.zeros(plan.shape)
+        self._samples = experiment.rate * plan.periods * plan.period
+        self._also = np.zeros((len(sizes), len(sizes)))
+        if plan.sweep:
+            since = 2 * plan.ramp + plan.periods * plan.period
+            self._also = experiment.information(plan.motion(at_rest), since)
+        sample = self._quick.information(random_coefficients(plan, np.random.default_rng(0)))
+        # What the linear model leaves out, as delays, follows what it has.
+        seen = np.diag(sample)[kept] * sizes[kept] ** 2 > _NOTHING
+        self._kept = kept[seen] if np.any(seen) else kept
+        self._sizes = sizes[self._kept]
+
+    def __call__(self, x: NDArray[np.float64]) -> float:
+        """Return the cost, with what limits add that are exceeded."""
+        information = self._also + self._samples * self._quick.information(x)
+        over = np.maximum(self._quick.parts(x) / self._allowed - 1, 0.0)
+        found = width_cost(information[np.ix_(self._kept, self._kept)], self._sizes)
+        return min(found, _PENALTY) + _PENALTY * float(np.sum(over**2))
+
+    def inside(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the coefficients scaled until no limit is exceeded, the tightest being reached."""
+        for _ in range(_SCALINGS):
+            used = float(np.max(self._quick.parts(x) / self._allowed))
+            x = x * np.clip(1 / used, 0.3, 1.5)
+        return x
+
+    def improved(
+        self,
+        start: NDArray[np.float64],
+        iterations: int,
+        tell: Callable[[int], None] = lambda _count: None,
+    ) -> NDArray[np.float64]:
+        """Return better coefficients, by L-BFGS (Liu and Nocedal 1989) with differences."""
+        if not iterations:
+            return start
+        count = 0
+
+        def after(_: NDArray[np.float64]) -> None:
+            nonlocal count
+            count += 1
+            tell(count)
+
+        unit = max(float(np.abs(start[:, 1:]).mean()), 1e-3)
+        result = scipy.optimize.minimize(
+            lambda z: self(unit * z.reshape(start.shape)),
+            (start / unit).reshape(-1),
+            method='L-BFGS-B',
+            callback=after,
+            options={'maxiter': iterations, 'maxfun': 10**9, 'eps': 1e-5},
+        )
+        found: NDArray[np.float64] = unit * result.x.reshape(start.shape)
+        return found
 
 
 @dataclass(frozen=True)
@@ -110,17 +266,17 @@ def design(
     """
     tell = observe or (lambda _text, _part: None)
     rng = np.random.default_rng(seed)
-    search = _Search(experiment, plan, off(experiment, _TRIED, rng))
+    search = _DesignSearch(experiment, plan, off(experiment, _TRIED, rng))
     search.check_room()
     starts = []
     for number in range(_LOOKED):
         tell('trying random motions', number / _LOOKED)
-        starts.append(search.fitted(random(plan, rng)))
+        starts.append(search.fitted(random_coefficients(plan, rng)))
     unexcited = _unexcited(
         experiment.unknowns, np.sum([search.information(x) for x in starts], axis=0)
     )
     kept = _kept(experiment.unknowns, unexcited)
-    found = find(
+    found = best_coefficients(
         experiment,
         plan.alternatives(),
         kept,
@@ -130,7 +286,7 @@ def design(
     )
     tell('checking the limits', 0.0)
     candidates = off(experiment, _CHECKED, rng)
-    search = _Search(experiment, found.plan, search.candidates)
+    search = _DesignSearch(experiment, found.plan, search.candidates)
     best, worst = _inside(search, found.x, candidates)
     motion = found.plan.motion(best)
     information = experiment.information(motion)
@@ -180,7 +336,7 @@ def half_widths(information: NDArray[np.float64]) -> NDArray[np.float64]:
     return half
 
 
-class _Search:
+class _DesignSearch:
     """Evaluates coefficients on a single period."""
 
     def __init__(self, experiment: Experiment, plan: Plan, candidates: NDArray[np.float64]) -> None:
@@ -192,8 +348,8 @@ class _Search:
 
     def check_room(self) -> None:
         """Refuse limits that are used up when nothing moves."""
-        still = self.plan.one_period(np.zeros(self.plan.shape))
-        rest = self.experiment.excursion(still, self.candidates)
+        at_rest = self.plan.one_period(np.zeros(self.plan.shape))
+        rest = self.experiment.excursion(at_rest, self.candidates)
         full = [use for use in self.experiment.limits.usage(rest.parts) if use.part >= 1]
         if full:
             use = full[0]
@@ -252,7 +408,7 @@ def _owners(experiment: Experiment) -> list[NDArray[np.int64]]:
 
 
 def _inside(
-    search: _Search, x: NDArray[np.float64], candidates: NDArray[np.float64]
+    search: _DesignSearch, x: NDArray[np.float64], candidates: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], Excursion]:
     """Fit the whole motion to the limits of all models, then make it smaller until none breaks."""
     experiment, allowed, x = search.experiment, search.allowed, x.copy()
@@ -265,7 +421,7 @@ def _inside(
         if search.blocked(worst):
             x *= _SHRINK**2
         elif number < _FITS:
-            x[:, 1:] *= np.clip(1 / factor, 0.5, _GROWTH)[:, None]
+            x[:, 1:] *= np.clip(1 / factor, 0.5, _MOST_LARGER)[:, None]
         else:
             x[factor > 1] *= _SHRINK
     msg = (
@@ -337,7 +493,7 @@ def matched(experiment: Experiment, motion: Motion, torques: NDArray[np.float64]
     limits, allowed, owners = experiment.limits, experiment.limits.allowed, _owners(experiment)
     first = motion.commands[0]
     scale = np.ones(len(first))
-    for _ in range(2 * _ROUNDS):
+    for _ in range(_ROUNDS):
         scaled = Motion(motion.times, first + scale * (motion.commands - first), motion.actuators)
         reached = experiment.excursion(scaled, experiment.nominal[None])
         used = reached.parts / allowed

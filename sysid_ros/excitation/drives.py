@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError
+from sysid_ros.model.loading import compile_spec, load_spec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,38 +67,18 @@ def compile_file(path: Path) -> mujoco.MjModel:
     """Compile an MJCF file.
 
     Raises:
-        ModelError: There is no such file, or MuJoCo refuses it.
+        ModelError: There is no such file, MuJoCo refuses it, or an actuator takes several commands.
     """
-    return compile_spec(read_spec(path), path)
+    return compile_driven(load_spec(path), path)
 
 
-def read_spec(path: Path) -> mujoco.MjSpec:
-    """Read an MJCF file without compiling it.
-
-    Raises:
-        ModelError: There is no such file, or it is not MJCF.
-    """
-    if not path.is_file():
-        msg = f'There is no model file {str(path)!r}.'
-        raise ModelError(msg)
-    try:
-        return mujoco.MjSpec.from_file(str(path))
-    except (ValueError, OSError) as err:
-        msg = f'Cannot read the model {str(path)!r}: {_one_line(err)}.'
-        raise ModelError(msg) from err
-
-
-def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
-    """Compile a spec that was read from a file.
+def compile_driven(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
+    """Compile a spec that was read from a file, for somebody who sends commands.
 
     Raises:
         ModelError: MuJoCo refuses it, or an actuator takes several commands.
     """
-    try:
-        model = spec.compile()
-    except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot compile the model {str(path)!r}: {_one_line(err)}.'
-        raise ModelError(msg) from err
+    model = compile_spec(spec, path)
     if model.nu != model.nactuator:
         msg = f'Expected one command per actuator in {str(path)!r}, found actuators that take more.'
         raise ModelError(msg)
@@ -191,7 +172,3 @@ def _is_position_servo(model: mujoco.MjModel, row: int) -> bool:
         and model.actuator_gainprm[row, 0] != 0
         and model.actuator_biasprm[row, 1] != 0
     )
-
-
-def _one_line(err: Exception) -> str:
-    return ' '.join(str(err).split()).rstrip('.')

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import FitError
+from sysid_ros.errors import FitError, ModelError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives, holding_commands, home_position
@@ -30,6 +31,32 @@ if TYPE_CHECKING:
     from sysid_ros.excitation.limits import Limits
     from sysid_ros.model.unknown import Unknown
 
+_POSITIONS = (
+    mujoco.mjtSensor.mjSENS_JOINTPOS,
+    mujoco.mjtSensor.mjSENS_ACTUATORPOS,
+    mujoco.mjtSensor.mjSENS_TENDONPOS,
+)
+_VELOCITIES = (
+    mujoco.mjtSensor.mjSENS_JOINTVEL,
+    mujoco.mjtSensor.mjSENS_ACTUATORVEL,
+    mujoco.mjtSensor.mjSENS_TENDONVEL,
+)
+_EFFORTS = (
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+    mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+    mujoco.mjtSensor.mjSENS_TENDONACTFRC,
+)
+#: Standard deviations of what else a robot measures, in SI units: of the size that data sheets of
+#: industrial sensors promise at 100 Hz.
+_OTHERS = {
+    mujoco.mjtSensor.mjSENS_GYRO: 5e-3,
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: 5e-2,
+    mujoco.mjtSensor.mjSENS_FORCE: 0.5,
+    mujoco.mjtSensor.mjSENS_TORQUE: 2e-2,
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: 1e-3,
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: 1e-3,
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: 1e-3,
+}
 #: Step of the differences, in units of the parameters' scales: derivatives are then right to some
 #: 1e-4, and clear of the noise of MuJoCo's solver.
 _STEP = 1e-4
@@ -44,11 +71,83 @@ _OF_JOINTS = (
 QUANTILE = 1.959964
 #: Configurations are looked at for collisions so often, s.
 _COLLISION_PERIOD = 0.04
-#: … and so many times less often where parameters are off: servos take them nearly the same way.
+#: Where parameters are off, they are looked at so many times less often: servos take nearly the
+#: same way.
 _COARSER = 5
 #: The robot gets so long to sag into its home pose before a motion, s.
 _SETTLING = 5.0
 _REST_SPEED = 1e-5
+
+
+@dataclass(frozen=True)
+class SensorAccuracy:
+    """Standard deviations of the sensors, those of the ``simulated_robot`` node by default.
+
+    Attributes:
+        position: Of positions before the encoder, rad or m.
+        velocity: Of velocities, rad/s or m/s.
+        effort: Of forces and torques of actuators, N or N·m.
+        encoder_bits: Encoders of hinges have 2^bits counts per turn; 0 means exact.
+    """
+
+    position: float = 1e-4
+    velocity: float = 5e-3
+    effort: float = 5e-2
+    encoder_bits: int = 14
+
+    @property
+    def encoder(self) -> float:
+        """Standard deviation of an encoded angle, rad: noise and a uniform rounding error."""
+        count = 2 * np.pi / 2.0**self.encoder_bits if self.encoder_bits else 0.0
+        return float(np.hypot(self.position, count / np.sqrt(12.0)))
+
+
+def sensor_noise(
+    model: mujoco.MjModel, noise: SensorAccuracy, known: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the standard deviation of each sensor that can be assumed to be recorded.
+
+    What is known of a sensor wins, then the attribute ``noise`` of the sensor in the MJCF file,
+    then what sensors of its kind usually have. Sensors of which nothing is known are left out.
+
+    Args:
+        model: The compiled model.
+        noise: Of positions, velocities and efforts.
+        known: Sensor name to standard deviation.
+
+    Raises:
+        ModelError: No sensor has a name and a noise.
+    """
+    found: dict[str, float] = {}
+    for row in range(model.nsensor):
+        name = model.sensor(row).name
+        sigma = (known or {}).get(name, 0.0) or float(model.sensor_noise[row])
+        sigma = sigma or _usual(model, row, noise)
+        if name and sigma:
+            found[name] = sigma
+    if not found:
+        msg = (
+            'Expected named sensors such as <jointpos name="q" joint="j"/> in the model, found '
+            'none; without them nothing can be learnt from a motion.'
+        )
+        raise ModelError(msg)
+    return found
+
+
+def _usual(model: mujoco.MjModel, row: int, noise: SensorAccuracy) -> float:
+    kind = mujoco.mjtSensor(int(model.sensor_type[row]))
+    if kind in _POSITIONS:
+        joint = int(model.sensor_objid[row])
+        encoded = (
+            kind == mujoco.mjtSensor.mjSENS_JOINTPOS
+            and model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
+        )
+        return noise.encoder if encoded else noise.position
+    if kind in _VELOCITIES:
+        return noise.velocity
+    if kind in _EFFORTS:
+        return noise.effort
+    return _OTHERS.get(kind, 0.0)
 
 
 class Excursion(NamedTuple):
@@ -67,7 +166,7 @@ class Excursion(NamedTuple):
     diverged: bool
 
 
-class Trace(NamedTuple):
+class SimulatedMotion(NamedTuple):
     """One simulation of a motion.
 
     Attributes:
@@ -128,7 +227,7 @@ class Experiment:
         self._probes = _probes(self._model)
         self._start = _settled(nominal)
         self._simulator = make_simulator(
-            own, self.unknowns, [self.sequence(_still(nominal))], threads
+            own, self.unknowns, [self.sequence(_no_motion(nominal))], threads
         )
         self._runs = 0
 
@@ -245,12 +344,14 @@ class Experiment:
             raise FitError(msg)
         return worst
 
-    def trace(self, motion: Motion) -> Trace:
+    def trace(self, motion: Motion) -> SimulatedMotion:
         """Simulate a motion with the nominal values."""
         ((found, _),) = self._traces(motion, self.nominal[None])
         return found
 
-    def _traces(self, motion: Motion, candidates: NDArray[np.float64]) -> list[tuple[Trace, bool]]:
+    def _traces(
+        self, motion: Motion, candidates: NDArray[np.float64]
+    ) -> list[tuple[SimulatedMotion, bool]]:
         simulator = self._simulator.of([self.sequence(motion)])
         found = []
         timestep = float(self.limits.model.opt.timestep)
@@ -258,7 +359,9 @@ class Experiment:
             for place in range(len(block.candidates)):
                 rows = block.rows['sensordata'][place]
                 times = timestep * np.arange(len(rows), dtype=np.float64)
-                trace = Trace(times, *(rows[:, columns].copy() for columns in self._probes))
+                trace = SimulatedMotion(
+                    times, *(rows[:, columns].copy() for columns in self._probes)
+                )
                 found.append((trace, bool(block.diverged[place])))
         self._runs += len(candidates)
         return found
@@ -346,7 +449,7 @@ def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:
     return np.array(data.qpos)
 
 
-def _still(model: mujoco.MjModel) -> Motion:
+def _no_motion(model: mujoco.MjModel) -> Motion:
     """Return the shortest motion: none."""
     commands = np.tile(holding_commands(model, home_position(model)), (2, 1))
     return Motion(np.array([0.0, 0.1]), commands, tuple(d.actuator for d in drives(model)))

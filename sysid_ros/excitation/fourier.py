@@ -27,11 +27,10 @@ _PERIOD = 5.0
 RAMP = 1.0
 #: The unit of a coefficient falls with the frequency to this power.
 _UNIT_POWER = 0.75
-#: Parts of the time that slow sweeps may get where friction is asked for, …
+#: Parts of the time that slow sweeps may get where friction is asked for.
 _SWEEP_SHARES = (0.12, 0.3, 0.45)
-#: … their speed as a part of the largest, and the seconds over which they turn around.
-_SWEEP_SPEED = 0.08
-_TURN = 0.4
+#: Speed of a sweep as a part of the largest, and the seconds over which it turns around.
+_SWEEP_SPEED, _TURN = 0.08, 0.4
 #: A time so near to a sample is on it, in samples.
 _ON_SAMPLE = 1e-6
 

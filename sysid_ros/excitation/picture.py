@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from sysid_ros.excitation.experiment import Trace
+    from sysid_ros.excitation.experiment import SimulatedMotion
     from sysid_ros.excitation.limits import Limits
     from sysid_ros.excitation.motion import Motion
 
@@ -34,7 +34,7 @@ class _Panel(NamedTuple):
     high: float
 
 
-def draw_motion(motion: Motion, trace: Trace, limits: Limits) -> bytes:
+def draw_motion(motion: Motion, trace: SimulatedMotion, limits: Limits) -> bytes:
     """Draw commands, speeds and torques, a row per actuator, as PNG.
 
     Args:

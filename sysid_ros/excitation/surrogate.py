@@ -25,7 +25,7 @@ _STEP = 1e-5
 _NUDGE = 1e-6
 _FRICTION = 'dof_frictionloss'
 #: Fields of joints whose torque is known without the equations of motion.
-_PLAIN = ('dof_armature', 'dof_damping', _FRICTION)
+_DIRECT = ('dof_armature', 'dof_damping', _FRICTION)
 
 
 class Surrogate:
@@ -39,7 +39,7 @@ class Surrogate:
     """
 
     def __init__(self, experiment: Experiment, plan: Plan) -> None:
-        """Linearise the model, and find which torques are plain and which need the dynamics."""
+        """Linearise the model, and find which torques need no equations of motion."""
         self._limits, self._plan = experiment.limits, plan
         self._probes = experiment.probes
         nominal = experiment.nominal
@@ -48,7 +48,7 @@ class Surrogate:
         self._model = experiment.compiled(nominal)
         self._data = mujoco.MjData(self._model)
         self._rest = experiment.start
-        self._plain: list[tuple[int, str, int, float]] = []
+        self._direct: list[tuple[int, str, int, float]] = []
         self._others: list[tuple[int, mujoco.MjModel, float]] = []
         for column, unknown in enumerate(experiment.unknowns):
             slots = [
@@ -56,8 +56,8 @@ class Surrogate:
                 for target in unknown.targets
                 for slot in (target.slots(self._model) if target.in_model else ())
             ]
-            if slots and all(slot.field in _PLAIN for slot in slots):
-                self._plain += [(column, s.field, int(s.place), float(s.factor)) for s in slots]
+            if slots and all(slot.field in _DIRECT for slot in slots):
+                self._direct += [(column, s.field, int(s.place), float(s.factor)) for s in slots]
                 continue
             step = _STEP * max(abs(unknown.nominal), 1e-3)
             if unknown.nominal + step > unknown.max_value:
@@ -136,9 +136,9 @@ class Surrogate:
         columns = np.zeros((self._count, nv, self.size))
         dof = self._model.dof_jntid
         slow = _REVERSAL * self._limits.speeds[dof]
-        plain = dict(zip(_PLAIN, (acceleration, v, np.tanh(v / slow)), strict=True))
-        for column, field, place, factor in self._plain:
-            columns[:, place, column] += factor * plain[field][:, place]
+        per_unit = dict(zip(_DIRECT, (acceleration, v, np.tanh(v / slow)), strict=True))
+        for column, field, place, factor in self._direct:
+            columns[:, place, column] += factor * per_unit[field][:, place]
         if self._others:
             before = self._torques(self._model, q, v, acceleration, commands)
             for column, model, step in self._others:

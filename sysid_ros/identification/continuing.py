@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.inference.drift import Estimate, difference

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.gate import VerdictKind
+    from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.losses import Loss

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.combinations import Combination, combinations, plus_minus
 from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold

@@ -13,13 +13,18 @@ import numpy as np
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.stamps import one_clock, stamp
 from sysid_ros.errors import AlignmentError
-from sysid_ros.inspection.bag_facts import BagFacts, bag_facts
-from sysid_ros.inspection.consistency import joint_findings
-from sysid_ros.inspection.joints import is_of_joints, joints_by_name, joints_of_model
+from sysid_ros.inspection.joints import (
+    is_of_joints,
+    joint_findings,
+    joints_by_name,
+    joints_of_model,
+)
 from sysid_ros.inspection.lag import lag
-from sysid_ros.inspection.topic_reports import (
+from sysid_ros.inspection.reports import (
+    BagFacts,
     ChannelReport,
     TopicReport,
+    bag_facts,
     greatest,
     is_of_a_robot,
     least,

@@ -28,9 +28,9 @@ _MOST = 200_000
 #: Corner of the low-pass filter, Hz, at most this part of the response's rate.
 _CORNER_HZ = 20.0
 _CORNER_PART = 0.2
-#: A lag is told from this squared correlation on, …
+#: A lag is reported from this squared correlation on.
 _LEAST_CORRELATION = 0.5
-#: … when it is known better than this, s.
+#: A lag is reported when its standard deviation is below this, s.
 LARGEST_DEVIATION_S = 0.02
 #: A recording has so many periods of the corner at least.
 _FEWEST_PERIODS = 20
@@ -88,15 +88,15 @@ def lag(
     instants = np.flatnonzero(usable).astype(np.float64)
     if len(instants) < _FEWEST_PERIODS:
         return None
-    wanted = given[usable]
-    every = np.arange(len(grid), dtype=np.float64)
+    given_there = given[usable]
+    rows = np.arange(len(grid), dtype=np.float64)
 
     def fit(seconds: float) -> tuple[float, float]:
         """Return correlation and gain with a lag."""
-        shifted = np.interp(instants - seconds / step, every, asked)
+        shifted = np.interp(instants - seconds / step, rows, asked)
         power = float(shifted @ shifted)
-        along = float(shifted @ wanted)
-        size = math.sqrt(power * float(wanted @ wanted))
+        along = float(shifted @ given_there)
+        size = math.sqrt(power * float(given_there @ given_there))
         return (along / size, along / power) if size > 0 else (0.0, 0.0)
 
     scan = np.arange(0.0, LONGEST_S, _SCAN_S)
@@ -104,7 +104,7 @@ def lag(
     place = int(np.argmax(squares))
     if squares[place] < _LEAST_CORRELATION or place == len(scan) - 1:
         return None
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 (not at every start)
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 (not at rows start)
 
     bounds = (max(scan[place] - _SCAN_S, 0.0), scan[place] + _SCAN_S)
     found = minimize_scalar(

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from sysid_ros.bags.columns import TopicColumns
     from sysid_ros.inspection.inspection import Inspection, JointReport
 
-#: So many of the last seconds are inspected, …
+#: So many of the last seconds are inspected.
 WINDOW_S = 10.0
-#: … of each topic so many messages at most, …
+#: Of each topic at most so many messages are inspected.
 _MOST_MESSAGES = 5_000
-#: … and of all together so many bytes, the oldest being left out.
+#: Of all topics together at most so many bytes are inspected; the oldest are left out.
 _MOST_BYTES = 16_000_000
 #: Findings that are about the beginning and end of a bag, not about its middle.
 _OF_ENDS = frozenset({FindingKind.STARTS_LATE, FindingKind.UNMAPPED, FindingKind.ASSUMED_ORDER})

@@ -166,7 +166,7 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
     seen_by_compiler = [entry for entry in found if entry[0].role is Role.SPEC]
     for target, value in seen_by_compiler:
         write_spec(written, target, value)
-    _apply_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
+    write_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
     nominal, model = model, _compile_with(written, found, spec, path)
     trial = spec_to_decide(written, spec, found, nominal, model)
     if trial is not None:
@@ -287,10 +287,16 @@ def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> 
     return dataclasses.replace(target, row=row)
 
 
-def _apply_delays(
+def write_delays(
     spec: mujoco.MjSpec, model: mujoco.MjModel, delays: list[tuple[Target, float]]
 ) -> None:
-    """Write delays into a spec, which has to be compiled again."""
+    """Write delays of actuators into a spec, which has to be compiled again.
+
+    Args:
+        spec: Changed in place.
+        model: What it compiles to; its time step decides which delays MuJoCo can show.
+        delays: Targets ``actuator/NAME/delay`` and seconds.
+    """
     for target, value in delays:
         actuator = spec.actuator(target.name)
         wanted = native_delay(value, model.opt.timestep)

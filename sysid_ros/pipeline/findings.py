@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.stats
 
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.config import load_mapping
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.nuisances import arrival_offsets, initial_states

@@ -37,17 +37,24 @@ _ROW_HEIGHT = 0.3  # inches
 _COLUMNS = 3
 
 
-def _figure(height: float, width: float = _WIDTH) -> Figure:
-    """Return an empty figure with an Agg canvas of its own; pyplot is not involved."""
-    figure = Figure(figsize=(width, height), layout='constrained')
+class Drawing(Figure):
+    """A figure that a notebook shows; pyplot is not involved."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format='png', dpi=_DPI)
+        return buffer.getvalue()
+
+
+def _figure(height: float, width: float = _WIDTH) -> Drawing:
+    """Return an empty figure with an Agg canvas of its own."""
+    figure = Drawing(figsize=(width, height), layout='constrained')
     FigureCanvasAgg(figure)
     return figure
 
 
-def _save(figure: Figure, path: Path) -> Path:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format='png', dpi=_DPI)
-    replace_file(path, buffer.getvalue())
+def _save(figure: Drawing, path: Path) -> Path:
+    replace_file(path, figure._repr_png_())
     return path
 
 
@@ -87,7 +94,8 @@ def _draw_panel(axes: Axes, panel: forest.Panel) -> None:
     _title(axes, panel.title + (' (logarithmic)' if panel.logarithmic else ''))
 
 
-def _parameters(result: CalibrationResult, folder: Path) -> Path:
+def draw_parameters(result: CalibrationResult) -> Drawing:
+    """Draw values, intervals and initial values of the parameters."""
     panels = forest.panels(result)
     heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
     figure = _figure(sum(heights) + 0.6, width=9.0)
@@ -100,10 +108,11 @@ def _parameters(result: CalibrationResult, folder: Path) -> Path:
         x=0.01,
         ha='left',
     )
-    return _save(figure, folder / 'parameters.png')
+    return figure
 
 
-def _sequence(group: view.SequenceFigures, path: Path) -> Path:
+def draw_sequence(group: view.SequenceFigures) -> Drawing:
+    """Draw what was measured in one sequence, and the predictions before and after."""
     columns = min(_COLUMNS, len(group.figures))
     count = math.ceil(len(group.figures) / columns)
     figure = _figure(_PANEL_HEIGHT * count + 0.9)
@@ -127,7 +136,21 @@ def _sequence(group: view.SequenceFigures, path: Path) -> Path:
     figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
     handles, labels = grid.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper right', ncols=3, fontsize=9, frameon=False)
-    return _save(figure, path)
+    return figure
+
+
+def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
+    """Draw one sequence of a result, a held-out one where there is any.
+
+    Args:
+        result: What to show.
+        sensor: Only this one of the sensors; all unless given.
+    """
+    group = view.sequences(result)[0]
+    if sensor is not None:
+        shown = tuple(entry for entry in group.figures if entry.plot.sensor == sensor)
+        group = group._replace(figures=shown)
+    return draw_sequence(group)
 
 
 def _trace(result: CalibrationResult, folder: Path) -> Path:
@@ -176,10 +199,10 @@ def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
     """
     written: list[Path] = []
     if result.parameters:
-        written.append(_parameters(result, folder))
+        written.append(_save(draw_parameters(result), folder / 'parameters.png'))
     groups = view.sequences(result)
     for group, name in zip(groups, _file_names(groups), strict=True):
-        written.append(_sequence(group, folder / name))
+        written.append(_save(draw_sequence(group), folder / name))
     if result.solver.trace:
         written.append(_trace(result, folder))
     return tuple(written)

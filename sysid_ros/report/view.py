@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.report.forest import true_value
 from sysid_ros.report.numbers import significant, times
 

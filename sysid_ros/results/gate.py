@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.parts import GateCheck, SolverStatus
 from sysid_ros.results.result import CalibrationResult, UnjudgedResult

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from sysid_ros.alignment.health import TopicRate
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 
 Role = Literal['train', 'validate']
 

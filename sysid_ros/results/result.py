@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
-from sysid_ros.config.schema_errors import explain
+from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.results.parts import (

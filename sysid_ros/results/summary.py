@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import (

@@ -14,12 +14,16 @@ from sysid_ros.errors import FitError
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.mapping import control_mapping, sensor_mapping, state_mappings
 from sysid_ros.signals.resampling import held_means, regular_grid, snapped
-from sysid_ros.toolbox.initial_state import set_clock, state_size
-from sysid_ros.toolbox.pairing import check_controls, control_columns, start_time
-from sysid_ros.toolbox.system_trajectory import SystemTrajectory
+from sysid_ros.toolbox.trajectory import (
+    SystemTrajectory,
+    check_controls,
+    control_columns,
+    start_time,
+    state_size,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +32,12 @@ if TYPE_CHECKING:
     States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
 
 T = TypeVar('T')
+
+#: A history buffer begins with two numbers, then come the stamps (MuJoCo 4.0); the first of a
+#: sensor's is a stamp too, that of its last computation.
+_HISTORY_HEADER = 2
+#: A stamp that misses the grid of the steps by less than this fraction of a step is on it.
+_ON_GRID = 1e-3
 
 
 class _Steps(NamedTuple):
@@ -176,7 +186,7 @@ def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64
             f'found the last at {control.times[-1]:.9g} s.'
         )
         raise FitError(msg)
-    values = control.data[:, control_columns(model, control)]
+    values = control.matrix[:, control_columns(model, control)]
     means = held_means(control.times, values, snapped(edges, control.times, timestep))
     return _Steps(edges, means)
 
@@ -210,3 +220,44 @@ def _trajectory(
             after, moved, {name: (kind, at + 1) for name, (kind, at) in states.items()}
         ),
     )
+
+
+def set_clock(
+    model: mujoco.MjModel, states: NDArray[np.float64], times: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Move states to other times, the stamps inside of their delay buffers along with them.
+
+    Mechanics does not depend on the time, but delayed actuators and sensors compare it with the
+    stamps of their buffers.
+
+    Args:
+        model: The model.
+        states: (n, nstate) states of kind ``mjSTATE_FULLPHYSICS``.
+        times: (n,) seconds.
+
+    Returns:
+        (n, nstate) copies.
+    """
+    moved: NDArray[np.float64] = states.copy()
+    moved[:, 0] = times
+    for columns in _stamp_columns(model):
+        age = (states[:, [0]] - states[:, columns]) / model.opt.timestep
+        # Seconds since the epoch hold only 0.2 µs: without this, a sample of just the delay's age
+        # could be missed.
+        whole = np.rint(age)
+        age = np.where(np.abs(age - whole) < _ON_GRID, whole, age)
+        moved[:, columns] = times[:, None] - age * model.opt.timestep
+    return moved
+
+
+def _stamp_columns(model: mujoco.MjModel) -> Iterator[NDArray[np.int64]]:
+    """Yield the columns of a full physics state that are stamps of a delay buffer."""
+    first = 1 + model.nq + model.nv + model.na
+    for addresses, histories, header in (
+        (model.actuator_historyadr, model.actuator_history, ()),
+        (model.sensor_historyadr, model.sensor_history, (0,)),
+    ):
+        for address, (samples, _) in zip(addresses, histories, strict=True):
+            if address >= 0:
+                stamps = range(_HISTORY_HEADER, _HISTORY_HEADER + int(samples))
+                yield first + int(address) + np.array([*header, *stamps], dtype=np.int64)

@@ -15,8 +15,8 @@ import numpy as np
 
 from sysid_ros.errors import ModelError, ResultError
 from sysid_ros.toolbox.comparison import estimates
-from sysid_ros.toolbox.confidence import calculate_intervals
 from sysid_ros.toolbox.modifiers import apply_param_modifiers_spec
+from sysid_ros.toolbox.optimization import calculate_intervals
 
 if TYPE_CHECKING:
     import os

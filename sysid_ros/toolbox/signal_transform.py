@@ -357,10 +357,10 @@ def _named_series(
         if series.signal_mapping:
             named.append(series)
             continue
-        if series.data.shape[1] != width:
+        if series.matrix.shape[1] != width:
             msg = (
                 f'Expected {width} columns, one for each value of the sensors, or named signals, '
-                f'found {series.data.shape[1]} columns.'
+                f'found {series.matrix.shape[1]} columns.'
             )
             raise SignalError(msg)
         named.append(TimeSeries(series.times, series.data, mapping))
@@ -372,7 +372,7 @@ def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:
     data, mapping, first = [], {}, 0
     for name in names:
         kind, columns = series.get_indices(name)
-        data.append(series.data[:, columns])
+        data.append(series.matrix[:, columns])
         mapping[name] = (kind, np.arange(first, first + len(columns)))
         first += len(columns)
     if not data:
@@ -387,7 +387,7 @@ def _corrected(
     laws: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
 ) -> TimeSeries:
     """Return a series times gains plus biases; one pair of names for each signal, in order."""
-    data = np.array(series.data)
+    data = np.array(series.matrix)
     for (name, (_, columns)), (gains, biases) in zip(
         series.signal_mapping.items(), laws, strict=True
     ):

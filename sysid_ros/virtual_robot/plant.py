@@ -12,13 +12,13 @@ import numpy as np
 
 from sysid_ros.errors import ConfigError, ModelError
 from sysid_ros.excitation.drives import (
-    compile_spec,
+    compile_driven,
     drives,
     holding_commands,
     home_position,
     joint_names,
-    read_spec,
 )
+from sysid_ros.model.loading import load_spec
 from sysid_ros.servos.laws.controller import ServoController
 from sysid_ros.virtual_robot.commands import CommandQueue
 from sysid_ros.virtual_robot.truth import resolve_truth, write_truth
@@ -115,8 +115,8 @@ class Plant:
             ConfigError: The rate is above one sample per time step.
         """
         self._name = str(path)
-        spec = read_spec(path)
-        self.joints = joint_names(compile_spec(spec, path))
+        spec = load_spec(path)
+        self.joints = joint_names(compile_driven(spec, path))
         if not self.joints:
             msg = f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'
             raise ModelError(msg)
@@ -127,7 +127,7 @@ class Plant:
                 objname=joint,
             )
         delays = _take_delays(spec)
-        self.model = compile_spec(spec, path)
+        self.model = compile_driven(spec, path)
         self.timestep = float(self.model.opt.timestep)
         self._rate = rate
         if rate * self.timestep > 1.0 + 1e-9:
@@ -148,7 +148,7 @@ class Plant:
         self._servos = None
         if driven is not None:
             held[driven.controls] = self._data.qpos[driven.qpos]
-            self._servos = _Servos(driven, self._data)
+            self._servos = _SimulatedServos(driven, self._data)
         self.settled = self._settle(held)
         self._queue = CommandQueue(held, delays)
         self._step = 0
@@ -193,22 +193,22 @@ class Plant:
         last = int(np.floor(until / self.timestep + 1e-6))
         while self._step < last:
             start = self._step * self.timestep
-            told = self._queue.mean(start, (self._step + 1) * self.timestep)
+            commands = self._queue.mean(start, (self._step + 1) * self.timestep)
             if self._step != self._sample_step:
-                self._advance(told)
+                self._advance(commands)
                 self._step += 1
                 continue
             position, velocity = self._sensors.state(self._data)
             # Forces are computed with this step's command, before the state moves on.
-            self._advance(told)
+            self._advance(commands)
             self._step += 1
             self._samples += 1
             self._check(start)
             yield self._sensors.measure(start, position, velocity, self._data)
 
-    def _advance(self, told: NDArray[np.float64]) -> None:
+    def _advance(self, commands: NDArray[np.float64]) -> None:
         """Make one step with (nu,) commands."""
-        self._data.ctrl[:] = told
+        self._data.ctrl[:] = commands
         if self._servos is not None:
             self._servos.drive()
         mujoco.mj_step(self.model, self._data)
@@ -236,7 +236,7 @@ class Plant:
         return settled
 
 
-class _Servos:
+class _SimulatedServos:
     """Servos in the simulation: what their actuators are told becomes torques and friction."""
 
     def __init__(self, joints: ServoJoints, data: mujoco.MjData) -> None:

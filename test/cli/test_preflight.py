@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.cli.preflight import print_preflight
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.pipeline.information import Source

@@ -14,14 +14,11 @@ import pytest
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import Motion, follow, format_waypoints, read_waypoints
 from sysid_ros.excitation import design as designing
-from sysid_ros.excitation import search as searching
 from sysid_ros.excitation.design import design, half_widths, matched, off
 from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import Experiment
+from sysid_ros.excitation.experiment import Experiment, SensorAccuracy, sensor_noise
 from sysid_ros.excitation.fourier import make_plan
-from sysid_ros.excitation.guard import Guard
-from sysid_ros.excitation.limits import Collisions, find_limits
-from sysid_ros.excitation.sensing import SensorNoise, sensor_noise
+from sysid_ros.excitation.limits import Collisions, Guard, find_limits
 from sysid_ros.excitation.surrogate import Surrogate
 from sysid_ros.model.unknown import make_unknowns
 
@@ -61,7 +58,7 @@ def experiment(spec: mujoco.MjSpec, *paths: str, **limits: float) -> Experiment:
     model = spec.compile()
     unknowns = [unknown for path in paths for unknown in make_unknowns(path, model, spec=spec)]
     found = find_limits(model, **limits)
-    noise = sensor_noise(model, SensorNoise())
+    noise = sensor_noise(model, SensorAccuracy())
     return Experiment(spec, Path('slide.xml'), unknowns, found, noise, rate=100.0, threads=1)
 
 
@@ -74,9 +71,9 @@ def plan(model: mujoco.MjModel, *, duration: float = 8.0, swept: bool = False) -
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search for a short time only."""
-    monkeypatch.setattr(searching, '_COMPARED', 1)
-    monkeypatch.setattr(searching, '_IMPROVED', 4)
-    monkeypatch.setattr(searching, '_SCREENED', 3)
+    monkeypatch.setattr(designing, '_COMPARED', 1)
+    monkeypatch.setattr(designing, '_IMPROVED', 4)
+    monkeypatch.setattr(designing, '_SCREENED', 3)
     monkeypatch.setattr(designing, '_LOOKED', 1)
     monkeypatch.setattr(designing, '_CHECKED', 4)
 
@@ -115,12 +112,12 @@ def test_equal_seeds_give_equal_motions_and_other_seeds_others() -> None:
 @pytest.mark.usefixtures('quick')
 def test_the_search_beats_the_best_random_motion(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = []
-    monkeypatch.setattr(searching, '_COMPARED', 0)
+    monkeypatch.setattr(designing, '_COMPARED', 0)
     for count in (0, 20):
-        monkeypatch.setattr(searching, '_IMPROVED', count)
+        monkeypatch.setattr(designing, '_IMPROVED', count)
         with experiment(slide(), 'joint/x/damping', 'body/cart/mass') as tried:
             half = design(tried, plan(tried.limits.model), seed=2).half
-            costs.append(searching.cost(np.diag(half**-2), np.ones(2)))
+            costs.append(designing.width_cost(np.diag(half**-2), np.ones(2)))
     assert costs[1] < costs[0] + np.log(0.9)
 
 
@@ -146,13 +143,13 @@ def test_the_cost_falls_with_the_widths() -> None:
     information = np.array([[4.0, 1.0], [1.0, 9.0]])
     sizes = np.array([0.5, 3.0])
     # Nine times the samples: all intervals are a third as wide.
-    narrower = searching.cost(9 * information, sizes)
-    assert narrower == pytest.approx(searching.cost(information, sizes) - np.log(3.0))
+    narrower = designing.width_cost(9 * information, sizes)
+    assert narrower == pytest.approx(designing.width_cost(information, sizes) - np.log(3.0))
     # The unit of a parameter does not matter.
     factor = np.array([1e3, 1.0])
-    other = searching.cost(information * np.outer(factor, factor), sizes / factor)
-    assert other == pytest.approx(searching.cost(information, sizes))
-    assert searching.cost(np.ones((2, 2)), np.ones(2)) == np.inf
+    other = designing.width_cost(information * np.outer(factor, factor), sizes / factor)
+    assert other == pytest.approx(designing.width_cost(information, sizes))
+    assert designing.width_cost(np.ones((2, 2)), np.ones(2)) == np.inf
 
 
 def test_predicted_information_is_that_of_the_law_of_motion() -> None:
@@ -274,7 +271,7 @@ def test_sensors_without_a_name_are_none() -> None:
     for name in ('q', 'f'):
         spec.delete(spec.sensor(name))
     with pytest.raises(ModelError, match='Expected named sensors'):
-        sensor_noise(spec.compile(), SensorNoise())
+        sensor_noise(spec.compile(), SensorAccuracy())
 
 
 @pytest.mark.parametrize('duration', [8.0, 20.0, 33.0])

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ def test_an_interrupted_motion_slows_down_and_holds(
     ('values', 'sentence'),
     [
         ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
-        ({'model': 'none.xml'}, "There is no model file 'none.xml'."),
+        ({'model': 'none.xml'}, "No model file 'none.xml'; "),
         ({'model': ARM, 'motion': 'none.csv'}, "Cannot read the motion 'none.csv': No such file"),
         ({'model': ARM, 'ramp': 10.0}, 'Expected a ramp shorter than half the duration'),
         ({'model': ARM, 'message': 'JointTraject'}, 'nearest: JointTrajectory'),
@@ -127,20 +127,26 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
 
 
 def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
-    start_node: Callable[..., Any],
+    start_node: Callable[..., Any], ros_client: Any
 ):
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
+
+    def wait_for_commands(count: int) -> None:
+        seen = itertools.count(1)
+        ros_client.message(Float64MultiArray, ARRAYS, lambda _: next(seen) >= count, latched=False)
+
     # As tight as the robot's own lag allows, so that a held-up state would be too far.
     tight = {'max_tracking_error': 0.45, 'state_timeout': 10.0}
     robot = start_node(ROBOT, *_parameters(model=ARM))
     robot.wait_for_line('simulated robot ready')
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=4.0, ramp=0.5, **tight))
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=5.0, ramp=0.5, **tight))
     exciter.wait_for_line('motion started')
-    time.sleep(1.0)
+    wait_for_commands(80)
     for _ in range(3):
         robot.process.send_signal(signal.SIGSTOP)
-        time.sleep(0.8)
+        wait_for_commands(80)
         robot.process.send_signal(signal.SIGCONT)
-        time.sleep(0.3)
+        wait_for_commands(20)
 
     assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output

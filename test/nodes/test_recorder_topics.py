@@ -12,9 +12,8 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.nodes.recorder.definitions import installed_definition
-from sysid_ros.nodes.recorder.discovery import Endpoint, Offer, message_class
-from sysid_ros.nodes.recorder.selection import Selection
+from sysid_ros.nodes.recorder.graph import Endpoint, Offer, Selection
+from sysid_ros.nodes.recorder.message_types import installed_definition, message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +222,7 @@ def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
 def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
     from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
 
-    from sysid_ros.nodes.ros.qos_overrides import read_overrides  # noqa: PLC0415
+    from sysid_ros.nodes.recorder.qos_overrides import read_overrides  # noqa: PLC0415
 
     file = tmp_path / 'qos.yaml'
     file.write_text('joint_states:\n  history: keep_all\n  deadline: {sec: 1, nsec: 500000000}\n')

@@ -128,7 +128,7 @@ def test_the_model_is_latched_as_the_user_wrote_it(start_node: Callable[..., Any
     ('values', 'sentence'),
     [
         ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
-        ({'model': 'none.xml'}, "There is no model file 'none.xml'."),
+        ({'model': 'none.xml'}, "No model file 'none.xml'; "),
         ({'model': ARM, 'truth': 'none.yaml'}, "There is no file 'none.yaml'"),
         ({'model': ARM, 'rate': 1000.0}, 'Expected a rate of at most 500 Hz'),
         ({'model': ARM, 'commands_topic': 'a b'}, "name of a topic in parameter 'commands_topic'"),

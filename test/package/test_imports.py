@@ -50,6 +50,7 @@ ROOMS = (
     'virtual_robot',
     'toolbox',
     'pipeline',
+    'api',
     '__init__',
     'nodes',
     'cli',

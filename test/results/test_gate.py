@@ -13,7 +13,7 @@ import pytest
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config import GateConfig
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import Curve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
 from sysid_ros.results.parts import Fold, NoiseScale, TraceEntry

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from sysid_ros.cli.console import print_result
-from sysid_ros.config.gate import VerdictKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report
 from sysid_ros.results.comparison import compare

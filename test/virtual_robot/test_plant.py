@@ -221,7 +221,7 @@ def test_the_demo_hides_twenty_values_that_its_model_has_wrong():
 
 
 def test_models_that_cannot_be_simulated_are_refused_with_a_sentence(tmp_path: Path):
-    with pytest.raises(ModelError, match=r"There is no model file '.*none\.xml'"):
+    with pytest.raises(ModelError, match=r"No model file '.*none\.xml'"):
         Plant(tmp_path / 'none.xml')
     with pytest.raises(ModelError, match='Cannot read the model'):
         Plant(_write(tmp_path, '<mujoco><worldbody>'))

@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from scipy.ndimage import uniform_filter1d
-from scipy.signal import savgol_filter
 
 from sysid_ros.alignment.health import SECOND_NS
 from sysid_ros.alignment.mapping.by_name import (
@@ -37,9 +37,9 @@ _KINDS = {
 KINDS = tuple(_KINDS)
 #: What a column is whose names do not say it.
 UNKNOWN = 'unknown'
-#: Parts of a path under which a controller's state holds what it was told …
-_TOLD = frozenset(['reference', 'desired', 'setpoint', 'command'])
-#: … and what is neither measured nor commanded.
+#: Parts of a path under which a controller's state holds its commands.
+_COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
+#: Parts of a path under which it holds what is neither measured nor commanded.
 _NEITHER = frozenset(['error', 'output', 'acceleration', 'accelerations'])
 #: Labels of vectors and quaternions.
 _COMPONENTS = frozenset('xyzw')
@@ -54,12 +54,12 @@ _HOLE_S, _HOLE_PERIODS = 0.1, 4.0
 #: Longest lag of a response behind its command, s.
 LONGEST_LAG_S = 0.5
 #: Variation of a column below this part of its size is none.
-_STILL = 1e-9
+_NO_VARIATION = 1e-9
 #: A later lag must agree better by this much.
 _BETTER = 1e-3
 
 
-class Column(NamedTuple):
+class AxisColumn(NamedTuple):
     """One column of a bag.
 
     Attributes:
@@ -90,7 +90,7 @@ class Axis(NamedTuple):
 
     name: str
     commanded: bool
-    columns: dict[str, Column]
+    columns: dict[str, AxisColumn]
 
     @property
     def topic(self) -> str:
@@ -120,7 +120,7 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
                 name = _name(label, topic.topic, orders)
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
-                column = Column(
+                column = AxisColumn(
                     topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
                 )
                 axis.columns.setdefault(kind, column)
@@ -132,7 +132,9 @@ def _meaning(topic: TopicColumns, field: Field) -> tuple[str | None, bool]:
     path = re.split(r'[._/]', field.name.lower())
     if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
         return None, False
-    commanded = topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(_TOLD & set(path))
+    commanded = (
+        topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(_COMMANDED & set(path))
+    )
     if 'feedback' in path or 'actual' in path:
         commanded = False
     for kind, words in _KINDS.items():
@@ -170,7 +172,7 @@ def _name(label: str, topic: str, orders: dict[str, list[str]]) -> str:
 
 
 def _distinct(axes: list[Axis]) -> tuple[Axis, ...]:
-    """Keep one axis per name and role: that with most kinds, of the plainest topic and path."""
+    """Keep one axis per name and role: most kinds first, then the top of a message."""
     best: dict[tuple[object, ...], Axis] = {}
     for axis in axes:
         key = (axis.commanded, axis.name if axis.named else (axis.topic, axis.name))
@@ -185,11 +187,11 @@ def _telling(axis: Axis) -> tuple[int, bool, bool, int]:
     moving = sum(
         float(np.nanmax(item.values) - np.nanmin(item.values)) > 0 for item in axis.columns.values()
     )
-    plain = '.' not in column.field
-    return moving, plain, axis.topic.endswith('joint_states'), len(column.values)
+    at_top = '.' not in column.field
+    return moving, at_top, axis.topic.endswith('joint_states'), len(column.values)
 
 
-class Signal(NamedTuple):
+class SmoothSignal(NamedTuple):
     """A column at the common instants: (n,) values and first and second derivatives, 1/s, 1/s²."""
 
     values: NDArray[np.float64]
@@ -197,7 +199,7 @@ class Signal(NamedTuple):
     acceleration: NDArray[np.float64]
 
 
-class Motion(NamedTuple):
+class AxesMotion(NamedTuple):
     """What all axes did.
 
     Attributes:
@@ -208,7 +210,7 @@ class Motion(NamedTuple):
 
     step: float
     whole: NDArray[np.bool_]
-    signals: dict[tuple[int, str], Signal]
+    signals: dict[tuple[int, str], SmoothSignal]
 
     @property
     def seconds(self) -> float:
@@ -216,7 +218,7 @@ class Motion(NamedTuple):
         return float(np.count_nonzero(self.whole)) * self.step
 
 
-def make_motion(axes: Sequence[Axis]) -> Motion | None:
+def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     """Bring all axes to common instants; None where there is no stretch that all share."""
     times = {id(column): _times(column) for axis in axes for column in axis.columns.values()}
     measured = [column for axis in axes if not axis.commanded for column in axis.columns.values()]
@@ -248,19 +250,19 @@ def make_motion(axes: Sequence[Axis]) -> Motion | None:
             values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
                 whole &= _near(own[known], instants)
-            signals[row, kind] = Signal(
+            signals[row, kind] = SmoothSignal(
                 *(
-                    savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
+                    scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
                     for deriv in range(3)
                 )
             )
     edge = window // 2
     whole[:edge] = whole[-edge:] = False
     whole &= _inner(whole, edge)
-    return Motion(step, whole, signals) if whole.any() else None
+    return AxesMotion(step, whole, signals) if whole.any() else None
 
 
-def _times(column: Column) -> NDArray[np.float64]:
+def _times(column: AxisColumn) -> NDArray[np.float64]:
     """Return the time of each row on the recorder's clock, s, with the steadiness of the header."""
     received = column.receive_ns
     header = column.header_ns
@@ -275,7 +277,7 @@ def _times(column: Column) -> NDArray[np.float64]:
 
 def _liveliest(
     instants: NDArray[np.float64],
-    measured: Sequence[Column],
+    measured: Sequence[AxisColumn],
     times: dict[int, NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     step = instants[1] - instants[0]
@@ -337,7 +339,7 @@ class Response(NamedTuple):
 def respond(
     command: NDArray[np.float64],
     response: NDArray[np.float64],
-    motion: Motion,
+    motion: AxesMotion,
     *,
     longest: float = LONGEST_LAG_S,
 ) -> Response:
@@ -358,14 +360,14 @@ def respond(
         if np.count_nonzero(use) < 2 * _WINDOW:
             break
         a, b = command[:count][use], response[lag:][use]
-        found = plain_correlation(a, b)
+        found = correlate(a, b)
         if abs(found) > abs(best.correlation) + _BETTER:
             best = Response(found, found * float(b.std() / a.std()), lag * motion.step)
     return best
 
 
-def plain_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def correlate(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Return the correlation of two columns, 0 where one of them stands still."""
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > _STILL else 0.0
+    return float(a @ b) / size if size > _NO_VARIATION else 0.0

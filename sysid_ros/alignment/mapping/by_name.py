@@ -22,11 +22,14 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
 from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
     Mapping,
     Pair,
     Role,
     Unmapped,
+    UnmappedKind,
     actuator_names,
+    drives_joint,
     field_columns,
     scalar_joints,
     sensor_names,
@@ -45,16 +48,11 @@ ARRAY = 'std_msgs/msg/Float64MultiArray'
 #: A topic whose name holds one of these carries commands, not measurements.
 COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal')
 
-SENSOR_FIELDS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
-    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
-}
 _SHOWN = 6
 
 
-class _Claims(NamedTuple):
-    """Topics that were chosen for a purpose, best first, and those that were not and why."""
+class _TopicChoice(NamedTuple):
+    """Topics that are used for a purpose, best first, and the others with the reason."""
 
     chosen: tuple[TopicColumns, ...]
     refused: tuple[Unmapped, ...]
@@ -132,7 +130,7 @@ def _joined(names: Iterable[str]) -> str:
     return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
 
 
-def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _Claims:
+def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _TopicChoice:
     """Choose the topics that carry the measured state."""
     all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
     states = [topic for topic in all_states if not is_command(topic.topic)]
@@ -153,16 +151,18 @@ def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _Claims:
         shared = len(_shared(topic, joints))
         return shared, topic.topic.endswith('joint_states'), len(topic.receive_ns)
 
-    claims = _claim(sorted(matching, key=rank, reverse=True), joints, 'the measured state')
+    choice = _choose_topics(sorted(matching, key=rank, reverse=True), joints, 'the measured state')
     others = [
-        Unmapped('topic', topic.topic, 'no joint name in common with the model')
+        Unmapped(UnmappedKind.TOPIC, topic.topic, 'no joint name in common with the model')
         for topic in states
         if topic not in matching
     ]
-    return _Claims(claims.chosen, (*claims.refused, *others))
+    return _TopicChoice(choice.chosen, (*choice.refused, *others))
 
 
-def _claim(topics: list[TopicColumns], joints: dict[str, int], purpose: str) -> _Claims:
+def _choose_topics(
+    topics: list[TopicColumns], joints: dict[str, int], purpose: str
+) -> _TopicChoice:
     """Take topics in order as long as each brings joints that none before it has."""
     owner: dict[str, str] = {}
     chosen: list[TopicColumns] = []
@@ -172,11 +172,11 @@ def _claim(topics: list[TopicColumns], joints: dict[str, int], purpose: str) -> 
         taken = next((owner[label] for label in shared if label in owner), None)
         if taken is not None:
             reason = f'{taken} is taken for {purpose} of the same joints'
-            refused.append(Unmapped('topic', topic.topic, reason))
+            refused.append(Unmapped(UnmappedKind.TOPIC, topic.topic, reason))
             continue
         chosen.append(topic)
         owner.update(dict.fromkeys(shared, topic.topic))
-    return _Claims(tuple(chosen), tuple(refused))
+    return _TopicChoice(tuple(chosen), tuple(refused))
 
 
 def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
@@ -238,21 +238,25 @@ def _actuator_pairs(
     ]
     named = [topic for topic in named if _shared(topic, joints)]
     named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
-    claims = _claim(named, joints, 'the commands')
-    pairs = _named_commands(claims.chosen, model, joints)
+    choice = _choose_topics(named, joints, 'the commands')
+    pairs = _commands_by_joint(choice.chosen, model, joints)
     arrays = [topic for topic in bag.topics if topic.msgtype == ARRAY]
     if pairs:
         by = _joined(pair.topic for pair in pairs)
         reason = f'carries no names; commands are taken by joint name from {by}'
-        refused = [Unmapped('topic', topic.topic, reason) for topic in arrays]
-        return pairs, [*claims.refused, *refused], ()
-    told = _told_commands(bag, arrays, model, joints)
-    if told:
-        used = {pair.topic for pair in told}
+        refused = [Unmapped(UnmappedKind.TOPIC, topic.topic, reason) for topic in arrays]
+        return pairs, [*choice.refused, *refused], ()
+    by_controller = _commands_by_controller(bag, arrays, model, joints)
+    if by_controller:
+        used = {pair.topic for pair in by_controller}
         reason = f'the order of {_joined(used)} is known from its controller'
         others = [topic.topic for topic in arrays if topic.topic not in used]
-        return told, [*claims.refused, *(Unmapped('topic', name, reason) for name in others)], ()
-    return _ordered_commands(bag.path.name, arrays, model, list(claims.refused))
+        return (
+            by_controller,
+            [*choice.refused, *(Unmapped(UnmappedKind.TOPIC, name, reason) for name in others)],
+            (),
+        )
+    return _commands_by_order(bag.path.name, arrays, model, list(choice.refused))
 
 
 def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
@@ -264,9 +268,9 @@ def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
     if not isinstance(known, dict):
         return {}
     return {
-        str(name).strip('/'): [str(joint) for joint in told['joints']]
-        for name, told in known.items()
-        if isinstance(told, dict) and isinstance(told.get('joints'), list)
+        str(name).strip('/'): [str(joint) for joint in facts['joints']]
+        for name, facts in known.items()
+        if isinstance(facts, dict) and isinstance(facts.get('joints'), list)
     }
 
 
@@ -275,15 +279,14 @@ def controller_of(topic: str) -> str:
     return topic.strip('/').rpartition('/')[0]
 
 
-def _told_commands(
+def _commands_by_controller(
     bag: BagColumns, arrays: list[TopicColumns], model: mujoco.MjModel, joints: dict[str, int]
 ) -> list[Pair]:
     """Pair arrays whose controller says which joint each element is."""
     orders = controller_joints(bag)
     pairs = []
-    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
     for actuator, name in enumerate(actuator_names(model)):
-        if not name or mujoco.mjtTrn(model.actuator_trntype[actuator]) not in on_joint:
+        if not name or not drives_joint(model, actuator):
             continue
         for topic in arrays:
             order = orders.get(controller_of(topic.topic), [])
@@ -296,17 +299,15 @@ def _told_commands(
     return pairs
 
 
-def _named_commands(
+def _commands_by_joint(
     topics: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
 ) -> list[Pair]:
     pairs = []
     by_id = {joint: name for name, joint in joints.items()}
     shared = {topic.topic: _shared(topic, joints) for topic in topics}
-    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
     for actuator, name in enumerate(actuator_names(model)):
         joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
-        transmission = mujoco.mjtTrn(model.actuator_trntype[actuator])
-        if not name or joint is None or transmission not in on_joint:
+        if not name or joint is None or not drives_joint(model, actuator):
             continue
         field = command_field(model, actuator)
         for topic in topics:
@@ -317,7 +318,7 @@ def _named_commands(
     return pairs
 
 
-def _ordered_commands(
+def _commands_by_order(
     bag: str, arrays: list[TopicColumns], model: mujoco.MjModel, refused: list[Unmapped]
 ) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
     """Pair an array with the actuators in model order, if there is exactly one candidate."""
@@ -332,7 +333,7 @@ def _ordered_commands(
                 why = f'{_width(topic)} elements without names, the model has {count} actuators'
             else:
                 why = reason if len(fitting) > 1 else 'an actuator of the model has no name'
-            refused.append(Unmapped('topic', topic.topic, why))
+            refused.append(Unmapped(UnmappedKind.TOPIC, topic.topic, why))
         return [], refused, ()
     (topic,) = fitting
     pairs = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.mapping.axes import Motion, Signal
+    from sysid_ros.alignment.mapping.axes import AxesMotion, SmoothSignal
 
 #: Encoders have 2^n counts per turn, for these n.
 _BITS = range(8, 25)
@@ -115,14 +115,14 @@ def geared(unit: Unit, factor: float) -> Unit | None:
     )
 
 
-class Drive(NamedTuple):
+class RecordedDrive(NamedTuple):
     """One joint of the robot as the bag shows it.
 
     Attributes:
         axis: What is measured.
         command: What it follows, or None.
         kind: What the command tells: position, velocity or effort.
-        told: (n,) the command in units of the bag, or None.
+        command_values: (n,) the command in units of the bag, or None.
         position: (n,) signals of the position, or None.
         effort: (n,) or None.
         following: How the measurement follows the command.
@@ -133,8 +133,8 @@ class Drive(NamedTuple):
     axis: Axis
     command: Axis | None
     kind: str
-    told: NDArray[np.float64] | None
-    position: Signal | None
+    command_values: NDArray[np.float64] | None
+    position: SmoothSignal | None
     effort: NDArray[np.float64] | None
     following: Response
     speeding: Response
@@ -142,14 +142,14 @@ class Drive(NamedTuple):
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
-        plain = units('position', hinge=hinge, whole=self.whole)
-        found = list(plain)
+        usual = units('position', hinge=hinge, whole=self.whole)
+        found = list(usual)
         if abs(self.speeding.correlation) >= _CLEAR:
-            told = units('velocity', hinge=hinge, whole=False)
-            found += _gears(plain, told, abs(self.speeding.slope), _EXACT)
+            other = units('velocity', hinge=hinge, whole=False)
+            found += _gears(usual, other, abs(self.speeding.slope), _EXACT)
         if self.kind == 'position' and abs(self.following.correlation) >= _CLEAR:
-            told = units('position', hinge=hinge, whole=True)
-            found += _gears(plain, told, 1 / abs(self.following.slope), _WAY)
+            other = units('position', hinge=hinge, whole=True)
+            found += _gears(usual, other, 1 / abs(self.following.slope), _WAY)
         return tuple(dict.fromkeys(found))
 
     def command_unit(self, position: Unit, *, hinge: bool, like: bool) -> Unit:
@@ -165,16 +165,16 @@ class Drive(NamedTuple):
         if self.kind == 'effort':
             return units('effort', hinge=hinge, whole=False)[0]
         slope = abs(self.following.slope)
-        told = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
-        if like or not told or abs(math.log(slope)) < _WAY:
+        responds = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
+        if like or not responds or abs(math.log(slope)) < _WAY:
             return _same(position, self.kind, hinge=hinge)
         factor = slope * position.factor
-        plain = units(self.kind, hinge=hinge, whole=False)
+        usual = units(self.kind, hinge=hinge, whole=False)
         counted = units(self.kind, hinge=hinge, whole=True)
         return (
-            nearest_unit(factor, plain, _WAY)
+            nearest_unit(factor, usual, _WAY)
             or nearest_unit(factor, counted, _LOOSE)
-            or _odd(plain[0], factor)
+            or _odd(usual[0], factor)
         )
 
     def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
@@ -182,15 +182,15 @@ class Drive(NamedTuple):
         slope = abs(self.speeding.slope)
         if abs(self.speeding.correlation) < _CLEAR or not slope:
             return _same(position, 'velocity', hinge=hinge)
-        plain = units('velocity', hinge=hinge, whole=True)
+        usual = units('velocity', hinge=hinge, whole=True)
         factor = position.factor / slope
-        return nearest_unit(factor, plain, _TIGHT) or _odd(plain[0], factor)
+        return nearest_unit(factor, usual, _TIGHT) or _odd(usual[0], factor)
 
 
 def _same(position: Unit, kind: str, *, hinge: bool) -> Unit:
     """Return the unit of a command or velocity that goes with that of the position."""
-    plain = units(kind, hinge=hinge, whole=True)
-    return next((unit for unit in plain if unit.factor == position.factor), plain[0])
+    usual = units(kind, hinge=hinge, whole=True)
+    return next((unit for unit in usual if unit.factor == position.factor), usual[0])
 
 
 def _odd(unit: Unit, factor: float) -> Unit:
@@ -199,26 +199,26 @@ def _odd(unit: Unit, factor: float) -> Unit:
 
 
 def _gears(
-    plain: tuple[Unit, ...], told: tuple[Unit, ...], ratio: float, tolerance: float
+    usual: tuple[Unit, ...], others: tuple[Unit, ...], ratio: float, tolerance: float
 ) -> list[Unit]:
-    """Return units behind a gear where no plain unit explains a ratio to something in a unit.
+    """Return units behind a gear where no usual unit explains a ratio to something in a unit.
 
     Args:
-        plain: What the position may be in.
-        told: What the other quantity may be in.
+        usual: What the position may be in.
+        others: What the other quantity may be in.
         ratio: Change of the other per change of the position, in units of the bag.
         tolerance: Of the ratio's natural logarithm.
     """
-    if any(nearest_unit(ratio * unit.factor, plain, tolerance) for unit in told):
+    if any(nearest_unit(ratio * unit.factor, usual, tolerance) for unit in others):
         return []
     # The other is taken to be in one of the usual units.
-    gears = [geared(plain[0], ratio * unit.factor / plain[0].factor) for unit in told[:2]]
+    gears = [geared(usual[0], ratio * unit.factor / usual[0].factor) for unit in others[:2]]
     return [gear for gear in gears if gear is not None]
 
 
 def make_drives(
-    axes: Sequence[Axis], motion: Motion | None, kinds: frozenset[str]
-) -> tuple[Drive, ...]:
+    axes: Sequence[Axis], motion: AxesMotion | None, kinds: frozenset[str]
+) -> tuple[RecordedDrive, ...]:
     """Bind each measured axis to the command that it follows.
 
     Args:
@@ -228,7 +228,9 @@ def make_drives(
     """
     measured = [row for row, axis in enumerate(axes) if not axis.commanded]
     commanded = [row for row, axis in enumerate(axes) if axis.commanded]
-    table = [[_follow(axes, motion, row, told, kinds) for told in commanded] for row in measured]
+    table = [
+        [_follow(axes, motion, row, command, kinds) for command in commanded] for row in measured
+    ]
     bound = _bind(axes, measured, commanded, table)
     rows = _samples(motion)
     made = []
@@ -237,20 +239,20 @@ def make_drives(
         kind, following = (
             ('position', Response(0, 0, 0)) if column is None else table[index][column]
         )
-        told = None
+        command = None
         if column is not None and motion is not None:
             signal = _command(motion, commanded[column], kind)
-            told = None if signal is None else signal.values[rows]
+            command = None if signal is None else signal.values[rows]
         position = None if motion is None else motion.signals.get((row, 'position'))
         effort = None if motion is None else motion.signals.get((row, 'effort'))
         if effort is not None and not float(np.ptp(effort.values)) > 0:
             effort = None
         made.append(
-            Drive(
+            RecordedDrive(
                 axis,
                 None if column is None else axes[commanded[column]],
                 kind,
-                told,
+                command,
                 None if position is None else type(position)(*(item[rows] for item in position)),
                 None if effort is None else effort.values[rows],
                 following,
@@ -261,7 +263,7 @@ def make_drives(
     return tuple(made)
 
 
-def _samples(motion: Motion | None) -> NDArray[np.int64]:
+def _samples(motion: AxesMotion | None) -> NDArray[np.int64]:
     if motion is None:
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(motion.whole)
@@ -276,11 +278,11 @@ def _whole(axis: Axis) -> bool:
     return bool((values == np.round(values)).all() and np.ptp(values) > 1)
 
 
-def _command(motion: Motion, row: int, kind: str) -> Signal | None:
+def _command(motion: AxesMotion, row: int, kind: str) -> SmoothSignal | None:
     return motion.signals.get((row, kind)) or motion.signals.get((row, UNKNOWN))
 
 
-def _speeding(motion: Motion | None, row: int) -> Response:
+def _speeding(motion: AxesMotion | None, row: int) -> Response:
     if motion is None or not {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
         return Response(0.0, 0.0, 0.0)
     rate = motion.signals[row, 'position'].rate
@@ -288,17 +290,19 @@ def _speeding(motion: Motion | None, row: int) -> Response:
 
 
 def _follow(
-    axes: Sequence[Axis], motion: Motion | None, row: int, told: int, kinds: frozenset[str]
+    axes: Sequence[Axis], motion: AxesMotion | None, row: int, commanded: int, kinds: frozenset[str]
 ) -> tuple[str, Response]:
     """Return as what an axis follows a command best, and how."""
-    own = [kind for kind in axes[told].columns if kind != UNKNOWN]
-    tried = [kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[told].columns] or own
+    own = [kind for kind in axes[commanded].columns if kind != UNKNOWN]
+    tried = [
+        kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[commanded].columns
+    ] or own
     nothing = Response(0.0, 0.0, 0.0)
     if motion is None:
         return tried[0], nothing
     best = tried[0], nothing
     for kind in tried:
-        command = _command(motion, told, kind)
+        command = _command(motion, commanded, kind)
         answer = motion.signals.get((row, kind))
         if command is None:
             continue
@@ -329,21 +333,25 @@ def _bind(
     merit = np.zeros((len(measured), len(commanded)))
     certain = np.zeros(merit.shape, dtype=bool)
     for index, row in enumerate(measured):
-        for column, told in enumerate(commanded):
+        for column, row_of_command in enumerate(commanded):
             kind, response = table[index][column]
             strength = abs(response.correlation)
-            same = axes[row].named and axes[row].name == axes[told].name
-            level = _level(axes[row], axes[told], kind) if strength > LEAST_CORRELATION else 0.0
+            same = axes[row].named and axes[row].name == axes[row_of_command].name
+            level = (
+                _level(axes[row], axes[row_of_command], kind)
+                if strength > LEAST_CORRELATION
+                else 0.0
+            )
             merit[index, column] = strength + _NAME_BONUS * same + _LEVEL_BONUS * level
             certain[index, column] = same or strength >= LEAST_CORRELATION
     found = zip(*linear_sum_assignment(-merit), strict=True)
     return {int(index): int(column) for index, column in found if certain[index, column]}
 
 
-def _level(measured: Axis, told: Axis, kind: str) -> float:
+def _level(measured: Axis, commanded: Axis, kind: str) -> float:
     """Return from 0 to 1 how near positions are to a command: all joints may move in step."""
     position = measured.columns.get('position')
-    command = told.columns.get(kind) or told.columns.get(UNKNOWN)
+    command = commanded.columns.get(kind) or commanded.columns.get(UNKNOWN)
     if kind != 'position' or position is None or command is None:
         return 0.0
     spread = float(np.nanstd(command.values)) or 1.0

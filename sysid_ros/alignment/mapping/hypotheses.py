@@ -20,6 +20,7 @@ rival is tells how certain a choice is.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 import math
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.mapping.drives import Drive
+    from sysid_ros.alignment.mapping.drives import RecordedDrive
     from sysid_ros.alignment.mapping.mechanism import Mechanism
 
 #: Weight of a second of motion, and of the longest recording.
@@ -53,8 +54,7 @@ _LEAST_PART, _MOST_PART = 0.01, 100.0
 _STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
 #: Cost of a servo that goes a small or large part of its way.
 _LIKE = 2.0
-#: Cost of an offset of the position, of the command, of both.
-SHIFTS = {'none': 0.0, 'position': 3.0, 'command': 5.5}
+#: Cost of an offset that position and command share.
 _TURN = 4.0
 #: Cost of a drive without a joint while there is a joint without a drive.
 _LEFT = 6.0
@@ -76,6 +76,18 @@ _DISTRUST = 0.2
 _MANY = 12
 
 
+class Shift(enum.Enum):
+    """Which side of a drive has an offset of its own."""
+
+    NONE = 'none'
+    POSITION = 'position'
+    COMMAND = 'command'
+
+
+#: Cost of an offset of one side.
+_SHIFT_COSTS = {Shift.NONE: 0.0, Shift.POSITION: 3.0, Shift.COMMAND: 5.5}
+
+
 @dataclass(frozen=True)
 class Guess:
     """What one drive is.
@@ -84,7 +96,7 @@ class Guess:
         joint: Index of the joint, or −1.
         sign: Of the position, +1 or −1. Command and velocity follow by the data.
         unit: Of the position.
-        shift: Which side has an offset: none, position or command.
+        shift: Which side has an offset.
         turn: Offset that position and command share, rad.
         effort_sign: Of the effort against that of the position.
         effort_unit: Of the effort.
@@ -95,7 +107,7 @@ class Guess:
     joint: int
     sign: int
     unit: Unit
-    shift: str = 'none'
+    shift: Shift = Shift.NONE
     turn: float = 0.0
     effort_sign: int = 1
     effort_unit: Unit = units('effort', hinge=True, whole=False)[0]
@@ -103,7 +115,7 @@ class Guess:
     command_like: bool = False
 
 
-class Verdict(NamedTuple):
+class HypothesisScore(NamedTuple):
     """How a hypothesis fares.
 
     Attributes:
@@ -128,7 +140,9 @@ class Judge:
         trust: From 0 to 1, how much torques count against what is usual.
     """
 
-    def __init__(self, drives: tuple[Drive, ...], mechanism: Mechanism, seconds: float) -> None:
+    def __init__(
+        self, drives: tuple[RecordedDrive, ...], mechanism: Mechanism, seconds: float
+    ) -> None:
         """Prepare.
 
         Args:
@@ -143,18 +157,18 @@ class Judge:
         self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
         names = [joint.name for joint in self.joints]
         measured = similarities([drive.axis.name for drive in drives], names)
-        told = similarities(
+        commanded = similarities(
             [drive.command.name if drive.command else '' for drive in drives], names
         )
-        self.alike = np.maximum(measured, told)
-        self._names = _log_odds(measured) + _log_odds(told)
+        self.alike = np.maximum(measured, commanded)
+        self._names = _log_odds(measured) + _log_odds(commanded)
         self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
         self._count = max(
             (len(drive.position.values) for drive in drives if drive.position), default=0
         )
 
-    def judge(self, guesses: tuple[Guess, ...]) -> Verdict:
+    def judge(self, guesses: tuple[Guess, ...]) -> HypothesisScore:
         """Return how a hypothesis fares."""
         total = sum(
             self._prior(row, drive, guess)
@@ -167,10 +181,10 @@ class Judge:
         if torques is not None:
             again = False
             for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True)):
-                if guess.shift != 'none' and guess.joint >= 0 and drive.effort is None:
+                if guess.shift is not Shift.NONE and guess.joint >= 0 and drive.effort is None:
                     # Without a measured effort, what gravity takes is not an offset.
                     offsets[row] = self._offsets(drive, guess, torques[:, guess.joint])
-                    again |= guess.shift == 'position'
+                    again |= guess.shift is Shift.POSITION
             if again:
                 torques = self._all_torques(guesses, offsets)
         weight = self._weight * self.trust
@@ -179,7 +193,10 @@ class Judge:
             if guess.joint < 0:
                 parts.append((math.nan, math.nan))
                 continue
-            if guess.shift != 'none' and max(map(abs, offset)) - abs(guess.turn) < LEAST_SHIFT:
+            if (
+                guess.shift is not Shift.NONE
+                and max(map(abs, offset)) - abs(guess.turn) < LEAST_SHIFT
+            ):
                 total -= _OUTSIDE
             total -= self._outside(drive, guess, offset)
             torque = None if torques is None else torques[:, guess.joint]
@@ -188,64 +205,66 @@ class Judge:
             total -= cost
             for part in (servo, motion):
                 if not math.isnan(part):
-                    held = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
-                    total -= weight * math.log(held)
-        return Verdict(float(total), tuple(offsets), tuple(parts))
+                    limited = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
+                    total -= weight * math.log(limited)
+        return HypothesisScore(float(total), tuple(offsets), tuple(parts))
 
-    def _prior(self, row: int, drive: Drive, guess: Guess) -> float:
+    def _prior(self, row: int, drive: RecordedDrive, guess: Guess) -> float:
         if guess.joint < 0:
             return 0.0
         hinge = self.joints[guess.joint].hinge
-        told = drive.command is not None
-        negative, against = guess.sign < 0, told and guess.sign * guess.command_sign < 0
+        commanded = drive.command is not None
+        negative, against = guess.sign < 0, commanded and guess.sign * guess.command_sign < 0
         cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
         cost -= _BOTH_SIGNS * (negative and against)
         cost += _EFFORT_SIGN * (guess.effort_sign < 0)
         cost += guess.unit.cost + guess.effort_unit.cost
-        if told:
+        if commanded:
             cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like).cost
         if drive.speeding.correlation:
             cost += 0.5 * drive.velocity_unit(guess.unit, hinge=hinge).cost
         cost += _LIKE * guess.command_like
-        cost += SHIFTS[guess.shift] + _TURN * (guess.turn != 0.0)
+        cost += _SHIFT_COSTS[guess.shift] + _TURN * (guess.turn != 0.0)
         return float(self._names[row, guess.joint]) - cost
 
-    def told(self, drive: Drive, guess: Guess, offset: float) -> NDArray[np.float64] | None:
+    def command_values(
+        self, drive: RecordedDrive, guess: Guess, offset: float
+    ) -> NDArray[np.float64] | None:
         """Return the (n,) commands in joint units."""
-        if drive.told is None:
+        if drive.command_values is None:
             return None
         hinge = self.joints[guess.joint].hinge
         unit = drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like)
-        return guess.sign * guess.command_sign * unit.factor * drive.told + offset
+        return guess.sign * guess.command_sign * unit.factor * drive.command_values + offset
 
     @staticmethod
-    def effort(drive: Drive, guess: Guess) -> NDArray[np.float64] | None:
+    def effort(drive: RecordedDrive, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) measured efforts, N·m or N."""
         if drive.effort is None:
             return None
         return guess.sign * guess.effort_sign * guess.effort_unit.factor * drive.effort
 
     def _offsets(
-        self, drive: Drive, guess: Guess, torque: NDArray[np.float64] | None
+        self, drive: RecordedDrive, guess: Guess, torque: NDArray[np.float64] | None
     ) -> tuple[float, float]:
         """Return the offsets of position and command that make the servo's law hold on average."""
         both = guess.turn
-        if guess.shift == 'none' or guess.joint < 0 or drive.position is None:
+        if guess.shift is Shift.NONE or guess.joint < 0 or drive.position is None:
             return both, both
         law = self.joints[guess.joint].law
-        command = self.told(drive, guess, both)
+        command = self.command_values(drive, guess, both)
         if law is None or not law.known or law.kind != 'position' or command is None:
             return both, both
         factor = guess.sign * guess.unit.factor
         gap = float(np.mean(command - factor * drive.position.values)) - both
-        held = self.effort(drive, guess)
-        held = torque if held is None else held
-        if held is not None:
+        effort = self.effort(drive, guess)
+        effort = torque if effort is None else effort
+        if effort is not None:
             rate = law.damping * factor * drive.position.rate
-            gap -= float(np.mean(held + rate)) / law.stiffness
-        return (both + gap, both) if guess.shift == 'position' else (both, both - gap)
+            gap -= float(np.mean(effort + rate)) / law.stiffness
+        return (both + gap, both) if guess.shift is Shift.POSITION else (both, both - gap)
 
-    def _outside(self, drive: Drive, guess: Guess, offset: tuple[float, float]) -> float:
+    def _outside(self, drive: RecordedDrive, guess: Guess, offset: tuple[float, float]) -> float:
         joint = self.joints[guess.joint]
         if drive.position is None:
             return 0.0
@@ -256,8 +275,8 @@ class Judge:
         margin = _MARGIN * (high - low)
         values = guess.sign * guess.unit.factor * drive.position.values + offset[0]
         part = float(np.mean((values < low - margin) | (values > high + margin)))
-        still = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
-        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * still
+        hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * hardly_moves
 
     def _all_torques(
         self, guesses: tuple[Guess, ...], offsets: list[tuple[float, float]]
@@ -285,7 +304,7 @@ class Judge:
 
     def _parts(
         self,
-        drive: Drive,
+        drive: RecordedDrive,
         guess: Guess,
         offset: tuple[float, float],
         torque: NDArray[np.float64] | None,
@@ -298,7 +317,9 @@ class Judge:
         position = factor * drive.position.values + offset[0]
         rate = factor * drive.position.rate
         effort = self.effort(drive, guess)
-        servo = servo_torque(joint, drive.kind, self.told(drive, guess, offset[1]), position, rate)
+        servo = servo_torque(
+            joint, drive.kind, self.command_values(drive, guess, offset[1]), position, rate
+        )
         explained, cost = math.nan, 0.0
         if effort is not None and servo is not None:
             explained, cost = law_part(joint, effort, servo)
@@ -311,17 +332,17 @@ class Judge:
     def local(self, row: int, joint: int) -> tuple[float, Guess]:
         """Return how well a drive fits a joint by itself, and the best guess then."""
         if (row, joint) not in self._local:
-            self._local[row, joint] = self._fit_alone(row, joint)
+            self._local[row, joint] = self._best_guess(row, joint)
         return self._local[row, joint]
 
-    def _fit_alone(self, row: int, joint: int) -> tuple[float, Guess]:
+    def _best_guess(self, row: int, joint: int) -> tuple[float, Guess]:
         drive = self.drives[row]
-        one = dataclasses.replace(blank(drive), joint=joint)
+        start = dataclasses.replace(blank(drive), joint=joint)
         best: tuple[float, Guess] | None = None
         hinge = self.joints[joint].hinge
         for unit in drive.position_units(hinge=hinge):
-            for shift, sign in itertools.product(('none', 'position'), (1, -1)):
-                guess = dataclasses.replace(one, unit=unit, shift=shift, sign=sign)
+            for shift, sign in itertools.product((Shift.NONE, Shift.POSITION), (1, -1)):
+                guess = dataclasses.replace(start, unit=unit, shift=shift, sign=sign)
                 offset = self._offsets(drive, guess, None)
                 fit = self._prior(row, drive, guess) - self._outside(drive, guess, offset)
                 part, _, cost = self._parts(drive, guess, offset, None)
@@ -330,7 +351,7 @@ class Judge:
                 if best is None or fit > best[0] + GAIN:
                     best = fit, guess
         if best is None:
-            return 0.0, one
+            return 0.0, start
         return best
 
 
@@ -339,19 +360,19 @@ _CACHED = 3000
 
 
 def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    held = np.clip(score, 0.5, 0.99)
-    found: NDArray[np.float64] = np.log(held / (1 - held))
+    odds = np.clip(score, 0.5, 0.99)
+    found: NDArray[np.float64] = np.log(odds / (1 - odds))
     return found
 
 
-def blank(drive: Drive) -> Guess:
+def blank(drive: RecordedDrive) -> Guess:
     """Return what is thought of a drive before it is looked at."""
     sign = -1 if drive.following.correlation < -LEAST_CORRELATION else 1
     unit = drive.position_units(hinge=True)[0]
     return Guess(-1, 1, unit, command_sign=sign)
 
 
-class Found(NamedTuple):
+class BestHypothesis(NamedTuple):
     """The best hypothesis.
 
     Attributes:
@@ -361,7 +382,7 @@ class Found(NamedTuple):
     """
 
     guesses: tuple[Guess, ...]
-    verdict: Verdict
+    verdict: HypothesisScore
     margins: dict[tuple[int, str], float]
 
 
@@ -378,7 +399,7 @@ class _Change(NamedTuple):
         return dataclasses.replace(guess, **signs, **self.values)
 
 
-def search(judge: Judge) -> Found:
+def search(judge: Judge) -> BestHypothesis:
     """Find the hypothesis that nothing near it is better than.
 
     Without measured efforts, wrong units and offsets can explain each other; a second ascent lets
@@ -396,12 +417,12 @@ def search(judge: Judge) -> Found:
             break
     current = max(ends, key=lambda end: end[0])[1]
     verdict, margins = _climb(judge, current, excuses=True)
-    return Found(tuple(current), verdict, margins)
+    return BestHypothesis(tuple(current), verdict, margins)
 
 
 def _climb(
     judge: Judge, current: list[Guess], *, excuses: bool
-) -> tuple[Verdict, dict[tuple[int, str], float]]:
+) -> tuple[HypothesisScore, dict[tuple[int, str], float]]:
     """Change guesses, in place, until no move is better."""
     verdict = judge.judge(tuple(current))
     margins: dict[tuple[int, str], float] = {}
@@ -466,11 +487,11 @@ def _placements(
     """Yield the ways in which a drive takes a joint that no drive has."""
     for joint, sign in itertools.product(range(len(judge.joints)), (0, *signs)):
         if joint not in {guess.joint for guess in current}:
-            alone = judge.local(row, joint)[1]
-            yield {row: _moved(current[row], joint, sign) if sign else alone}
+            best_alone = judge.local(row, joint)[1]
+            yield {row: _moved(current[row], joint, sign) if sign else best_alone}
 
 
-def _same_command(drive: Drive, guess: Guess, rival: Guess, *, hinge: bool) -> bool:
+def _same_command(drive: RecordedDrive, guess: Guess, rival: Guess, *, hinge: bool) -> bool:
     """Tell whether a rival only reads the command otherwise, and ends in the same unit."""
     if dataclasses.replace(rival, command_like=guess.command_like) != guess:
         return False
@@ -492,8 +513,8 @@ def _exchanges(
         moved = _moved(current[a], joints[1], first), _moved(current[b], joints[0], second)
         if reset:
             moved = (
-                dataclasses.replace(moved[0], shift='none', turn=0.0),
-                dataclasses.replace(moved[1], shift='none', turn=0.0),
+                dataclasses.replace(moved[0], shift=Shift.NONE, turn=0.0),
+                dataclasses.replace(moved[1], shift=Shift.NONE, turn=0.0),
             )
         yield {a: moved[0], b: moved[1]}
     joints = current[a].joint, current[b].joint
@@ -510,11 +531,10 @@ def _differ(judge: Judge, joints: tuple[int, int]) -> bool:
     return min(joints) >= 0 and judge.joints[joints[0]].hinge != judge.joints[joints[1]].hinge
 
 
-def _changes(drive: Drive, *, hinge: bool, turning: bool) -> list[_Change]:
+def _changes(drive: RecordedDrive, *, hinge: bool, turning: bool) -> list[_Change]:
     """Return the changes of one drive that leave its joint as it is."""
-    shifts = tuple(SHIFTS)
     found = [_Change('sign', ('sign',), {})]
-    found += [_Change('sign', ('sign',), {'shift': shift, 'turn': 0.0}) for shift in shifts]
+    found += [_Change('sign', ('sign',), {'shift': shift, 'turn': 0.0}) for shift in Shift]
     if drive.command and abs(drive.following.correlation) < LEAST_CORRELATION:
         found.append(_Change('sign', ('command_sign',), {}))
     if drive.command:
@@ -528,7 +548,7 @@ def _changes(drive: Drive, *, hinge: bool, turning: bool) -> list[_Change]:
     for unit in drive.position_units(hinge=hinge):
         found.append(_Change('unit', (), {'unit': unit}))
     turns = (0.0, *TURNS) if turning else (0.0,)
-    for shift in shifts:
+    for shift in Shift:
         found.append(_Change('offset', (), {'shift': shift}))
         found += [_Change('offset', (), {'shift': shift, 'turn': turn}) for turn in turns]
     return found

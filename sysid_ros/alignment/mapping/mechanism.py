@@ -13,12 +13,11 @@ import numpy as np
 from scipy.optimize import nnls
 
 from sysid_ros.alignment.mapping.by_name import command_field
-from sysid_ros.alignment.pairs import actuator_names, scalar_joints
+from sysid_ros.alignment.pairs import actuator_names, drives_joint, scalar_joints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ON_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
 _UNKNOWN = (
     'dof_armature',
@@ -40,7 +39,7 @@ _ARMATURE = 4.0
 _MASSES = 1.6
 
 
-class Law(NamedTuple):
+class ActuatorLaw(NamedTuple):
     """How an actuator follows its command, in the joint's coordinates.
 
     The torque is ``stiffness (x − q) − damping q̇`` for a position command x, ``damping (x − q̇)``
@@ -65,7 +64,7 @@ class Law(NamedTuple):
     known: bool
 
 
-class Joint(NamedTuple):
+class ModelJoint(NamedTuple):
     """A hinge or slide joint.
 
     Attributes:
@@ -84,7 +83,7 @@ class Joint(NamedTuple):
     low: float
     high: float
     armature: float
-    law: Law | None
+    law: ActuatorLaw | None
 
 
 class Follower(NamedTuple):
@@ -179,7 +178,7 @@ class Mechanism:
         return found
 
 
-def _joint(model: mujoco.MjModel, name: str, joint: int) -> Joint:
+def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
     low, high = -np.inf, np.inf
     if model.jnt_limited[joint]:
         low, high = (float(value) for value in model.jnt_range[joint])
@@ -187,24 +186,23 @@ def _joint(model: mujoco.MjModel, name: str, joint: int) -> Joint:
     armature = float(model.dof_armature[dof])
     law = None
     for actuator, actuator_name in enumerate(actuator_names(model)):
-        on = int(model.actuator_trntype[actuator]) in _ON_JOINT
-        if on and int(model.actuator_trnid[actuator, 0]) == joint:
+        if drives_joint(model, actuator) and int(model.actuator_trnid[actuator, 0]) == joint:
             gear = float(model.actuator_gear[actuator, 0])
             armature += gear**2 * float(model.actuator_armature[actuator])
             if law is None and actuator_name:
                 law = _law(model, actuator, gear)
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
-    return Joint(name, joint, hinge, low, high, armature, law)
+    return ModelJoint(name, joint, hinge, low, high, armature, law)
 
 
-def _law(model: mujoco.MjModel, actuator: int, gear: float) -> Law:
+def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
     kind = command_field(model, actuator)
     gain = float(model.actuator_gainprm[actuator, 0])
     bias = [float(value) for value in model.actuator_biasprm[actuator, :3]]
     affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
-    plain = affine or model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
+    linear = affine or model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
     fixed = model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
-    known = bool(plain and fixed and gain and gear)
+    known = bool(linear and fixed and gain and gear)
     stiffness, damping = -(gear**2) * bias[1], -(gear**2) * bias[2]
     slope, intercept = 1.0, 0.0
     if known and kind == 'position':
@@ -213,7 +211,7 @@ def _law(model: mujoco.MjModel, actuator: int, gear: float) -> Law:
         slope = -bias[2] * gear / gain
     elif known:
         slope = 1.0 / (gear * gain)
-    return Law(actuator, kind, stiffness, damping, slope, intercept, known)
+    return ActuatorLaw(actuator, kind, stiffness, damping, slope, intercept, known)
 
 
 def _followers(model: mujoco.MjModel, scalar: set[int]) -> tuple[Follower, ...]:
@@ -245,23 +243,23 @@ def _stands_fast(model: mujoco.MjModel, joint: int) -> bool:
 
 
 def servo_torque(
-    joint: Joint,
+    joint: ModelJoint,
     kind: str,
-    told: NDArray[np.float64] | None,
+    command: NDArray[np.float64] | None,
     position: NDArray[np.float64],
     rate: NDArray[np.float64],
 ) -> NDArray[np.float64] | None:
     """Return the (n,) torques of the actuator by the model's gains."""
     law = joint.law
-    if law is None or not law.known or told is None or law.kind != kind:
+    if law is None or not law.known or command is None or law.kind != kind:
         return None
     if kind == 'position':
-        return law.stiffness * (told - position) - law.damping * rate
-    return law.damping * (told - rate) if kind == 'velocity' else told
+        return law.stiffness * (command - position) - law.damping * rate
+    return law.damping * (command - rate) if kind == 'velocity' else command
 
 
 def law_part(
-    joint: Joint, effort: NDArray[np.float64], servo: NDArray[np.float64]
+    joint: ModelJoint, effort: NDArray[np.float64], servo: NDArray[np.float64]
 ) -> tuple[float, float]:
     """Return the part of an effort that a servo's law leaves unexplained, and the gain's cost."""
     moving = servo - servo.mean()
@@ -276,7 +274,7 @@ def law_part(
 
 
 def motion_part(
-    joint: Joint,
+    joint: ModelJoint,
     driving: NDArray[np.float64],
     torque: NDArray[np.float64],
     rate: NDArray[np.float64],

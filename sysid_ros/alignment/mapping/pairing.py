@@ -12,14 +12,15 @@ import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding, dead_columns
 from sysid_ros.alignment.mapping import by_name as auto
-from sysid_ros.alignment.mapping.axes import Axis, Column, make_motion, respond
-from sysid_ros.alignment.mapping.by_name import SENSOR_FIELDS
+from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
     Mapping,
     Pair,
     Role,
     Unmapped,
+    UnmappedKind,
     actuator_names,
     column_name,
     field_columns,
@@ -30,9 +31,9 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.errors import AlignmentError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from sysid_ros.alignment.mapping.axes import Motion
+    from sysid_ros.alignment.mapping.axes import AxesMotion
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import ChannelMapping, MappingConfig
 
@@ -191,6 +192,7 @@ def _some(labels: tuple[str, ...]) -> str:
 def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
     """Leave out columns that hold nothing, then complete the mapping."""
     kept: list[Pair] = []
+    left_out: list[Pair] = []
     unmapped = list(found.unmapped)
     health = list(found.health)
     dead = {
@@ -208,6 +210,7 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         if reason is None:
             kept.append(pair)
             continue
+        left_out.append(pair)
         kind, detail = reason
         count = len(topic_columns(bag, pair.topic).receive_ns)
         health.append(
@@ -220,51 +223,64 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
                 left_out=pair.name,
             )
         )
-        unmapped.append(Unmapped(pair.role.value, pair.name, f'{channel}: {detail}'))
+        unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
     if not any(pair.role is Role.SENSOR for pair in kept):
         msg = f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
         raise AlignmentError(msg)
     mapping = Mapping(tuple(kept), tuple(unmapped), tuple(health))
-    return _completed(bag, model, mapping, 'no column of the bag refers to it')
+    return _completed(bag, model, mapping, 'no column of the bag refers to it', left_out)
 
 
-def _completed(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, reason: str) -> Mapping:
-    """Name everything in bag and model that has no counterpart."""
+def _completed(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    mapping: Mapping,
+    reason: str,
+    left_out: Sequence[Pair] = (),
+) -> Mapping:
+    """Name everything in bag and model that has no counterpart.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        mapping: What has a counterpart.
+        reason: Why elements of the model have none.
+        left_out: Pairs that were found and are not used; a finding says why.
+    """
     name = bag.path.name
     unmapped = list(mapping.unmapped)
     health = list(mapping.health)
-    explained = {(item.kind, item.name) for item in unmapped}
+    explained = {(item.kind.value, item.name) for item in unmapped}
     used = {(pair.role, pair.name) for pair in mapping.pairs}
     model_names = [(Role.SENSOR, item) for item in sensor_names(model)]
     model_names += [(Role.ACTUATOR, item) for item in actuator_names(model)]
     for role, item in model_names:
         if (role, item) in used or (role.value, item) in explained:
             continue
-        unmapped.append(Unmapped(role.value, item or '(unnamed)', reason))
+        unmapped.append(Unmapped(UnmappedKind(role.value), item or '(unnamed)', reason))
     health += [
         HealthFinding(
             name, item.name, FindingKind.UNMAPPED, 1, f'{item.reason}; its control stays 0'
         )
         for item in unmapped
-        if item.kind == Role.ACTUATOR.value
+        if item.kind is UnmappedKind.ACTUATOR
     ]
-    columns = {(pair.topic, pair.field, pair.label) for pair in mapping.pairs}
-    refused = {item.name for item in unmapped if item.kind == 'topic'}
-    left_out = {item.subject for item in health}
+    columns = {(pair.topic, pair.field, pair.label) for pair in (*mapping.pairs, *left_out)}
+    refused = {item.name for item in unmapped if item.kind is UnmappedKind.TOPIC}
     why = 'no sensor or actuator of the model refers to it'
-    of_use = {pair.topic for pair in mapping.pairs} | {item.partition('.')[0] for item in left_out}
+    of_use = {topic for topic, _, _ in columns}
     for topic in bag.topics:
         if topic.topic in refused:
             continue
         if topic.topic not in of_use and topic.fields:
-            unmapped.append(Unmapped('topic', topic.topic, why))
+            unmapped.append(Unmapped(UnmappedKind.TOPIC, topic.topic, why))
             continue
         for field in topic.fields:
             for label in field.labels:
-                channel = column_name(topic.topic, field.name, label)
-                if (topic.topic, field.name, label) not in columns and channel not in left_out:
-                    unmapped.append(Unmapped('column', channel, why))
-    unmapped += [Unmapped('topic', item.topic, item.reason) for item in bag.unread]
+                if (topic.topic, field.name, label) not in columns:
+                    channel = column_name(topic.topic, field.name, label)
+                    unmapped.append(Unmapped(UnmappedKind.COLUMN, channel, why))
+    unmapped += [Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread]
     return Mapping(mapping.pairs, tuple(unmapped), tuple(health))
 
 
@@ -309,15 +325,15 @@ def _axes(
             driven = laws.get(actuators.index(pair.name))
             law = None if driven is None else driven.law
             # Gears and units of controls other than positions leave signs and factors open.
-            plain = law is not None and law.kind == 'position' and law.known and law.slope > 0
-            kind = 'position' if plain else None
+            comparable = law is not None and law.kind == 'position' and law.known and law.slope > 0
+            kind = 'position' if comparable else None
             joint = -1 if driven is None else driven.id
         if kind is None:
             continue
         topic = topic_columns(bag, pair.topic)
         if field_columns(topic, pair.field) is None:
             continue
-        column = Column(
+        column = AxisColumn(
             pair.topic,
             pair.field,
             pair.label,
@@ -347,7 +363,7 @@ def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) ->
             yield f'{_name(column)} runs {found}, the range of joint {axis.name!r} is {allowed}'
 
 
-def _against(axis: Axis, row: int, motion: Motion) -> Iterator[str]:
+def _against(axis: Axis, row: int, motion: AxesMotion) -> Iterator[str]:
     """Compare a velocity with the derivative of its position."""
     rate = motion.signals[row, 'position'].rate
     found = respond(rate, motion.signals[row, 'velocity'].values, motion, longest=0.0)
@@ -358,15 +374,15 @@ def _against(axis: Axis, row: int, motion: Motion) -> Iterator[str]:
         yield f'{velocity} is {found.slope:.3g} times the derivative of {position}'
 
 
-def _not_followed(axes: list[Axis], joints: list[int], motion: Motion) -> Iterator[str]:
+def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> Iterator[str]:
     """Look for commands that their joint goes against, or that another joint follows."""
     measured = [
         row
         for row, axis in enumerate(axes)
         if not axis.commanded and (row, 'position') in motion.signals
     ]
-    for told, axis in enumerate(axes):
-        command = motion.signals.get((told, 'position'))
+    for commanded, axis in enumerate(axes):
+        command = motion.signals.get((commanded, 'position'))
         if not axis.commanded or command is None:
             continue
         found = {
@@ -375,7 +391,7 @@ def _not_followed(axes: list[Axis], joints: list[int], motion: Motion) -> Iterat
             ).correlation
             for row in measured
         }
-        own = found.pop(joints[told], None)
+        own = found.pop(joints[commanded], None)
         if own is None:
             continue
         name = _name(axis.columns['position'])
@@ -387,5 +403,5 @@ def _not_followed(axes: list[Axis], joints: list[int], motion: Motion) -> Iterat
             yield f'joint {other!r} follows the command {name}, not {axis.name!r}'
 
 
-def _name(column: Column) -> str:
+def _name(column: AxisColumn) -> str:
     return column_name(column.topic, column.field, column.label)

@@ -16,16 +16,24 @@ import yaml
 
 from sysid_ros.alignment.mapping.axes import UNKNOWN, find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
-from sysid_ros.alignment.mapping.hypotheses import Judge, search
+from sysid_ros.alignment.mapping.hypotheses import Judge, Shift, search
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
-from sysid_ros.alignment.pairs import Role, Unmapped, actuator_names, column_name, sensor_names
+from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
+    Role,
+    Unmapped,
+    UnmappedKind,
+    actuator_names,
+    column_name,
+    sensor_names,
+)
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from sysid_ros.alignment.mapping.axes import Axis, Column
-    from sysid_ros.alignment.mapping.hypotheses import Found
-    from sysid_ros.alignment.mapping.mechanism import Joint
+    from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
+    from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
+    from sysid_ros.alignment.mapping.mechanism import ModelJoint
     from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 _VECTOR = ('x', 'y', 'z')
@@ -55,12 +63,7 @@ _HIGHEST = 0.99
 #: Parts of a variance that are explained below this are named as evidence.
 _EXPLAINED = 0.5
 
-#: Sensor of a joint to the kind of column, and how the joint's gear acts on it.
-_OF_JOINTS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
-    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
-}
+#: Sensor of an actuator to the kind of column, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
     mujoco.mjtSensor.mjSENS_ACTUATORPOS: ('position', 1),
     mujoco.mjtSensor.mjSENS_ACTUATORVEL: ('velocity', 1),
@@ -225,7 +228,7 @@ class Proposal:
 class _Reading(NamedTuple):
     """How a column of a drive becomes a quantity of its joint."""
 
-    column: Column
+    column: AxisColumn
     scale: float
     offset: float
     score: float
@@ -278,7 +281,7 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
 
 
-def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
+def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[str, _Reading]:
     """Return how each column of a drive is read: position, velocity, effort and command."""
     drive, guess = judge.drives[row], found.guesses[row]
     joint = judge.joints[guess.joint]
@@ -290,7 +293,7 @@ def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
         scale = guess.sign * guess.unit.factor
         scores = _score(found, row, 'joint', 'sign', 'unit', 'offset')
         notes = [name, *_notes(scale, guess.unit.name, offsets[0], joint)]
-        if offsets[0] and guess.shift == 'position':
+        if offsets[0] and guess.shift is Shift.POSITION:
             notes.append('by the command it is held at')
         readings['position'] = _Reading(
             columns['position'], scale, offsets[0], scores, _join(notes)
@@ -332,7 +335,7 @@ def _readings(judge: Judge, found: Found, row: int) -> dict[str, _Reading]:
     return readings
 
 
-def _identity(judge: Judge, found: Found, row: int) -> str:
+def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
     """Say why a drive is its joint."""
     drive, guess = judge.drives[row], found.guesses[row]
     joint = judge.joints[guess.joint]
@@ -348,7 +351,7 @@ def _identity(judge: Judge, found: Found, row: int) -> str:
     return f'{in_words(alike)}{proof}'
 
 
-def _notes(scale: float, unit: str, offset: float, joint: Joint) -> list[str]:
+def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:
     """Say what is unusual about a scale and an offset."""
     notes = []
     if abs(scale) != 1.0:
@@ -364,7 +367,7 @@ def _join(notes: list[str]) -> str:
     return '; '.join(dict.fromkeys(notes))
 
 
-def _score(found: Found, row: int, *choices: str) -> float:
+def _score(found: BestHypothesis, row: int, *choices: str) -> float:
     margins = [found.margins[row, choice] for choice in choices if (row, choice) in found.margins]
     return min(1.0 / (1.0 + math.exp(-min(margins, default=0.0))), _HIGHEST)
 
@@ -406,8 +409,8 @@ def _joint_sensors(
         element = int(model.sensor_objid[sensor])
         gear = 1.0
         reading = None
-        if kind in _OF_JOINTS:
-            reading = readings.get((element, _OF_JOINTS[kind]))
+        if kind in SENSOR_FIELDS:
+            reading = readings.get((element, SENSOR_FIELDS[kind]))
         elif kind in _OF_ACTUATORS and element in by_actuator:
             quantity, power = _OF_ACTUATORS[kind]
             gear = float(model.actuator_gear[element, 0]) ** power
@@ -459,7 +462,7 @@ def _unmapped(
 ) -> tuple[Unmapped, ...]:
     used = {(pair.role, pair.name) for pair in pairs}
     found = [
-        Unmapped(role.value, name or '(unnamed)', 'nothing in the bag is like it')
+        Unmapped(UnmappedKind(role.value), name or '(unnamed)', 'nothing in the bag is like it')
         for role, names in (
             (Role.SENSOR, sensor_names(model)),
             (Role.ACTUATOR, actuator_names(model)),
@@ -475,13 +478,15 @@ def _unmapped(
                 label for label in field.labels if (topic.topic, field.name, label) not in columns
             ]
             if len(names) == len(field.labels):
-                found.append(Unmapped('column', f'{topic.topic} {field.name}', reason))
+                found.append(Unmapped(UnmappedKind.COLUMN, f'{topic.topic} {field.name}', reason))
             else:
                 found += [
-                    Unmapped('column', column_name(topic.topic, field.name, label), reason)
+                    Unmapped(
+                        UnmappedKind.COLUMN, column_name(topic.topic, field.name, label), reason
+                    )
                     for label in names
                 ]
-    return (*found, *(Unmapped('topic', item.topic, item.reason) for item in bag.unread))
+    return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
 
 
 def to_yaml(proposal: Proposal, model: str) -> str:
@@ -507,7 +512,7 @@ def to_yaml(proposal: Proposal, model: str) -> str:
             ]
     if proposal.unmapped:
         lines += ['', '# Without a counterpart:']
-        lines += [f'#   {item.kind} {item.name}: {item.reason}' for item in proposal.unmapped]
+        lines += [f'#   {item.kind.value} {item.name}: {item.reason}' for item in proposal.unmapped]
     return '\n'.join(lines) + '\n'
 
 
@@ -550,6 +555,6 @@ def to_json(proposal: Proposal) -> str:
             }
             for pair in proposal.pairs
         ],
-        'unmapped': [item._asdict() for item in proposal.unmapped],
+        'unmapped': [{**item._asdict(), 'kind': item.kind.value} for item in proposal.unmapped],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)

@@ -97,10 +97,10 @@ class Rows:
         rows, self._rows = self._rows, {}
         self._bytes = self._count = 0
         for stream, (stamps, messages) in rows.items():
-            yield stream, plain(batch(stamps, messages))
+            yield stream, decompressed(batch(stamps, messages))
 
 
-def plain(found: Batch) -> Batch:
+def decompressed(found: Batch) -> Batch:
     """Decompress messages that rosbag2 has compressed one by one."""
     long_enough = found.sizes >= len(_ZSTD_MAGIC)
     starts = found.starts[long_enough]

@@ -22,7 +22,13 @@ from mcap.records import Channel, Chunk, Metadata, Schema
 from numpy.lib.stride_tricks import sliding_window_view
 from rosbags.typesys.msg import normalize_msgtype
 
-from sysid_ros.bags.input.files import BATCH_BYTES, DamagedFileError, Stream, decompress, plain
+from sysid_ros.bags.input.files import (
+    BATCH_BYTES,
+    DamagedFileError,
+    Stream,
+    decompress,
+    decompressed,
+)
 from sysid_ros.bags.messages.batch import Batch
 from sysid_ros.bags.output.files import FACTS
 
@@ -184,7 +190,7 @@ class McapInput:
                 continue
             own = channels == channel
             stamps = _gathered(buffer, starts[own], *_LOG_TIME)
-            yield stream, plain(Batch(stamps, buffer, starts[own] + _MESSAGE, sizes[own]))
+            yield stream, decompressed(Batch(stamps, buffer, starts[own] + _MESSAGE, sizes[own]))
 
     def _messages(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the records of messages begin, and the sizes of the messages."""

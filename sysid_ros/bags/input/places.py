@@ -41,7 +41,7 @@ def recovery_hint(path: Path) -> str:
     return f'`sysid recover {shlex.quote(str(path))}` saves what is in it'
 
 
-class Place(NamedTuple):
+class BagFiles(NamedTuple):
     """A bag on the disk.
 
     Attributes:
@@ -64,7 +64,7 @@ def suffix(file: Path) -> str:
     return next((item for item in STORAGE_SUFFIXES if name.endswith(item)), '')
 
 
-def find_bag(path: Path) -> Place:
+def find_bag(path: Path) -> BagFiles:
     """Look at a path.
 
     Raises:
@@ -81,19 +81,19 @@ def find_bag(path: Path) -> Place:
             known = ', '.join(STORAGE_SUFFIXES[:-1]) + f' or {STORAGE_SUFFIXES[-1]}'
             msg = f'Expected a bag folder or a file that ends with {known}, found {str(path)!r}.'
             raise BagError(msg)
-        return Place(path, (path,), None, {})
+        return BagFiles(path, (path,), None, {})
     if (path / METADATA).exists():
         return _described(path)
-    files = sorted((entry for entry in path.iterdir() if suffix(entry)), key=_natural)
+    files = sorted((entry for entry in path.iterdir() if suffix(entry)), key=natural_order)
     if not files:
         inside = sorted(entry.name for entry in path.iterdir() if (entry / METADATA).exists())
         hint = f'; bags inside: {", ".join(inside[:3])}' if inside else ''
         msg = f'The folder {str(path)!r} is no bag: it has neither {METADATA} nor data files{hint}.'
         raise BagError(msg)
-    return Place(path, tuple(files), None, {})
+    return BagFiles(path, tuple(files), None, {})
 
 
-def check_finished(place: Place, file: Path) -> None:
+def check_finished(place: BagFiles, file: Path) -> None:
     """Check that a storage file was closed by its recorder.
 
     Args:
@@ -115,13 +115,13 @@ def check_finished(place: Place, file: Path) -> None:
         raise UnfinishedBagError(place.path, f'{file.name} was not closed')
 
 
-def _natural(file: Path) -> list[tuple[int, str]]:
-    """Sort ``bag_10`` behind ``bag_9``."""
+def natural_order(file: Path) -> list[tuple[int, str]]:
+    """Return a key that sorts ``bag_10`` behind ``bag_9``."""
     parts = _DIGITS.split(file.name)
     return [(int(part), '') if part.isdigit() else (-1, part) for part in parts]
 
 
-def _described(path: Path) -> Place:
+def _described(path: Path) -> BagFiles:
     """Return what ``metadata.yaml`` says.
 
     Raises:
@@ -151,7 +151,7 @@ def _described(path: Path) -> Place:
         known = ' or '.join(STORAGE_SUFFIXES[:-1])
         msg = f'Expected files that end with {known} in the bag {str(path)!r}, found {unknown[0]}.'
         raise BagError(msg)
-    return Place(path, files, announced, facts)
+    return BagFiles(path, files, announced, facts)
 
 
 def _texts(custom: Any) -> dict[str, str]:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from rosbags.typesys.msg import normalize_msgtype
 
-from sysid_ros.bags.input.files import BATCH_BYTES, BATCH_MESSAGES, DamagedFileError, Stream, plain
+from sysid_ros.bags.input.files import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    DamagedFileError,
+    Stream,
+    decompressed,
+)
 from sysid_ros.bags.messages.batch import batch
 from sysid_ros.bags.output.files import FACTS
 
@@ -87,7 +93,7 @@ class SqliteInput:
             size = 0
             for stream, messages in self._batches(rows):
                 size += len(messages.buffer)
-                yield stream, plain(messages)
+                yield stream, decompressed(messages)
             limit = min(max(BATCH_BYTES * len(rows) // max(size, 1), 1), 2 * limit, BATCH_MESSAGES)
 
     def _batches(self, rows: list[tuple[int, int, int, bytes]]) -> Iterator[tuple[Stream, Batch]]:

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from sysid_ros.bags.messages.string import MSGTYPE as TEXT
-from sysid_ros.bags.messages.string import TextReader
-from sysid_ros.bags.messages.string import decode as decode_text
-from sysid_ros.bags.messages.topic import LABELLERS, TopicReader, decode
+from sysid_ros.bags.messages.message_types import LABELLERS, TEXT
+from sysid_ros.bags.messages.topic import TextReader, TopicReader, decode, decode_text
 
 __all__ = ['LABELLERS', 'TEXT', 'TextReader', 'TopicReader', 'decode', 'decode_text']

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.bags.messages.definitions import MessageType
-    from sysid_ros.bags.messages.layout import Layout, Part
+    from sysid_ros.bags.messages.layout import Layout, MessageType, NumberRun
 
 #: Layouts that are tried on messages of one size before one of the messages is walked through.
 _REMEMBERED = 32
@@ -55,7 +54,7 @@ def batch(receive_ns: Sequence[int] | NDArray[np.int64], messages: Sequence[byte
     return Batch(stamps, buffer, np.cumsum(sizes) - sizes, sizes)
 
 
-class Table(NamedTuple):
+class MessageTable(NamedTuple):
     """Messages of one layout below each other.
 
     Attributes:
@@ -68,7 +67,7 @@ class Table(NamedTuple):
     bytes: NDArray[np.uint8]
     layout: Layout
 
-    def numbers(self, part: Part) -> NDArray[np.generic]:
+    def numbers(self, part: NumberRun) -> NDArray[np.generic]:
         """Return the (m, k) numbers of a part in the type that they have in the message."""
         end = part.start + itemsize(part) * len(part.labels)
         found = self.bytes[:, part.start : end]
@@ -108,14 +107,14 @@ class Splitter:
         self._texts_matter = texts_matter
         self._known: dict[int, list[_Known]] = {}
 
-    def split(self, found: Batch) -> list[Table]:
+    def split(self, found: Batch) -> list[MessageTable]:
         """Return tables that together hold every message once, in the order of their first ones.
 
         Raises:
             CdrError: A message does not fit the type; the error begins with ``message 3:``.
         """
         sizes = found.sizes
-        tables: list[Table] = []
+        tables: list[MessageTable] = []
         if (sizes == sizes[:1]).all():
             tables += self._alike(found, np.arange(len(sizes)))
         else:
@@ -124,7 +123,7 @@ class Splitter:
         self._before += len(sizes)
         return sorted(tables, key=lambda table: int(table.rows[0]))
 
-    def _alike(self, found: Batch, rows: NDArray[np.int64]) -> Iterator[Table]:
+    def _alike(self, found: Batch, rows: NDArray[np.int64]) -> Iterator[MessageTable]:
         """Split messages of one size."""
         if not len(rows):
             return
@@ -140,10 +139,10 @@ class Splitter:
                 del known[_REMEMBERED:]
             fits = _fits(table, candidate)
             if fits.all():
-                yield Table(rows, table, candidate.layout)
+                yield MessageTable(rows, table, candidate.layout)
                 return
             if fits.any():
-                yield Table(rows[fits], table[fits], candidate.layout)
+                yield MessageTable(rows[fits], table[fits], candidate.layout)
                 rows, table = rows[~fits], table[~fits]
 
     def _walk(self, found: Batch, row: int) -> _Known:

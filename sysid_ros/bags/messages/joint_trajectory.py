@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.bags.columns import Field, TopicColumns
-from sysid_ros.bags.messages.labels import labels_for
+from sysid_ros.bags.messages.message_types import labels_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.bags.messages.batch import Table
+    from sysid_ros.bags.messages.batch import MessageTable
 
-MSGTYPE = 'trajectory_msgs/msg/JointTrajectory'
 #: Arrays of a point to the fields that they become.
 FIELDS = {
     'positions': 'position',
@@ -73,8 +72,8 @@ class Setpoints:
         self._count = 0
         self._files = 0
 
-    def add(self, receive_ns: NDArray[np.int64], tables: Iterable[Table]) -> None:
-        """Append messages; see :class:`~sysid_ros.bags.messages.columns.Columns`."""
+    def add(self, receive_ns: NDArray[np.int64], tables: Iterable[MessageTable]) -> None:
+        """Append messages; see :class:`~sysid_ros.bags.messages.topic.Columns`."""
         for table in tables:
             received = receive_ns[table.rows]
             numbers = self._count + table.rows
@@ -114,7 +113,7 @@ class Setpoints:
         )
 
 
-def _block(table: Table, receive_ns: NDArray[np.int64], order: NDArray[np.int64]) -> _Block:
+def _block(table: MessageTable, receive_ns: NDArray[np.int64], order: NDArray[np.int64]) -> _Block:
     """Take the points out of messages of one layout."""
     joints = table.layout.texts.get('joint_names', ())
     points: dict[int, NDArray[np.int64]] = {}

@@ -2,23 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the numbers of a message are, found by walking through one message with its definition.
 
-Messages of one topic nearly always have one layout: as long, with sequences and strings of the same
-lengths. Then their numbers are columns of the table that the messages form below each other. The
-encoding is plain CDR (OMG formal/02-06-51, 15.3): a number stands at a multiple of its size from
-the start of the body. A message may end with a few bytes more than its type has: middlewares pad.
+The definition is that in the bag, or the one that ROS 2 ships. Messages of one topic nearly always
+have one layout: as long, with sequences and strings of the same lengths. Then their numbers are
+columns of the table that the messages form below each other. The encoding is plain CDR (OMG
+formal/02-06-51, 15.3): a number stands at a multiple of its size from the start of the body. A
+message may end with a few bytes more than its type has: middlewares pad.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rosbags.interfaces import Nodetype
+from rosbags.typesys import get_types_from_idl, get_types_from_msg
+from rosbags.typesys.msg import normalize_msgtype
 
 from sysid_ros.bags.messages.cdr import CdrError, Cursor
+from sysid_ros.bags.output.files import known_types
 
 if TYPE_CHECKING:
-    from sysid_ros.bags.messages.definitions import MessageType
+    from collections.abc import Iterator, Mapping
 
+#: rosbag2's separator between the IDL definitions of a type and of the types inside it.
+_IDL_SEPARATOR = '=' * 80 + '\n'
+_IDL_TITLE = 'IDL: '
+
+#: A field's name and its type in the words of rosbags: a node type and what belongs to it.
+Member = tuple[str, tuple[Nodetype, Any]]
 #: Primitive types to NumPy's codes without byte order; ``byte`` is signed for rosbags.
 _CODES = {
     'bool': '?',
@@ -47,11 +58,95 @@ _STAMP = 'header.stamp'
 _NOTHING = 'structure_needs_at_least_one_member'
 
 
+class DefinitionError(CdrError):
+    """There is no usable definition of a message type."""
+
+
+class MessageType(NamedTuple):
+    """A message type and all types inside it.
+
+    Attributes:
+        name: As ``sensor_msgs/msg/JointState``.
+        structures: Name of each structure to its members, in order.
+    """
+
+    name: str
+    structures: Mapping[str, tuple[Member, ...]]
+
+
+@functools.lru_cache(maxsize=1024)
+def message_type(name: str, text: str = '', encoding: str = '') -> MessageType:
+    """Return a type by its definition, or else by ROS 2 Jazzy's common interfaces.
+
+    Args:
+        name: Name of the type; ``sensor_msgs/JointState`` means the same as with ``msg``.
+        text: Definitions of the type and the types inside it, as bags embed them.
+        encoding: Language of the text, ``ros2msg`` or ``ros2idl``; empty for no text.
+
+    Raises:
+        DefinitionError: The type or one inside it is not defined, or contains itself.
+    """
+    name = normalize_msgtype(name)
+    own = _parsed(name, text, encoding)
+    return MessageType(name, _collected(name, own))
+
+
+def _parsed(name: str, text: str, encoding: str) -> dict[str, Any]:
+    """Return the definitions in a text, or none where it cannot be read."""
+    if not text:
+        return {}
+    try:
+        if encoding == 'ros2msg':
+            return dict(get_types_from_msg(text, name))
+        if not text.startswith(_IDL_SEPARATOR + _IDL_TITLE):
+            return dict(get_types_from_idl(text))
+        types: dict[str, Any] = {}
+        for part in text.split(_IDL_SEPARATOR)[1:]:
+            types.update(get_types_from_idl(part.partition('\n')[2]))
+    # The parsers let through whatever a text that is no definition makes them stumble over.
+    except Exception:  # noqa: BLE001
+        return {}
+    return types
+
+
+def _collected(name: str, own: Mapping[str, Any]) -> dict[str, tuple[Member, ...]]:
+    found: dict[str, tuple[Member, ...]] = {}
+
+    def collect(item: str, around: tuple[str, ...]) -> None:
+        if item in around:
+            msg = f'message type {item!r} contains itself'
+            raise DefinitionError(msg)
+        if item in found:
+            return
+        # ROS 2's own are many: they are loaded when something is missing.
+        definition = own.get(item) or known_types().fielddefs.get(item)
+        if definition is None:
+            where = f' (in {around[0]!r})' if around else ''
+            msg = f'there is no readable definition of message type {item!r}{where}'
+            raise DefinitionError(msg)
+        members = tuple(definition[1])
+        for inner in _structures_in(members):
+            collect(inner, (*around, item))
+        found[item] = members
+
+    collect(name, ())
+    return found
+
+
+def _structures_in(members: tuple[Member, ...]) -> Iterator[str]:
+    for _, (kind, detail) in members:
+        inner_kind, inner = (
+            detail[0] if kind in (Nodetype.ARRAY, Nodetype.SEQUENCE) else (kind, detail)
+        )
+        if inner_kind == Nodetype.NAME:
+            yield inner
+
+
 class NoColumnsError(CdrError):
     """The messages are read, but what they hold makes no sensible columns."""
 
 
-class Part(NamedTuple):
+class NumberRun(NamedTuple):
     """Numbers of a message that stand one after the other.
 
     Attributes:
@@ -79,8 +174,8 @@ class Layout(NamedTuple):
     """
 
     size: int
-    parts: tuple[Part, ...]
-    stamp: tuple[Part, Part] | None
+    parts: tuple[NumberRun, ...]
+    stamp: tuple[NumberRun, NumberRun] | None
     texts: dict[str, tuple[str, ...]]
     fixed: tuple[tuple[int, int], ...]
 
@@ -116,8 +211,8 @@ class _Walk:
 
     def __init__(self, kind: MessageType, data: bytes, *, texts_matter: bool) -> None:
         self.cursor = Cursor(data)
-        self.parts: list[Part] = []
-        self.header: list[Part] = []
+        self.parts: list[NumberRun] = []
+        self.header: list[NumberRun] = []
         self.texts: dict[str, list[str]] = {}
         # The encapsulation's second half is options that nobody reads.
         self.fixed = [(0, 2)]
@@ -178,7 +273,7 @@ class _Walk:
         start = self.cursor.skip_numbers(_size(code), len(labels))
         if _NOTHING in (field, *labels):
             return
-        part = Part(field, labels, start, self.cursor.order + code)
+        part = NumberRun(field, labels, start, self.cursor.order + code)
         (self.header if self._in_header else self.parts).append(part)
         if len(self.parts) > _MOST_PARTS:
             msg = f'it has more than {_MOST_PARTS} numbers, which are data, not columns'
@@ -196,9 +291,9 @@ def _size(code: str) -> int:
     return 1 if code.endswith('?') else int(code[-1])
 
 
-def _merged(parts: list[Part]) -> tuple[Part, ...]:
+def _merged(parts: list[NumberRun]) -> tuple[NumberRun, ...]:
     """Join what stands side by side in one field: the members of a vector."""
-    merged: list[Part] = []
+    merged: list[NumberRun] = []
     for part in parts:
         if merged:
             last = merged[-1]
@@ -210,7 +305,7 @@ def _merged(parts: list[Part]) -> tuple[Part, ...]:
     return tuple(merged)
 
 
-def itemsize(part: Part) -> int:
+def itemsize(part: NumberRun) -> int:
     """Return the bytes of one number of a part."""
     return _size(part.code)
 

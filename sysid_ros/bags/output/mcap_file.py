@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.bags.output.topics import Topic
+    from sysid_ros.bags.output.files import Topic
 
 #: A chunk is closed when its messages are so many bytes; rosbag2's own default.
 _CHUNK = 786_432

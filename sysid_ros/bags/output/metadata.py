@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.bags.output.topics import Topic, TopicQos
+    from sysid_ros.bags.output.files import Topic, TopicQos
 
 METADATA = 'metadata.yaml'
 VERSION = 9

@@ -20,9 +20,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from sysid_ros.bags.output.checks import CHECKS, Checks, message_crc
-from sysid_ros.bags.output.files import FACTS
-from sysid_ros.bags.output.topics import ENCODINGS
+from sysid_ros.bags.output.files import ENCODINGS, FACTS
+from sysid_ros.bags.output.sqlite_file import CHECKS, Checks, message_crc
 from sysid_ros.bags.recovery.pages import Pages
 from sysid_ros.bags.recovery.parts import FoundTopic, Skipped, StoredMessage
 

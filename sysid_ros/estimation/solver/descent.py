@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.differences import Probe
     from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
 
@@ -61,22 +61,23 @@ _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
 
 
-class Stopped(Exception):  # noqa: N818 (a signal out of a library's loop, not an error)
-    """The solve has ended, for the reason that its argument names."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-class Mended(Exception):  # noqa: N818 (a signal out of a library's loop, not an error)
-    """The Jacobian of the current point was wrong: what follows from it has to be found anew."""
-
-
 class Descent:
     """Residuals and Jacobian in scaled variables, with the bookkeeping of a solve.
 
     A linear parameter's variable is its value over its scale, a logarithmic one's its logarithm.
+    A method of minimisation evaluates candidates and moves to one of them. Between the two, the
+    Jacobian of the current point may turn out to be wrong and be made anew; then the method gets
+    no points, and begins again from the current one.
+
+    Attributes:
+        status: Why the solve has ended, once it has.
+        current: The point that the method has moved to.
+        model: The cost around it.
+        trace: All iterations.
+        checked: Whether the differences were found to be right, or need not be.
+        expects_success: Whether the last step was so good that the next should succeed.
+        last_step: The last step of a solve is below this, in standard errors.
+        last_tolerances: The last step leads this near to the optimum, in tolerances.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Descent:
         self.loss = loss
         self.limit = limit
         self.tolerance = tolerance
-        self.regulariser = np.nan
+        self.status: str | None = None
         self.trace: list[Iteration] = []
         self.checked = differences is not None
         self._coarse = False
@@ -118,6 +119,7 @@ class Descent:
         self.last_step = _LAST_STEP
         self.last_tolerances = _LAST_TOLERANCES
         self._last = False
+        self.regulariser = np.nan
         self._penalty = np.inf
         self._secant = Secant(len(unknowns), loss)
 
@@ -168,51 +170,60 @@ class Descent:
             msg = 'The simulation is unstable at the start values on every sequence.'
             raise FitError(msg)
 
-    def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point]:
+    def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Return residuals of several candidates from one batch.
 
         The batch before the last step also shows whether the differences are right.
 
-        Raises:
-            Mended: They are not, and have been made anew.
+        Returns:
+            The points; None where the differences were wrong, and have been made anew.
         """
         unknown = [z for z in candidates if z.tobytes() not in self._points]
         if unknown:
             self._interrupt()
             values = [self.values(z) for z in unknown]
-            probe = self._probe() if self._last and not self.checked else None
+            probe = None
+            if self._last and not self.checked:
+                self.checked = True
+                x, jacobian = self._by_values(self.current)
+                probe = self.differences.probe(x, jacobian)
             if probe is not None:
                 values.append(self.values(self.current.z) + probe.move)
             batch = self.residuals(np.stack(values))
             unstable = self.residuals.unstable
             for k, z in enumerate(unknown):
                 self._remember(z, batch[:, k].copy(), unstable=bool(unstable[k]))
-            if probe is not None and self._judge(probe, batch[:, -1], unstable=bool(unstable[-1])):
-                raise Mended
+            if probe is not None and self._mended(
+                functools.partial(
+                    self.differences.judge, probe, batch[:, -1], unstable=bool(unstable[-1])
+                )
+            ):
+                self.status = self._converged()
+                return None
         return [self._points[z.tobytes()] for z in candidates]
 
-    def evaluate_around(self, z: NDArray[np.float64]) -> Point:
-        """Return residuals and Jacobian at a point from one batch."""
-        known = self._points.get(z.tobytes())
-        return known or self._around(z)
-
-    def trial(self, z: NDArray[np.float64]) -> Point:
-        """Return the point a solver tries next, with its Jacobian if it will likely be needed."""
+    def trial(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
+        """Do the same for what is tried first, with the Jacobian of one that likely succeeds."""
         if self.expects_success and not self._last:
-            return self.evaluate_around(z)
-        return self.evaluate([z])[0]
+            return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
+        return self.evaluate(candidates)
 
-    def jacobian(self, z: NDArray[np.float64]) -> Point:
-        """Return the Jacobian at the point that the solver has moved to.
+    def move(self, z: NDArray[np.float64], regulariser: float = np.nan) -> bool:
+        """Go to a candidate, and find the Jacobian there unless that is known.
 
-        Raises:
-            Stopped: The solve has converged or reached the limit.
+        Args:
+            z: (p,) the candidate.
+            regulariser: The damping of the step that led there, for the trace.
+
+        Returns:
+            Whether the method can go on from there: the solve has not ended, and no Jacobian was
+            made anew instead.
         """
-        point = self._points.get(z.tobytes())
-        if point is None:
-            point = self.evaluate([z])[0]
+        if z.tobytes() not in self._points and self.evaluate([z]) is None:
+            return False
+        point = self._points[z.tobytes()]
         if point is self.current:
-            return point
+            return True
         before, model = self.current, self.model
         step = (point.z - before.z) / model.unit
         slope = float(model.gradient @ step)
@@ -227,37 +238,53 @@ class Descent:
         self._points = {point.z.tobytes(): point}
         self._secant.learn(before, point, predicted)
         before.jacobian = None
+        self.regulariser = regulariser
         self._accept(point, float(np.linalg.norm(point.z - before.z)))
+        if self.status is not None:
+            return False
         self._poor = self._poor + 1 if ratio < _POOR_RATIO else 0
         if self._poor >= _POOR_STEPS and not self._coarsen() and self._coarse:
-            raise Stopped(self.verdict())
-        return point
+            self.status = self.verdict()
+        return self.status is None
 
     def mend(self) -> bool:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
-        if self.checked:
-            return self._coarsen()
-        if not self._check(self.current):
-            return False
-        self._start_anew()
-        return True
+        return self._coarsen() if self.checked else self._check()
+
+    def _check(self) -> bool:
+        """Mend columns that the differences do not give; return whether there were any."""
+        self.checked = True
+        return self._mended(self.differences.check)
 
     def _coarsen(self) -> bool:
         """Look once for slopes that hold over standard errors; return whether there were others."""
-        point = self.current
-        if self._coarse or self.at_precision or point.jacobian is None:
+        if self._coarse or self.at_precision or self.current.jacobian is None:
             return False
         self._coarse = True
-        changed = self._mended(point, self.differences.coarsen)
-        if changed:
-            self._start_anew()
-        return changed
+        return self._mended(self.differences.coarsen)
 
-    def _start_anew(self) -> None:
-        """Model the cost at the current point with a Jacobian that was mended."""
-        self._points = {self.current.z.tobytes(): self.current}
-        self.expects_success = self._last = False
-        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
+    def _mended(self, look: Callable[..., bool]) -> bool:
+        """Let the current Jacobian be looked at and mended; return whether it changed.
+
+        Args:
+            look: Gets the values, the residuals and the Jacobian by the values.
+        """
+        point = self.current
+        x, jacobian = self._by_values(point)
+        changed = look(x=x, residual=point.residual, jacobian=jacobian)
+        if changed:  # what was learnt came from differences that were wrong
+            self._secant.forget()
+        self._set(point, jacobian)
+        self.trace[-1] = self.trace[-1]._replace(
+            rollouts=self.residuals.evaluations,
+            jacobian=point.kind,
+            central=self.differences.names,
+        )
+        if changed:
+            self._points = {point.z.tobytes(): point}
+            self.expects_success = self._last = False
+            self.model = quadratic(point, self.lower, self.upper, self._secant)
+        return changed
 
     def verdict(self) -> str:
         """Return the status of a solve in which no step lowers the cost any more."""
@@ -271,7 +298,10 @@ class Descent:
         for _ in range(_POLISHES):
             before, decrement = self.current, self.model.decrement
             move = self.model.newton * self.model.unit
-            (point,) = self.evaluate([np.clip(before.z + move, self.lower, self.upper)])
+            points = self.evaluate([np.clip(before.z + move, self.lower, self.upper)])
+            if points is None:
+                return
+            (point,) = points
             if abs(point.cost - before.cost) > _LOOSE_TOLERANCE * before.cost:
                 return
             point.jacobian, point.kind = before.jacobian, KEPT
@@ -324,51 +354,10 @@ class Descent:
         self._interrupt()
         self._set(point, self.differences.at(self.values(point.z), point.residual).jacobian)
 
-    def _check(self, point: Point) -> bool:
-        """Mend columns that the differences do not give; return whether there were any."""
-        self.checked = True
-        return self._mended(point, self.differences.check)
-
-    def _mended(self, point: Point, look: Callable[..., bool]) -> bool:
+    def _by_values(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the (p,) values of a point, and its (n, p) Jacobian by them."""
         assert point.jacobian is not None  # noqa: S101
-        point.jacobian /= self.slope(point.z)
-        changed = look(self.values(point.z), point.residual, point.jacobian)
-        self._note_check(point, changed=changed)
-        return changed
-
-    def _probe(self) -> Probe | None:
-        """Return what shows whether the differences at the current point are right."""
-        point = self.current
-        assert point.jacobian is not None  # noqa: S101
-        self.checked = True
-        return self.differences.probe(self.values(point.z), point.jacobian / self.slope(point.z))
-
-    def _judge(self, probe: Probe, moved: NDArray[np.float64], *, unstable: bool) -> bool:
-        """Do the same as `_check` at the current point, the probe being evaluated already."""
-        changed = self._mended(
-            self.current,
-            lambda x, residual, jacobian: self.differences.judge(
-                probe, x, residual, jacobian, moved, unstable=unstable
-            ),
-        )
-        if changed:
-            self._start_anew()
-            status = self._converged()
-            if status:
-                raise Stopped(status)
-        return changed
-
-    def _note_check(self, point: Point, *, changed: bool) -> None:
-        """Take a Jacobian by the values that was checked."""
-        assert point.jacobian is not None  # noqa: S101
-        if changed:  # what was learnt from differences that were wrong
-            self._secant.forget()
-        self._set(point, point.jacobian)
-        self.trace[-1] = self.trace[-1]._replace(
-            rollouts=self.residuals.evaluations,
-            jacobian=point.kind,
-            central=self.differences.names,
-        )
+        return self.values(point.z), point.jacobian / self.slope(point.z)
 
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
@@ -380,15 +369,13 @@ class Descent:
         self._note(step)
         status = 'gradient' if point.kind == KEPT else self._converged()
         self._last = self._is_last(before)
-        if status and not self.checked and self._check(point):
-            self._start_anew()
+        if status and not self.checked and self._check():
             status = self._converged()
         if not status and self.tolerance >= _ROUGH and self._slight >= _SLIGHT_STEPS:
             status = 'cost'
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
-        if status:
-            raise Stopped(status)
+        self.status = status
 
     def _note(self, step: float) -> None:
         iteration = Iteration(

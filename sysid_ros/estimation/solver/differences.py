@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.estimation.solver.step_choice import AGREEING, LADDER, Rung, best
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,8 +39,16 @@ _ACCURATE = 3e-5
 _TOLERANCES = 3.0
 #: Where it is not, central differences over steps so many times longer are tried, …
 _WIDER = 100.0
-#: … and judged by a move of all parameters by this part of those steps; else by a ladder of steps.
+#: … and judged by a move of all parameters by this part of those steps.
 _OTHER = 0.7
+#: Where neither is accurate, all of these steps are tried, in units of the values or of their
+#: scales.
+_TRIED_STEPS = (2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
+#: Slopes are the same up to this relative difference.
+_AGREEING = 0.1
+#: Norms of the residuals' change by steps of about a standard error, allowing for noise that is
+#: correlated.
+_WORTH, _MOST_WORTH = 0.5, 30.0
 
 FORWARD = 'forward'
 CENTRAL = 'central'
@@ -80,6 +86,22 @@ def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
     spans = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
     scale = np.maximum(nominal, np.where(np.isfinite(spans), _SCALE_OF_BOUNDS * spans, 0.0))
     return np.where(scale > 0, scale, 1.0)
+
+
+class _TriedStep(NamedTuple):
+    """One step for each of c columns, and what it gives.
+
+    Attributes:
+        sizes: (c,) steps in the units in which they are kept.
+        lengths: (c,) the same in the units of the values, without sign.
+        forward: (n, c) differences to one side, per unit of the values.
+        central: (n, c) differences to both sides, where there is room for them.
+    """
+
+    sizes: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    forward: NDArray[np.float64]
+    central: NDArray[np.float64]
 
 
 class Differences:
@@ -180,7 +202,7 @@ class Differences:
             return False
         moved = self._residuals((x + probe.move)[None, :])[:, 0]
         unstable = bool(self._residuals.unstable[0])
-        return self.judge(probe, x, residual, jacobian, moved, unstable=unstable)
+        return self.judge(probe, moved, x, residual, jacobian, unstable=unstable)
 
     def coarsen(
         self,
@@ -204,7 +226,7 @@ class Differences:
             self.repairs += int(columns.sum())
             self._choose(x, residual, jacobian, columns)
         moved = np.linalg.norm(jacobian - before, axis=0)
-        return bool(np.any(moved > AGREEING * np.linalg.norm(jacobian, axis=0)))
+        return bool(np.any(moved > _AGREEING * np.linalg.norm(jacobian, axis=0)))
 
     def probe(self, x: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""
@@ -220,10 +242,10 @@ class Differences:
     def judge(
         self,
         probe: Probe,
+        moved: NDArray[np.float64],
         x: NDArray[np.float64],
         residual: NDArray[np.float64],
         jacobian: NDArray[np.float64],
-        moved: NDArray[np.float64],
         *,
         unstable: bool,
     ) -> bool:
@@ -231,11 +253,11 @@ class Differences:
 
         Args:
             probe: From `probe`.
+            moved: (n,) residuals after the probe's move.
             x: (p,) values.
             residual: (n,) residuals there.
             jacobian: (n, p) what ``at`` returned there; it is mended in place.
-            moved: (n,) residuals after the probe's move.
-            unstable: Whether the simulation became unstable there.
+            unstable: Whether the simulation became unstable after the probe's move.
         """
         rest = float(np.linalg.norm(moved - residual - jacobian @ probe.move))
         judged = np.isfinite(probe.changes)
@@ -358,10 +380,10 @@ class Differences:
         jacobian: NDArray[np.float64],
         columns: NDArray[np.bool_],
     ) -> None:
-        """Choose step and kind of columns by a ladder of steps, and replace these columns."""
+        """Choose step and kind of columns from many steps, and replace these columns."""
         unit = self._unit(x)
-        rungs = []
-        for step in LADDER:
+        tried = []
+        for step in _TRIED_STEPS:
             size = step * np.maximum(self._scale / unit, 1.0)
             steps = self._steps(x, size)
             inside = (x - steps >= self._lower) & (x - steps <= self._upper)
@@ -370,9 +392,57 @@ class Differences:
             here = ahead.changes / steps
             there = np.where(inside & ~back.wild, -back.changes / steps, here)
             middle = (here + there)[:, columns] / 2
-            rungs.append(Rung(size[columns], np.abs(steps)[columns], here[:, columns], middle))
+            tried.append(
+                _TriedStep(size[columns], np.abs(steps)[columns], here[:, columns], middle)
+            )
         for place, column in enumerate(np.flatnonzero(columns)):
-            kept, smooth = best(rungs, place, self._accurate)
+            kept, smooth = _best_step(tried, place, self._accurate)
             self.central[column] = not smooth
-            self.size[column] = rungs[kept].sizes[place]
-            jacobian[:, column] = rungs[kept].central[:, place]
+            self.size[column] = tried[kept].sizes[place]
+            jacobian[:, column] = tried[kept].central[:, place]
+
+
+def _best_step(tried: Sequence[_TriedStep], column: int, accurate: float) -> tuple[int, bool]:
+    """Return the step whose central difference is the slope, and whether one side suffices.
+
+    That is the shortest step whose sides agree, as longer ones may cross a kink, or, if none do,
+    the step whose slope changes least from the one before, where neither noise nor curvature
+    rules. A slope has to hold over about a standard error, though: where residuals jump more often
+    than that, the slope between two jumps is exact and means nothing.
+
+    Args:
+        tried: At least two, shortest steps first.
+        column: Which of the columns.
+        accurate: Relative difference of sides and of neighbouring steps that agree.
+    """
+    middle = np.stack([step.central[:, column] for step in tried])
+    norms = np.maximum(np.linalg.norm(middle, axis=1), np.finfo(np.float64).tiny)
+    one_sided = np.stack([step.forward[:, column] for step in tried])
+    skew = np.linalg.norm(one_sided - middle, axis=1) / norms
+    drift = np.linalg.norm(np.diff(middle, axis=0), axis=1) / norms[1:]
+    # Two steps at the end of the range are the same step twice.
+    drift[drift == 0] = np.inf
+    fine = skew[:-1] + drift < accurate
+    smooth = bool(fine.any())
+    # Noise is less with the longer one of the two steps that agree best.
+    kept = int(np.argmax(fine)) if smooth else int(np.argmin(drift)) + 1
+    changes = norms * [step.lengths[column] for step in tried]
+    far = _steadiest(changes, drift)
+    apart = np.linalg.norm(middle[kept] - middle[far]) / norms[far]
+    if changes[kept] < _WORTH and apart > _AGREEING:
+        smooth, kept = False, far
+    return kept, smooth or not skew[kept] > 0
+
+
+def _steadiest(changes: NDArray[np.float64], drift: NDArray[np.float64]) -> int:
+    """Return the step whose slope differs least from that of the next shorter one.
+
+    Args:
+        changes: (s,) norm of the residuals' change by each step, shortest first. Steps that change
+            much less, or much more, than a standard error's worth are not looked at.
+        drift: (s - 1,) relative difference of neighbours' slopes.
+    """
+    low = min(_WORTH, float(changes[-1]))
+    high = max(_MOST_WORTH, float(changes[changes >= low].min()))
+    worth = (changes[1:] >= low) & (changes[1:] <= high)
+    return int(np.argmin(np.where(worth, drift, np.inf))) + 1

@@ -1,20 +1,22 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Weighted nonlinear least squares with a library's solver and our Jacobian and scaling."""
+"""Weighted nonlinear least squares with bounds: the settings, the solve, its solution."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from sysid_ros.errors import FitError, nearest
-from sysid_ros.estimation.solver.backends import off_bounds, run_mujoco, run_scipy
-from sysid_ros.estimation.solver.descent import TOLERANCE, Descent, Stopped
+from sysid_ros.estimation.solver.descent import TOLERANCE, Descent
 from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.levenberg_marquardt import run_levenberg_marquardt
 from sysid_ros.estimation.solver.losses import LOSSES, REDESCENDING, cost, rho
 from sysid_ros.estimation.solver.quadratic import Point
+from sysid_ros.estimation.solver.scipy_methods import off_bounds, run_scipy
 
 if TYPE_CHECKING:
     import threading
@@ -51,8 +53,8 @@ class SolverSettings:
     """Which solver, loss and limit.
 
     Attributes:
-        backend: ``mujoco`` for ``mujoco.minimize``; ``scipy-trf``, ``scipy-dogbox`` or
-            ``scipy-lm`` for the methods of ``scipy.optimize``; ``scipy`` is dogbox.
+        backend: ``mujoco`` for the method of ``mujoco.minimize``; ``scipy-trf``,
+            ``scipy-dogbox`` or ``scipy-lm`` for those of ``scipy.optimize``; ``scipy`` is dogbox.
         loss: Loss of a residual in units of its noise, named as in scipy.
         max_iterations: Limit of iterations.
     """
@@ -170,15 +172,11 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
     method = 'dogbox' if settings.backend == 'scipy' else settings.backend.removeprefix('scipy-')
     if method in {'trf', 'lm'} and known is None:
         z = off_bounds(descent, z)
-    try:
-        descent.begin(z, _rescaled(known, descent))
-        if not rough:
-            _check_effects(descent)
-        status = run_mujoco(descent) if method == 'mujoco' else run_scipy(descent, method)
-    except Stopped as end:
-        status = end.status
-        if len(descent.trace) == 1 and not rough:
-            _check_effects(descent)
+    descent.begin(z, _rescaled(known, descent))
+    if not rough:
+        _check_effects(descent)
+    run = run_levenberg_marquardt if method == 'mujoco' else functools.partial(run_scipy, method)
+    status = descent.status or run(descent)
     point = descent.current
     assert point.jacobian is not None  # noqa: S101
     jacobian = point.jacobian / descent.slope(point.z)

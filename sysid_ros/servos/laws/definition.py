@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from sysid_ros.config.schema_errors import explain
+from sysid_ros.config.section import explain
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.servos.laws.coefficients import UNITS
 from sysid_ros.servos.laws.friction import FRICTION_COEFFICIENTS

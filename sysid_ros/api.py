@@ -1,0 +1,363 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Calibration from Python: a model and bags in, a `Result` out; nothing is written unless asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from sysid_ros.alignment import describe
+from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_mapping, validate
+from sysid_ros.errors import ParameterError, ResultError, nearest
+from sysid_ros.model.loading import compile_spec, load_model, load_spec, write_delays
+from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.targets import Role, resolve
+from sysid_ros.pipeline.calibration import (
+    FIGURES,
+    MODEL,
+    REJECTED,
+    REPORT,
+    RESULT,
+    Calibration,
+    identify,
+    write,
+)
+from sysid_ros.pipeline.loading import read_aligned
+from sysid_ros.report import write_figures, write_report
+from sysid_ros.report.figures import draw_parameters, draw_sensors
+from sysid_ros.report.inline import parameters_html, result_html
+from sysid_ros.report.tables import parameters_text, result_text
+from sysid_ros.results.result import CalibrationResult, ParameterResult
+from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    import mujoco
+    from matplotlib.figure import Figure
+
+    from sysid_ros.alignment import Alignment
+    from sysid_ros.config import MappingConfig, StampChoice
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.targets import Target
+    from sysid_ros.pipeline.calibration import Identified
+    from sysid_ros.signals.trajectory import Trajectory
+
+#: A path, as a string or as a Path.
+PathLike = str | Path
+#: Targets that no model has: where a recording starts.
+_OF_SEQUENCES = 'sequence/'
+#: A target such as ``joint/*/armature``, or an entry of ``parameters`` in calibration.yaml.
+ParameterLike = str | Mapping[str, Any]
+
+
+class Parameters(Sequence[ParameterResult]):
+    """The parameters of a result, by place, by name or in turn."""
+
+    def __init__(self, entries: Sequence[ParameterResult]) -> None:
+        self._entries = tuple(entries)
+        self._places = {entry.name: place for place, entry in enumerate(self._entries)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(self._places)
+
+    @overload
+    def __getitem__(self, key: int | str) -> ParameterResult: ...
+    @overload
+    def __getitem__(self, key: slice) -> Parameters: ...
+    def __getitem__(self, key: int | str | slice) -> ParameterResult | Parameters:
+        """Return a parameter, or for a slice several.
+
+        Raises:
+            ParameterError: There is none of that name; the nearest is named.
+        """
+        if isinstance(key, slice):
+            return Parameters(self._entries[key])
+        if isinstance(key, str):
+            if key not in self._places:
+                msg = f'The result has no parameter {key!r}; {nearest(key, self.names)}.'
+                raise ParameterError(msg)
+            key = self._places[key]
+        return self._entries[key]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is such a name, or such an entry."""
+        return key in self._places or key in self._entries
+
+    def __iter__(self) -> Iterator[ParameterResult]:
+        """Yield them in order."""
+        return iter(self._entries)
+
+    def __repr__(self) -> str:
+        """Return the table that people read."""
+        return parameters_text(self._entries)
+
+    def _repr_html_(self) -> str:
+        return parameters_html(self._entries)
+
+
+class Result:
+    """What a calibration found.
+
+    ``print(result)`` shows the table of the command line, a notebook shows it as HTML.
+
+    Attributes:
+        record: Everything that was found, as it is stored: noise, errors, health, gate, provenance.
+    """
+
+    def __init__(
+        self,
+        record: CalibrationResult,
+        made: tuple[Identified, CalibrationConfig] | None = None,
+    ) -> None:
+        """Wrap what is stored, with what it was made from where that is at hand."""
+        self.record = record
+        self._made = made
+
+    @classmethod
+    def load(cls, path: PathLike) -> Result:
+        """Read a stored result.
+
+        Args:
+            path: ``result.json``, or the folder that it is in.
+
+        Raises:
+            ResultError: There is none, or it cannot be read.
+        """
+        path = Path(path)
+        return cls(CalibrationResult.load(path / RESULT if path.is_dir() else path))
+
+    @property
+    def accepted(self) -> bool:
+        """Whether all conditions of the gate are met."""
+        return self.record.accepted
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters: values, 95 % intervals and verdicts in SI units."""
+        return Parameters(self.record.parameters)
+
+    def save(self, folder: PathLike) -> Calibration:
+        """Write result, report and figures, and where the result is accepted the identified MJCF.
+
+        Args:
+            folder: Files in it are replaced one by one, each whole or not at all. A rejected result
+                goes to ``rejected/`` inside.
+
+        Returns:
+            The paths.
+
+        Raises:
+            ResultError: The folder cannot be written.
+            ModelError: The user's MJCF is not there any more, or cannot take the values.
+        """
+        folder = Path(folder)
+        if self._made is not None:
+            identified, config = self._made
+            return write(identified, config.model_copy(update={'output': folder}))
+        source, mjcf = Path(self.record.model), None
+        if self.accepted:
+            spec = load_spec(source)
+            values = self._values(spec, compile_spec(spec, source))
+            mjcf = write_model(source, values, folder / MODEL).path
+        else:
+            folder = folder / REJECTED
+        self.record.save(folder / RESULT)
+        write_figures(self.record, folder / FIGURES)
+        write_report(self.record, folder / REPORT)
+        return Calibration(self.record, folder / RESULT, folder / REPORT, mjcf)
+
+    def model(self) -> mujoco.MjSpec:
+        """Return the user's model with the identified values.
+
+        What MJCF cannot say (gain and bias of signals, starts of sequences, laws of servos) is left
+        out.
+
+        Raises:
+            ModelError: The MJCF file that was calibrated is not there, or not as it was.
+        """
+        path = Path(self.record.model)
+        spec = load_spec(path)
+        nominal = compile_spec(spec.copy(), path)
+        values = self._values(spec, nominal)
+        params = ParameterDict(
+            {
+                target.path: Parameter(target.path, value, -math.inf, math.inf, target=target.path)
+                for target, value in values
+            }
+        )
+        apply_param_modifiers_spec(params, spec)
+        write_delays(spec, nominal, [(t, v) for t, v in values if t.role is Role.COMMAND])
+        return spec
+
+    def _values(self, spec: mujoco.MjSpec, nominal: mujoco.MjModel) -> list[tuple[Target, float]]:
+        """Return what an MJCF can hold of the identified values."""
+        return [
+            (target, found.value)
+            for found in self.parameters
+            for path in found.targets
+            if not path.startswith(_OF_SEQUENCES)
+            for target in resolve(path, nominal, spec=spec)
+            if target.in_mjcf
+        ]
+
+    def plot(self, what: str = 'sensors') -> Figure:
+        """Draw the result; a notebook shows what is returned.
+
+        Args:
+            what: ``sensors``: measured, before and after on held-out data where there are any;
+                ``parameters``: values with their intervals; or the name of one sensor.
+
+        Raises:
+            ResultError: There is no such sensor.
+        """
+        if what == 'parameters':
+            return draw_parameters(self.record)
+        names = tuple(dict.fromkeys(plot.sensor for plot in self.record.plots))
+        if what != 'sensors' and what not in names:
+            msg = f'Cannot plot {what!r}: {nearest(what, ("sensors", "parameters", *names))}.'
+            raise ResultError(msg)
+        return draw_sensors(self.record, None if what == 'sensors' else what)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        verdict = 'accepted' if self.accepted else 'rejected'
+        count = len(self.parameters)
+        sure = sum(1 for entry in self.parameters if math.isfinite(entry.half_width))
+        return (
+            f'<Result of {Path(self.record.model).name}: {verdict}, {count} parameters, '
+            f'{sure} with an interval>'
+        )
+
+    def __str__(self) -> str:
+        """Return what the command line prints."""
+        return result_text(self.record)
+
+    def _repr_html_(self) -> str:
+        return result_html(self.record)
+
+
+class AlignedBag:
+    """A bag under the names of a model.
+
+    ``print`` shows what was paired with what, what was not and why, rates, and what is wrong.
+
+    Attributes:
+        alignment: All of it: pairs, what was not mapped, topics and health.
+    """
+
+    def __init__(self, alignment: Alignment) -> None:
+        self.alignment = alignment
+
+    @property
+    def sequences(self) -> tuple[Trajectory, ...]:
+        """The continuous runs: initial state, commands and measurements as `TimeSeries`."""
+        return self.alignment.sequences
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        seconds = sum(sequence.duration for sequence in self.sequences)
+        return (
+            f'<Bag {self.alignment.bag}: {len(self.sequences)} sequences, {seconds:.1f} s, '
+            f'{len(self.alignment.pairs)} columns mapped, {len(self.alignment.health)} findings>'
+        )
+
+    def __str__(self) -> str:
+        """Return what ``sysid convert`` prints."""
+        return describe(self.alignment)
+
+    def _repr_html_(self) -> str:
+        return f'<pre>{escape(str(self))}</pre>'
+
+
+def calibrate(
+    model: PathLike,
+    bags: PathLike | Sequence[PathLike] = (),
+    parameters: ParameterLike | Sequence[ParameterLike] = (),
+    *,
+    validate: PathLike | Sequence[PathLike] = (),
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+    **settings: Any,
+) -> Result:
+    """Identify parameters of a model from recordings; nothing is written.
+
+    ``sysid calibrate`` and the calibrator node do the same with a calibration.yaml.
+
+    Args:
+        model: MJCF file.
+        bags: Recordings to fit to: bag folders or patterns such as ``bags/train_*``.
+        parameters: Targets such as ``joint/*/armature``, or mappings as in calibration.yaml, such
+            as ``{'target': 'body/tool/mass', 'bounds': (0.1, 3.0)}``.
+        validate: Recordings that are held out, to judge the fit on.
+        observer: Is told of stages and iterations; see `sysid_ros.identification.observer`.
+        cancel: Ends the fit when it is set.
+        settings: Any other section of calibration.yaml, such as ``solver={'loss': 'huber'}``,
+            ``stamps='header'`` or ``sensors=('elbow_position',)``.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with model, bags, parameters or settings.
+    """
+    values = {
+        'model': Path(model),
+        'bags': [
+            *({'path': str(path), 'role': 'train'} for path in _listed(bags)),
+            *({'path': str(path), 'role': 'validate'} for path in _listed(validate)),
+        ],
+        'parameters': [
+            {'target': entry} if isinstance(entry, str) else dict(entry)
+            for entry in _listed(parameters)
+        ],
+        **settings,
+    }
+    config = _validated(values)
+    identified = identify(config, command='sysid_ros.calibrate', observer=observer, cancel=cancel)
+    return Result(identified.result, (identified, config))
+
+
+def read(
+    bag: PathLike,
+    model: PathLike | mujoco.MjModel,
+    *,
+    mapping: PathLike = 'auto',
+    stamps: StampChoice = 'auto',
+    segments: Mapping[str, Any] | None = None,
+) -> AlignedBag:
+    """Read a bag as time series under the names of a model's sensors and actuators.
+
+    Args:
+        bag: Bag folder.
+        model: MJCF file, or a compiled model.
+        mapping: ``auto``, or the path of a mapping file.
+        stamps: Which time of a message counts: ``auto``, ``header`` or ``receive``; or by topic.
+        segments: What becomes sequences, as in calibration.yaml; by default all, cut at gaps.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with bag, model or mapping.
+    """
+    compiled = load_model(Path(model)) if isinstance(model, (str, Path)) else model
+    chosen: Literal['auto'] | MappingConfig = 'auto'
+    if mapping != 'auto':
+        chosen = load_mapping(Path(mapping))
+    cuts = None if segments is None else validate(SegmentsConfig, dict(segments), 'segments')
+    return AlignedBag(read_aligned(Path(bag), compiled, chosen, stamps, cuts))
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return one thing or several as a list."""
+    return [given] if isinstance(given, (str, Path, Mapping)) else list(given)
+
+
+def _validated(values: dict[str, Any]) -> CalibrationConfig:
+    return validate(CalibrationConfig, values, 'sysid_ros.calibrate')

@@ -1,0 +1,156 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How the numbers of a message type are named: one entry per type.
+
+The definition of a type says where its numbers are; types without an entry are named by it alone. A
+type whose messages carry names (of joints, of frames) has an entry that says where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from sysid_ros.bags.messages.layout import itemsize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sysid_ros.bags.messages.layout import NumberRun
+
+#: A text that is published once, as a robot description, or markers: not numbers, but read.
+TEXT = 'std_msgs/msg/String'
+#: Setpoints by joint name, read point by point: :mod:`~sysid_ros.bags.messages.joint_trajectory`.
+JOINT_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+_INTERFACE = re.compile(r'interface_values\[(\d+)\]\.values')
+_TRANSFORM = re.compile(r'(transforms\[\d+\])\.transform\.(translation|rotation)')
+
+
+class Labeller(Protocol):
+    """Gives the numbers of a message the fields and labels that they have as columns."""
+
+    def __call__(
+        self, parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+    ) -> Iterable[NumberRun]:
+        """Label the numbers of a message.
+
+        Args:
+            parts: What the definition alone says: paths as fields, indices as labels.
+            texts: Path to the strings in the message.
+        """
+
+
+def labels_for(names: Sequence[str], width: int) -> tuple[str, ...]:
+    """Return one distinct label per element of an array.
+
+    Where the message names fewer joints than it has values, the index is the label; a name that
+    is there twice gets the index of the second element behind it.
+    """
+    labels: list[str] = []
+    for index in range(width):
+        name = names[index] if index < len(names) and names[index] else str(index)
+        labels.append(f'{name}[{index}]' if name in labels else name)
+    return tuple(labels)
+
+
+def named_by(path: str, fields: str = '.*') -> Labeller:
+    """Label the elements of arrays by the strings of another array.
+
+    Args:
+        path: The array of strings.
+        fields: Regular expression for the arrays that it names.
+    """
+    named = re.compile(fields)
+
+    def label(
+        parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+    ) -> Iterator[NumberRun]:
+        for part in parts:
+            if named.fullmatch(part.field):
+                yield part._replace(labels=labels_for(texts[path], len(part.labels)))
+            else:
+                yield part
+
+    return label
+
+
+def only(field: str) -> Labeller:
+    """Leave out all fields but one."""
+
+    def label(
+        parts: Iterable[NumberRun], _: Mapping[str, tuple[str, ...]], /
+    ) -> Iterator[NumberRun]:
+        return (part for part in parts if part.field == field)
+
+    return label
+
+
+def interfaces_of_joints(
+    parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+) -> Iterator[NumberRun]:
+    """Make each interface (position, temperature …) a field of the joints that have it."""
+    found = [(part, int(match[1])) for part in parts if (match := _INTERFACE.fullmatch(part.field))]
+    joints = labels_for(texts['joint_names'], 1 + max((joint for _, joint in found), default=-1))
+    for part, joint in found:
+        names = texts.get(f'interface_values[{joint}].interface_names', ())
+        for index, interface in enumerate(labels_for(names, len(part.labels))):
+            yield part._replace(
+                field=interface,
+                labels=(joints[joint],),
+                start=part.start + index * itemsize(part),
+            )
+
+
+def transforms_by_child_frame(
+    parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+) -> Iterator[NumberRun]:
+    """Make translation and rotation of each frame a field, such as ``tool0.translation``.
+
+    A message holds some of the robot's transforms, others each time: a field is NaN where a message
+    has no transform of its frame.
+    """
+    taken: set[str] = set()
+    for part in parts:
+        match = _TRANSFORM.fullmatch(part.field)
+        if match is None:
+            continue
+        field = f'{texts[f"{match[1]}.child_frame_id"][0]}.{match[2]}'
+        # A frame that is there twice: the first counts.
+        if field not in taken:
+            taken.add(field)
+            yield part._replace(field=field)
+
+
+#: Message type to what names its columns. A type that carries names needs an entry here.
+LABELLERS: Mapping[str, Labeller] = {
+    'sensor_msgs/msg/JointState': named_by('name'),
+    # Older versions of the type say desired and actual instead of reference and feedback.
+    'control_msgs/msg/JointTrajectoryControllerState': named_by(
+        'joint_names', r'\w+\.(positions|velocities|accelerations|effort)'
+    ),
+    'control_msgs/msg/DynamicJointState': interfaces_of_joints,
+    'tf2_msgs/msg/TFMessage': transforms_by_child_frame,
+    # The elements have their index as label; the layout of such an array does not matter.
+    **{
+        f'std_msgs/msg/{number}MultiArray': only('data')
+        for number in [
+            'Float32',
+            'Float64',
+            'Int8',
+            'Int16',
+            'Int32',
+            'Int64',
+            'UInt8',
+            'UInt16',
+            'UInt32',
+            'UInt64',
+        ]
+    },
+}
+#: Message type to why it is not read: its numbers make no time series.
+NOT_NUMBERS: Mapping[str, str] = {
+    'diagnostic_msgs/msg/DiagnosticArray': 'diagnostics are texts, each message about other things',
+    'rcl_interfaces/msg/Log': 'log messages are texts',
+    'rcl_interfaces/msg/ParameterEvent': 'events are about other parameters each time',
+    'rosgraph_msgs/msg/Log': 'log messages are texts',
+}

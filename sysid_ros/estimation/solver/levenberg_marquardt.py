@@ -1,0 +1,158 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Levenberg and Marquardt's method inside bounds, with several dampings in one batch.
+
+With unit columns, gradient g and Hessian H of the cost, a step d solves the box-constrained problem
+
+    minimise  g·d + d·(H + μ I)·d / 2    inside the bounds.
+
+The series of the dampings μ, the test of a step and the change of μ after it (Fletcher, A modified
+Marquardt subroutine for non-linear least squares, AERE-R 6799, 1971) are those of
+``mujoco.minimize.least_squares``. That evaluates one candidate after the other while they fail;
+here the next few of the series are one batch of simulations, and the best of them is taken.
+"""
+
+from __future__ import annotations
+
+import itertools
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.solver.descent import Descent
+
+#: The first step is not damped. While steps fail, the damping rises by this factor from the least
+#: to the first value that is not below the largest.
+MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 4.0, 1e8
+#: A step is taken if it lowers the cost by this part of what the gradient promises (Armijo).
+_ARMIJO = 1e-2
+#: The damping falls after a step that lowered the cost by more than the first part of what was
+#: predicted, and rises after one that lowered it by less than the second.
+_GOOD_RATIO, _POOR_RATIO = 0.75, 0.25
+#: So many candidates are evaluated in one batch where the first is not expected to succeed.
+_BATCH = 4
+#: A column shorter than this is taken to be so long.
+_SHORTEST_COLUMN = float(np.finfo(np.float64).eps ** 0.5)
+#: An infinite bound is this far away, in units of the scales: no step is that long.
+_FAR = 1e12
+
+
+class _Step(NamedTuple):
+    """A damping, the (p, 1) step that it gives in unit columns, and the (p,) candidate."""
+
+    mu: float
+    dx: NDArray[np.float64]
+    z: NDArray[np.float64]
+
+
+class _Damping:
+    """The damping between the steps.
+
+    Attributes:
+        mu: That of the next step.
+        dx: (p, 1) the last step: the next box-constrained problem is solved from there.
+        reductions: How often in a row the damping fell.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.mu = 0.0
+        self.dx = np.zeros((count, 1))
+        self.reductions = 0
+
+    def series(self, descent: Descent) -> Iterator[_Step]:
+        """Yield steps from the current point, each damped more than the one before."""
+        model = descent.model
+        jacobian = descent.current.jacobian
+        assert jacobian is not None  # noqa: S101
+        x = descent.current.z[:, None]
+        unit = 1.0 / np.maximum(np.linalg.norm(jacobian, axis=0), _SHORTEST_COLUMN)[:, None]
+        gradient = model.gradient[:, None]
+        lower = (np.maximum(descent.lower, -_FAR)[:, None] - x) / unit
+        upper = (np.minimum(descent.upper, _FAR)[:, None] - x) / unit
+        scratch = np.zeros((len(x), len(x) + 7))
+        dx, mu = self.dx.copy(), self.mu
+        while True:
+            damped = model.hessian + mu * np.eye(len(x))
+            if mujoco.mju_boxQP(dx, scratch, None, damped, gradient, lower, upper) >= 0:
+                yield _Step(mu, dx.copy(), (x + unit * dx)[:, 0])
+            if mu >= MU_MAX:
+                return
+            mu = _raised(mu)
+
+    def follow(self, taken: _Step, ratio: float) -> None:
+        """Change the damping after a step.
+
+        Args:
+            taken: The step.
+            ratio: By how much it lowered the cost, in units of what was predicted.
+        """
+        if taken.mu > self.mu:
+            self.reductions = 0
+        self.mu, self.dx = taken.mu, taken.dx
+        if ratio > _GOOD_RATIO:
+            lower = self.mu * (1 / MU_FACTOR) ** (2**self.reductions)
+            self.mu = 0.0 if lower < MU_MIN else lower
+            self.reductions += 1
+        elif ratio < _POOR_RATIO:
+            self.mu, self.reductions = _raised(self.mu), 0
+
+
+def _raised(mu: float) -> float:
+    return max(MU_MIN, MU_FACTOR * mu)
+
+
+def run_levenberg_marquardt(descent: Descent) -> str:
+    """Descend until the solve has converged or no step lowers the cost; return the status."""
+    damping = _Damping(len(descent.lower))
+    while descent.status is None:
+        found = _search(descent, damping)
+        if isinstance(found, _Step):
+            gradient, hessian = descent.model.gradient[:, None], descent.model.hessian
+            expected = -(gradient.T @ found.dx + 0.5 * found.dx.T @ hessian @ found.dx).item()
+            before = descent.current.cost
+            descent.move(found.z, found.mu)
+            lowered = before - descent.current.cost
+            damping.follow(found, lowered / expected if expected > 0 else 0.0)
+            continue
+        mended = found is _Ended.RENEWED or descent.mend()
+        if not mended and (found is _Ended.NO_STEP or descent.at_precision):
+            return descent.verdict()
+        damping = _Damping(len(descent.lower))
+    return descent.status
+
+
+class _Ended(Enum):
+    """Why a search ended without a step."""
+
+    NO_STEP = 'no damping gives a step that lowers the cost'
+    DOUBTFUL = 'a short step has failed: what is wrong is rather the Jacobian than its length'
+    RENEWED = 'the Jacobian was wrong, and has been made anew'
+
+
+def _search(descent: Descent, damping: _Damping) -> _Step | _Ended:
+    """Look for a step that lowers the cost."""
+    gradient = descent.model.gradient[:, None]
+    series = damping.series(descent)
+    size = 1 if descent.expects_success else _BATCH
+    first = True
+    while batch := list(itertools.islice(series, size)):
+        if not first and descent.doubtful:
+            return _Ended.DOUBTFUL
+        candidates = [step.z for step in batch]
+        points = descent.trial(candidates) if first else descent.evaluate(candidates)
+        if points is None:
+            return _Ended.RENEWED
+        costs = [point.cost for point in points]
+        best = int(np.argmin(costs))  # those before it are damped less, and go too far
+        for step, cost in zip(batch[best:], costs[best:], strict=True):
+            if descent.current.cost - cost + _ARMIJO * (gradient.T @ step.dx).item() > 0:
+                return step
+        size, first = _BATCH, False
+    return _Ended.NO_STEP

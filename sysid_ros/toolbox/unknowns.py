@@ -1,0 +1,180 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the toolbox as scalars of the solver, and as models built by callbacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ParameterError
+from sysid_ros.model.targets import resolve
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.toolbox.modifiers import apply_param_modifiers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import mujoco
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.targets import Target
+    from sysid_ros.toolbox.callbacks import BuildModelFn
+    from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+
+
+def unknowns_of(
+    params: ParameterDict,
+    model: mujoco.MjModel | None = None,
+    sequences: Sequence[str] = (),
+    *,
+    frozen: bool = False,
+    spec: mujoco.MjSpec | None = None,
+) -> tuple[Unknown, ...]:
+    """Return one unknown per component of every parameter that is not frozen.
+
+    Args:
+        params: The parameters, at their start values.
+        model: The compiled model whose elements targets name; without one, no targets are found.
+        sequences: Names of the sequences that targets may name.
+        frozen: Return those that are frozen after the others; their bounds are their value.
+        spec: What the model was compiled from: default classes are found in it.
+
+    Raises:
+        ParameterError: A target does not fit its parameter.
+    """
+    chosen = [parameter for parameter in params.values() if not parameter.frozen]
+    if frozen:
+        chosen += [parameter for parameter in params.values() if parameter.frozen]
+    return tuple(
+        unknown
+        for parameter in chosen
+        for unknown in _components(parameter, model, sequences, spec)
+    )
+
+
+def check_targets(
+    params: ParameterDict, models: Sequence[tuple[mujoco.MjModel, Sequence[str], mujoco.MjSpec]]
+) -> None:
+    """Check that every target is found in some model.
+
+    Args:
+        params: The parameters.
+        models: Compiled models, each with the names of its sequences and its spec.
+
+    Raises:
+        ParameterError: A target is malformed, or no model has what it names.
+    """
+    for parameter in params.values():
+        paths = parameter.target or ()
+        for path in (paths,) if isinstance(paths, str) else paths:
+            if not any(_resolved(path, *known) for known in models):
+                resolve(path, *models[0])  # raises, and says why
+
+
+def component_targets(
+    parameter: Parameter,
+    model: mujoco.MjModel,
+    sequences: Sequence[str] = (),
+    spec: mujoco.MjSpec | None = None,
+) -> list[tuple[Target, ...]]:
+    """Return the targets that each component of a parameter writes in one model.
+
+    A model that has nothing of what a path names is not affected; that some model has is checked
+    where all of them are known.
+
+    Raises:
+        ParameterError: A path names as many targets as fit no component.
+    """
+    if parameter.target is None:
+        return [()] * parameter.size
+    if not isinstance(parameter.target, str):
+        return [_resolved(path, model, sequences, spec) for path in parameter.target]
+    targets = _resolved(parameter.target, model, sequences, spec)
+    if parameter.size == 1 or not targets:
+        return [targets] * parameter.size
+    if len(targets) % parameter.size:
+        msg = (
+            f'Parameter {parameter.name!r} has {parameter.size} components, but target '
+            f'{parameter.target!r} names {len(targets)} values; expected one for each component.'
+        )
+        raise ParameterError(msg)
+    return _dealt(targets, parameter.size)
+
+
+def _dealt(targets: tuple[Target, ...], size: int) -> list[tuple[Target, ...]]:
+    """Deal targets to components: element by element, each with all of its components."""
+    return [tuple(targets[k::size]) for k in range(size)]
+
+
+def _resolved(
+    path: str, model: mujoco.MjModel, sequences: Sequence[str], spec: mujoco.MjSpec | None
+) -> tuple[Target, ...]:
+    try:
+        return resolve(path, model, sequences, spec)
+    except ParameterError:
+        return ()
+
+
+def _components(
+    parameter: Parameter,
+    model: mujoco.MjModel | None,
+    sequences: Sequence[str],
+    spec: mujoco.MjSpec | None,
+) -> list[Unknown]:
+    values = parameter.as_vector()
+    low, high = (values, values) if parameter.frozen else parameter.get_bounds()
+    targets = (
+        [()] * parameter.size
+        if model is None
+        else component_targets(parameter, model, sequences, spec)
+    )
+    priors: list[tuple[float, float] | None] = [None] * parameter.size
+    if parameter.prior is not None:
+        mean, deviation = (part.reshape(-1) for part in parameter.prior)
+        priors = [(float(m), float(d)) for m, d in zip(mean, deviation, strict=True)]
+    return [
+        Unknown(
+            name,
+            targets[k],
+            float(values[k]),
+            float(low[k]),
+            float(high[k]),
+            parameter.scale,
+            priors[k],
+        )
+        for k, name in enumerate(parameter.component_names())
+    ]
+
+
+class ParameterBuilder:
+    """A ``build_model`` callback with parameters of its own, as `model.rebuild.Builder`.
+
+    Parameters with a target are written elsewhere: a factor on what the model has,
+    ``subtree_mass``, would count twice.
+    """
+
+    def __init__(self, build: BuildModelFn, params: ParameterDict) -> None:
+        """Copy the parameters; the first values of a candidate are theirs."""
+        self._build = build
+        self._params = params.copy()
+        for parameter in self._params.values():
+            if parameter.target is not None:
+                parameter.target = parameter.modifier = None
+
+    @property
+    def copies(self) -> bool:
+        """Whether the callback leaves the spec that it gets as it is."""
+        return self._build is apply_param_modifiers
+
+    def build(self, values: NDArray[np.float64], spec: mujoco.MjSpec) -> mujoco.MjModel:
+        """Compile the (p,) values of a candidate on a spec."""
+        self._params.update_from_vector(values[: self._params.size])
+        return self._build(self._params, spec)
+
+    def describe(self, values: NDArray[np.float64]) -> str:
+        """Return the (p,) values with their names."""
+        self._params.update_from_vector(values[: self._params.size])
+        names = self._params.get_non_frozen_parameter_names()
+        given = zip(names, self._params.as_vector(), strict=True)
+        return ', '.join(f'{name} = {value:.6g}' for name, value in given)
