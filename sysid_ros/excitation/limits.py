@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: Fastest that joints are moved unless told otherwise: MJCF holds no limit of speed. rad/s, m/s.
+#: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
 MAX_HINGE_SPEED = 2.0
 MAX_SLIDE_SPEED = 0.5
 #: Bodies that may collide stay so far apart, m.
