@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
+    import mujoco
+
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.identification.observer import Observer
@@ -131,8 +133,9 @@ def calibrate(
     """
     observer = observer or Nobody()
     _check_writable(config.output)
-    _check_written_back(config)
-    identified = identify(config, command=command, observer=observer, cancel=cancel)
+    spec = load_spec(config.model)
+    _check_written_back(config, spec)
+    identified = identify(config, command=command, observer=observer, cancel=cancel, spec=spec)
     observer.stage('writing result, report and model')
     return write(identified, config)
 
@@ -143,6 +146,7 @@ def identify(
     command: str = '',
     observer: Observer | None = None,
     cancel: threading.Event | None = None,
+    spec: mujoco.MjSpec | None = None,
 ) -> Identified:
     """Identify the parameters of a configuration; reads files and writes none.
 
@@ -151,6 +155,7 @@ def identify(
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
+        spec: What the model's file was parsed to; parsed here unless given.
 
     Raises:
         SysidError: In one sentence, what is wrong.
@@ -159,7 +164,7 @@ def identify(
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
-    problem = load(config, observer)
+    problem = load(config, observer, spec=spec)
     training = problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
@@ -205,7 +210,7 @@ def write(identified: Identified, config: CalibrationConfig) -> Calibration:
             for parameter, found in zip(problem.parameters, result.parameters, strict=True)
             for target in parameter.targets
         ]
-        written = write_model(config.model, values, config.output / MODEL)
+        written = write_model(config.model, values, config.output / MODEL, problem.spec)
         if problem.servos is not None:
             named = {target.path: value for target, value in values}
             write_servos(config.output / SERVOS, problem.servos, named)
@@ -248,20 +253,19 @@ def _count(things: Sequence[object], what: str) -> str:
     return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
 
 
-def _check_written_back(config: CalibrationConfig) -> None:
+def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
     """Check, before any work, that the MJCF text can take values for all parameters.
 
     Raises:
         ModelError: It cannot: an element is generated, say.
     """
-    spec = load_spec(config.model)
     values = [
         (target, _nudged(parameter))
         for parameter in parameters_of(config, compile_spec(spec, config.model), spec)
         for target in parameter.targets
     ]
     with tempfile.TemporaryDirectory() as folder:
-        write_model(config.model, values, Path(folder) / MODEL)
+        write_model(config.model, values, Path(folder) / MODEL, spec)
 
 
 def _nudged(parameter: Unknown) -> float:
