@@ -3,13 +3,14 @@
 """From columns of a bag to sequences aligned with a model."""
 
 from sysid_ros.alignment.export import Format, describe, write_series
-from sysid_ros.alignment.health import HealthFinding, TopicRate
+from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Role, Unmapped
 from sysid_ros.alignment.trajectories import Alignment, align
 
 __all__ = [
     'Alignment',
+    'FindingKind',
     'Format',
     'HealthFinding',
     'Mapping',

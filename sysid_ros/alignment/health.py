@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,50 @@ JITTERED_PART = 0.05
 DEAD_SAMPLES = 50
 
 
+class FindingKind(StrEnum):
+    """What may be said of a recording."""
+
+    ARRIVAL_OFFSET = 'arrival offset'
+    ASSUMED_NAME = 'assumed name'
+    ASSUMED_ORDER = 'assumed order'
+    BEFORE_FIRST_COMMAND = 'before first command'
+    CLIPPED = 'clipped'
+    CLOCK_DRIFT = 'clock drift'
+    CLOCK_JUMP = 'clock jump'
+    CLOCK_OFFSET = 'clock offset'
+    CONTACT = 'contact'
+    DEAD_CHANNEL = 'dead channel'
+    DERIVED_VELOCITY = 'derived velocity'
+    DUPLICATE_STAMP = 'duplicate stamp'
+    EMERGENCY_STOP = 'e-stop'
+    ENDS_EARLY = 'ends early'
+    GAP = 'gap'
+    HELD_VALUES = 'held values'
+    JITTER = 'jitter'
+    MASKED = 'masked'
+    MISSING = 'missing'
+    NO_EFFORT = 'no effort'
+    NO_NAMES = 'no names'
+    NO_POSITION = 'no position'
+    NO_STAMP = 'no stamp'
+    NO_VELOCITY = 'no velocity'
+    NOT_CHOSEN = 'not chosen'
+    REORDERED_STAMP = 'reordered stamp'
+    REST = 'rest'
+    SHIFT = 'shift'
+    SHORT_SEQUENCE = 'short sequence'
+    SPIKES = 'spikes'
+    STARTS_LATE = 'starts late'
+    STUCK = 'stuck'
+    EXCLUDED = 'told'
+    UNMAPPED = 'unmapped'
+    VELOCITY_DIFFERS = 'velocity differs'
+    VELOCITY_FACTOR = 'velocity factor'
+    VELOCITY_SIGN = 'velocity sign'
+    WINDOW = 'window'
+    ZERO_STAMP = 'zero stamp'
+
+
 @dataclass(frozen=True)
 class HealthFinding:
     """Something about a recording that a reader of the result must know.
@@ -34,16 +79,18 @@ class HealthFinding:
     Attributes:
         bag: Name of the bag.
         subject: A topic, a column, a sensor, an actuator or a sequence.
-        kind: A short fixed word such as ``gap``, ``dead channel``, ``clock jump``.
+        kind: What it is.
         count: How often.
         detail: What was found and what was done about it.
+        left_out: Name of the sensor or actuator that is left out for it; empty where none is.
     """
 
     bag: str
     subject: str
-    kind: str
+    kind: FindingKind
     count: int
     detail: str
+    left_out: str = ''
 
 
 @dataclass(frozen=True)
@@ -89,7 +136,7 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
     gaps = periods[(periods > GAP_PERIODS * median) & (periods > GAP_S)]
     if len(gaps):
         detail = f'longest {gaps.max():.3f} s, median period {1e3 * median:.3f} ms'
-        findings.append(HealthFinding(bag, topic, 'gap', len(gaps), detail))
+        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(gaps), detail))
     deviations = np.abs(periods - median)
     jittered = int(np.count_nonzero(deviations > JITTER * median))
     if jittered > JITTERED_PART * len(periods):
@@ -97,7 +144,7 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
             f'of {len(periods)} intervals, more than {JITTER:.0%} off the median period '
             f'{1e3 * median:.3f} ms; 95 % are within {1e3 * np.percentile(deviations, 95):.3f} ms'
         )
-        findings.append(HealthFinding(bag, topic, 'jitter', jittered, detail))
+        findings.append(HealthFinding(bag, topic, FindingKind.JITTER, jittered, detail))
     return findings
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.signals import SignalType
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def derived_findings(
         f'(polynomial over ±{1e3 * SLOPE_WINDOW_S:g} ms, not causal)'
     )
     return [
-        HealthFinding(bag, model.joint(joint).name, 'derived velocity', count, detail)
+        HealthFinding(bag, model.joint(joint).name, FindingKind.DERIVED_VELOCITY, count, detail)
         for joint, count in sorted(counts.items())
     ]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 from sysid_ros.alignment.standstill import Piece, rest, stops, within
 from sysid_ros.bags import TopicColumns
 from sysid_ros.bags.messages import TEXT
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 #: A trajectory with fewer instants than this is left out.
 FEWEST_SAMPLES = 5
 #: Kinds of findings about instants that were left out because segments asks for it.
-LEFT_OUT = frozenset({'e-stop', 'contact', 'told', 'rest', 'not chosen'})
+LEFT_OUT = frozenset(
+    {
+        FindingKind.EMERGENCY_STOP,
+        FindingKind.CONTACT,
+        FindingKind.EXCLUDED,
+        FindingKind.REST,
+        FindingKind.NOT_CHOSEN,
+    }
+)
 #: So many pieces are named one by one.
 _NAMED = 3
 #: The end of a piece that goes on, ns.
@@ -50,12 +58,12 @@ class Cut(NamedTuple):
     """What is left out.
 
     Attributes:
-        kind: ``e-stop``, ``rest``, ``contact`` or ``told``.
+        kind: What it is.
         why: What was seen, or who said so.
         pieces: Where.
     """
 
-    kind: str
+    kind: FindingKind
     why: str
     pieces: list[Piece]
 
@@ -126,15 +134,17 @@ def find_cuts(
     cuts = []
     name = bag.path.name
     if config.stops:
-        cuts += [Cut('e-stop', why, pieces) for why, pieces in stops(*signals).items()]
+        cuts += [
+            Cut(FindingKind.EMERGENCY_STOP, why, pieces) for why, pieces in stops(*signals).items()
+        ]
     if config.contacts is not None:
         pieces = _while_on(bag, config.contacts, stamped)
-        cuts.append(Cut('contact', f'{config.contacts.topic} says so', pieces))
+        cuts.append(Cut(FindingKind.CONTACT, f'{config.contacts.topic} says so', pieces))
     without = _ranges(config.without, name, start)
     if without:
-        cuts.append(Cut('told', 'segments.without says so', without))
+        cuts.append(Cut(FindingKind.EXCLUDED, 'segments.without says so', without))
     if config.moving:
-        cuts.append(Cut('rest', 'no joint moves', rest(signals.states)))
+        cuts.append(Cut(FindingKind.REST, 'no joint moves', rest(signals.states)))
     chosen = None if config.times is None else _ranges(config.times, name, start)
     if config.marker is not None:
         on = _while_on(bag, config.marker, stamped)
@@ -180,7 +190,7 @@ def find_segments(
     outside = int(np.count_nonzero(left & ~kept))
     if outside:
         detail = f'instants of {len(instants)} left out: they are not in the segments asked for'
-        findings.append(HealthFinding(bag, bag, 'not chosen', outside, detail))
+        findings.append(HealthFinding(bag, bag, FindingKind.NOT_CHOSEN, outside, detail))
     kept &= instants >= known
     segments = []
     starts = [piece.first for cut in cuts for piece in cut.pieces]
@@ -195,10 +205,12 @@ def find_segments(
                     continue
                 where = _named([Piece(int(window[0]), int(window[-1]))], int(instants[0]))
                 detail = f'{where}: fewer than {FEWEST_SAMPLES} instants between cuts; left out'
-                findings.append(HealthFinding(bag, bag, 'short sequence', len(window), detail))
+                findings.append(
+                    HealthFinding(bag, bag, FindingKind.SHORT_SEQUENCE, len(window), detail)
+                )
     if config.window is not None and segments:
         detail = f'sequences of {config.window:g} s or what is left; each starts from measurements'
-        findings.append(HealthFinding(bag, bag, 'window', len(segments), detail))
+        findings.append(HealthFinding(bag, bag, FindingKind.WINDOW, len(segments), detail))
     return segments, findings
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,13 +134,15 @@ def clock_findings(bag: str, topic: TopicColumns, fit: ClockFit | None) -> list[
     if fit.jumps:
         sizes = ', '.join(f'{jump.seconds:+.3f}' for jump in fit.jumps[:3])
         detail = f'receive time minus header stamp changes for good, by {sizes} s'
-        found.append(HealthFinding(bag, topic.topic, 'clock jump', len(fit.jumps), detail))
+        found.append(
+            HealthFinding(bag, topic.topic, FindingKind.CLOCK_JUMP, len(fit.jumps), detail)
+        )
     if fit.drifts:
         detail = (
             f"the recorder's clock gains {fit.drift:.1f} ± {1.96 * fit.deviation:.1f} millionths "
             f'on the header stamps, {1e-3 * fit.drift * fit.duration:.1f} ms over the recording'
         )
-        found.append(HealthFinding(bag, topic.topic, 'clock drift', 1, detail))
+        found.append(HealthFinding(bag, topic.topic, FindingKind.CLOCK_DRIFT, 1, detail))
     return found
 
 
@@ -243,7 +245,7 @@ def _common(bag: str, topics: Sequence[TopicColumns]) -> tuple[Clock, tuple[Heal
         HealthFinding(
             bag,
             name,
-            'clock offset',
+            FindingKind.CLOCK_OFFSET,
             1,
             f'header stamps are {fit.offset:+.3f} s before the receive times and another topic has '
             f'no header stamps; {done}',
@@ -283,18 +285,18 @@ def stamp(bag: str, topic: TopicColumns, choice: Clock | Mapping[str, Clock]) ->
         if zero.any():
             detail = f'of {len(zero)} header stamps; the receive time is used'
             count = int(zero.sum())
-            findings.append(HealthFinding(bag, topic.topic, 'zero stamp', count, detail))
+            findings.append(HealthFinding(bag, topic.topic, FindingKind.ZERO_STAMP, count, detail))
         findings += clock_findings(bag, topic, fit)
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
-        findings.append(HealthFinding(bag, topic.topic, 'no stamp', len(times), detail))
+        findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
     usable = longest_increasing(times)
     dropped = times[~usable]
     if len(dropped):
         duplicates = int(np.isin(dropped, times[usable]).sum())
         for kind, count in (
-            ('duplicate stamp', duplicates),
-            ('reordered stamp', len(dropped) - duplicates),
+            (FindingKind.DUPLICATE_STAMP, duplicates),
+            (FindingKind.REORDERED_STAMP, len(dropped) - duplicates),
         ):
             if count:
                 findings.append(HealthFinding(bag, topic.topic, kind, count, 'rows left out'))

@@ -12,6 +12,7 @@ import numpy as np
 
 from sysid_ros.alignment.health import (
     SECOND_NS,
+    FindingKind,
     HealthFinding,
     TopicRate,
     timing_findings,
@@ -172,7 +173,9 @@ def _select(
         if missing:
             channel = column_name(pair.topic, pair.field, pair.label)
             detail = f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out'
-            findings.append(HealthFinding(bag.path.name, channel, 'masked', missing, detail))
+            findings.append(
+                HealthFinding(bag.path.name, channel, FindingKind.MASKED, missing, detail)
+            )
         whole = whole_rows(bag, mapping, pair)
         together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
     selections = []
@@ -233,7 +236,7 @@ def _find_segments(
             f'instants of {len(instants)} left out: the commands of all actuators are known from '
             f'{(known - instants[0]) / SECOND_NS:.3f} s on'
         )
-        findings.append(HealthFinding(name, name, 'before first command', early, detail))
+        findings.append(HealthFinding(name, name, FindingKind.BEFORE_FIRST_COMMAND, early, detail))
     start = int(instants[0])
     cuts, chosen = find_cuts(bag, config, _signals(bag, model, selections), stamped, start)
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.markup import escape
 from rich.table import Table
 
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import make_console
@@ -192,7 +193,7 @@ def _print_findings(console: Console, found: Inspection) -> None:
     """Print findings, those that differ only by their subject in one row."""
     together: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for item in found.findings:
-        if item.kind != 'unmapped':
+        if item.kind is not FindingKind.UNMAPPED:
             together.setdefault((item.kind, item.detail), []).append((item.subject, item.count))
     table = _table('Findings', 'what', 'where and how often: detail')
     for (kind, detail), subjects in together.items():

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
-from sysid_ros.alignment.health import GAP_PERIODS, GAP_S, SECOND_NS, HealthFinding
+from sysid_ros.alignment.health import GAP_PERIODS, GAP_S, SECOND_NS, FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.by_name import command_field, is_command
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -319,13 +319,13 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
     correlation, factor = product / size, product / float(integrated @ integrated)
     if correlation < -AGREEMENT:
-        kind = 'velocity sign'
+        kind = FindingKind.VELOCITY_SIGN
         detail = f'runs against the positions, correlation {correlation:.2f}'
     elif correlation < AGREEMENT:
-        kind = 'velocity differs'
+        kind = FindingKind.VELOCITY_DIFFERS
         detail = f'does not follow from the positions, correlation {correlation:.2f}'
     elif correlation > CLOSE and not 1 / FACTOR < factor < FACTOR:
-        kind = 'velocity factor'
+        kind = FindingKind.VELOCITY_FACTOR
         detail = f'positions change {factor:.3g} times as much as it says'
     else:
         return
@@ -363,7 +363,7 @@ def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
         return
     rate = 1 / (messages * float(np.median(np.diff(position.times))))
     detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
-    yield HealthFinding(bag, position.channel, 'held values', len(changes), detail)
+    yield HealthFinding(bag, position.channel, FindingKind.HELD_VALUES, len(changes), detail)
 
 
 def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
@@ -383,4 +383,4 @@ def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
     )
     if spikes.any():
         detail = f'jumps by up to {there[spikes].max():.3g} and back'
-        yield HealthFinding(bag, position.channel, 'spikes', int(spikes.sum()), detail)
+        yield HealthFinding(bag, position.channel, FindingKind.SPIKES, int(spikes.sum()), detail)

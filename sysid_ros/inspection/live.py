@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS
+from sysid_ros.alignment.health import SECOND_NS, FindingKind
 from sysid_ros.alignment.pairs import column_name, scalar_joints
 from sysid_ros.bags.columns import BagColumns
 from sysid_ros.bags.messages import decode
@@ -33,7 +33,7 @@ _MOST_MESSAGES = 5_000
 #: Of all topics together at most so many bytes are inspected; the oldest are left out.
 _MOST_BYTES = 16_000_000
 #: Findings that are about the beginning and end of a bag, not about its middle.
-_OF_ENDS = frozenset({'starts late', 'unmapped', 'assumed order'})
+_OF_ENDS = frozenset({FindingKind.STARTS_LATE, FindingKind.UNMAPPED, FindingKind.ASSUMED_ORDER})
 
 
 class _Message(NamedTuple):

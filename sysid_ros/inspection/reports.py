@@ -14,6 +14,7 @@ import numpy as np
 from sysid_ros.alignment.health import (
     GAP_PERIODS,
     SECOND_NS,
+    FindingKind,
     HealthFinding,
     dead_columns,
     timing_findings,
@@ -69,7 +70,11 @@ SILENCE_S = 1.0
 #: A drift is shown when it is known to this, millionths, one standard deviation.
 _KNOWN_DRIFT = 5.0
 #: Fields that a message of joints can carry beside the position.
-_JOINT_STATE = ('position', 'velocity', 'effort')
+_JOINT_STATE = {
+    'position': FindingKind.NO_POSITION,
+    'velocity': FindingKind.NO_VELOCITY,
+    'effort': FindingKind.NO_EFFORT,
+}
 
 
 @dataclass(frozen=True)
@@ -291,7 +296,11 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     by_header = topic.header_ns is not None and not np.array_equal(
         stamped.times_ns, topic.receive_ns
     )
-    gaps = [item.count for item in timing_findings('', topic.topic, times) if item.kind == 'gap']
+    gaps = [
+        item.count
+        for item in timing_findings('', topic.topic, times)
+        if item.kind is FindingKind.GAP
+    ]
     return TopicReport(
         topic=topic.topic,
         msgtype=topic.msgtype,
@@ -346,8 +355,8 @@ def _silences(bag: str, topic: TopicColumns, whole: BagFacts) -> list[HealthFind
     before = (int(received.min()) - whole.start_ns) / SECOND_NS
     after = whole.duration - (int(received.max()) - whole.start_ns) / SECOND_NS
     for seconds, kind, where in (
-        (before, 'starts late', 'first'),
-        (after, 'ends early', 'last'),
+        (before, FindingKind.STARTS_LATE, 'first'),
+        (after, FindingKind.ENDS_EARLY, 'last'),
     ):
         if seconds > max(GAP_PERIODS * median, SILENCE_S):
             detail = f'no message in the {where} {seconds:.1f} s of the bag'
@@ -361,14 +370,20 @@ def _channel_findings(bag: str, reports: list[ChannelReport]) -> list[HealthFind
     for item in reports:
         if item.dead:
             detail = f'stays {item.low:.4g} while others move'
-            findings.append(HealthFinding(bag, item.channel, 'dead channel', item.values, detail))
+            findings.append(
+                HealthFinding(bag, item.channel, FindingKind.DEAD_CHANNEL, item.values, detail)
+            )
         if item.clipped:
             detail = f'of {item.values} values are at {item.low:.4g} or {item.high:.4g}, reached '
             detail += 'at speed and again'
-            findings.append(HealthFinding(bag, item.channel, 'clipped', item.clipped, detail))
+            findings.append(
+                HealthFinding(bag, item.channel, FindingKind.CLIPPED, item.clipped, detail)
+            )
         if item.missing:
             detail = f'of {item.values + item.missing} values are absent or not finite'
-            findings.append(HealthFinding(bag, item.channel, 'missing', item.missing, detail))
+            findings.append(
+                HealthFinding(bag, item.channel, FindingKind.MISSING, item.missing, detail)
+            )
     return findings
 
 
@@ -392,11 +407,11 @@ def _findings(bag: str, topic: TopicColumns, stamped: Stamped) -> list[HealthFin
         if labels and all(label.isdigit() for label in labels):
             detail = 'messages carry no joint names; columns are numbered'
             count = len(topic.receive_ns)
-            findings.append(HealthFinding(bag, topic.topic, 'no names', count, detail))
+            findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_NAMES, count, detail))
         present = {field.name for field in topic.fields}
-        for name in () if is_command(topic.topic) else _JOINT_STATE:
+        for name, kind in () if is_command(topic.topic) else _JOINT_STATE.items():
             if name not in present:
                 detail = f'messages carry no {name}'
                 count = len(topic.receive_ns)
-                findings.append(HealthFinding(bag, topic.topic, f'no {name}', count, detail))
+                findings.append(HealthFinding(bag, topic.topic, kind, count, detail))
     return findings

@@ -134,7 +134,9 @@ def native_delay(delay: float, timestep: float) -> NativeDelay:
     return NativeDelay(delay, math.ceil(steps) + 1, max(delay, timestep))
 
 
-def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.MjModel:
+def fitted_model(
+    path: Path, values: Sequence[tuple[Target, float]], spec: mujoco.MjSpec | None = None
+) -> mujoco.MjModel:
     """Compile the user's file and apply identified values to the compiled model.
 
     Where an actuator has a ``dampratio``, the velocity gain stays what the file as it is compiles
@@ -145,12 +147,13 @@ def fitted_model(path: Path, values: Sequence[tuple[Target, float]]) -> mujoco.M
         path: MJCF file.
         values: Targets, found by name, and their values in SI units; of two for the same target
             the later wins.
+        spec: What the file was parsed to; parsed here unless given, and not changed.
 
     Raises:
         ModelError: The file does not compile, or not with these values.
         ParameterError: A target is not in the model, or a value is not finite.
     """
-    spec = load_spec(path)
+    spec = spec or load_spec(path)
     model = compile_spec(spec, path)
     latest = {target.path: (target, value) for target, value in values}
     found = [

@@ -4,84 +4,83 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sysid_ros.files import sha256
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.findings import findings, stuck, warnings
+from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.results.diagnostics import Curve
-from sysid_ros.results.result import CalibrationResult, FileHash, TopicRate
-from sysid_ros.results.summary import solver_of, summarise, told
+from sysid_ros.results.result import FileHash
+from sysid_ros.results.summary import judged_result, provenance_now, summarise
 from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import mujoco
+    from collections.abc import Iterator, Sequence
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.findings import Recording
-    from sysid_ros.results.result import Provenance
-    from sysid_ros.rollout.drives import Drives
-
-
-class Nominal(NamedTuple):
-    """The user's model, what it compiles to, and what drives it beside its own actuators."""
-
-    spec: mujoco.MjSpec
-    model: mujoco.MjModel
-    drives: Drives | None = None
+    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.results.result import CalibrationResult, Provenance
+    from sysid_ros.results.summary import Validation
 
 
 def assemble(
     config: CalibrationConfig,
     command: str,
-    nominal: Nominal,
-    recordings: list[Recording],
+    problem: Problem,
     fit: Fit,
+    *,
+    validation: Validation | None = None,
+    remembered: Remembered | None = None,
 ) -> CalibrationResult:
-    """Build the result of a fit, which is not judged yet.
+    """Build the judged result of a fit.
 
     Args:
         config: What was asked for.
         command: How it was asked for.
-        nominal: The model as it is.
-        recordings: All bags, aligned.
+        problem: The model and the data.
         fit: What was found.
+        validation: What it is worth on data that it did not see.
+        remembered: What an earlier result has to do with it.
     """
-    curves = list(_curves(nominal, recordings, fit, config.solver.threads))
-    units = {curve.sensor: sensor_unit(nominal.model, curve.sensor) for curve in curves}
-    result = summarise(
+    recordings = problem.recordings
+    curves = list(_curves(problem, fit, config.solver.threads))
+    summary = summarise(
         str(config.model),
         fit,
         curves,
-        units,
-        solver_of(fit, config.solver.backend, config.solver.loss),
-        _provenance(config, command, recordings),
+        {curve.sensor: sensor_unit(problem.model, curve.sensor) for curve in curves},
+        backend=config.solver.backend,
+        loss=config.solver.loss,
     )
-    held_out = (result.held_out_before, result.held_out_after)
-    return result.model_copy(
-        update={
-            'topics': tuple(
-                TopicRate(**vars(rate)) for r in recordings for rate in r.alignment.topics
-            ),
-            'health': (*findings(fit, recordings), *stuck(nominal.model, recordings)),
-            'warnings': tuple(warnings(nominal.model, fit, recordings, held_out)),
-        }
+    provenance = _provenance(config, command, recordings)
+    remembered = remembered or Remembered()
+    return judged_result(
+        summary,
+        config.gate,
+        provenance=remembered.provenance(provenance),
+        warnings=(
+            *remembered.warnings,
+            *warnings(problem.model, fit, recordings, summary.held_out),
+            *(validation.warnings if validation else ()),
+        ),
+        topics=tuple(rate for recording in recordings for rate in recording.alignment.topics),
+        health=(*findings(fit, recordings), *stuck(problem.model, recordings)),
+        validation=validation,
+        drift=remembered.drift,
     )
 
 
-def _curves(
-    nominal: Nominal, recordings: list[Recording], fit: Fit, threads: int
-) -> Iterator[Curve]:
-    sequences = [(s, r.role) for r in recordings for s in r.alignment.sequences]
+def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[Curve]:
+    sequences = [(s, r.role) for r in problem.recordings for s in r.alignment.sequences]
     # Commands act when the fit found them to, which it knows of training data only.
     bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
-    drives = nominal.drives
-    before = predict(nominal.model, bare, threads=threads, drives=drives)
+    drives = problem.servos
+    before = predict(problem.model, bare, threads=threads, drives=drives)
     after = predict(
-        nominal.spec, bare, fit.parameters, fit.solution.x, threads=threads, drives=drives
+        problem.spec, bare, fit.parameters, fit.solution.x, threads=threads, drives=drives
     )
     for (sequence, role), old, new in zip(sequences, before, after, strict=True):
         for series, old_values, new_values in zip(
@@ -106,7 +105,9 @@ def _curves(
                 )
 
 
-def _provenance(config: CalibrationConfig, command: str, recordings: list[Recording]) -> Provenance:
+def _provenance(
+    config: CalibrationConfig, command: str, recordings: Sequence[Recording]
+) -> Provenance:
     files = [FileHash(path=str(config.model), role='model', sha256=sha256(config.model))]
     for recording in recordings:
         inside = [recording.path] if recording.path.is_file() else sorted(recording.path.iterdir())
@@ -115,7 +116,7 @@ def _provenance(config: CalibrationConfig, command: str, recordings: list[Record
             for path in inside
             if path.is_file()
         )
-    return told(
+    return provenance_now(
         command,
         config.model_dump(mode='json'),
         tuple(files),

@@ -16,20 +16,21 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec, load_model, load_spec
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
-from sysid_ros.pipeline.assembly import Nominal, assemble
+from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import load, parameters_of, read_aligned
-from sysid_ros.pipeline.memory import fit_with_memory, recall, without_known_bags
+from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
-from sysid_ros.results.gate import judge
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
+
+    import mujoco
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
@@ -132,8 +133,9 @@ def calibrate(
     """
     observer = observer or Nobody()
     _check_writable(config.output)
-    _check_written_back(config)
-    identified = identify(config, command=command, observer=observer, cancel=cancel)
+    spec = load_spec(config.model)
+    _check_written_back(config, spec)
+    identified = identify(config, command=command, observer=observer, cancel=cancel, spec=spec)
     observer.stage('writing result, report and model')
     return write(identified, config)
 
@@ -144,6 +146,7 @@ def identify(
     command: str = '',
     observer: Observer | None = None,
     cancel: threading.Event | None = None,
+    spec: mujoco.MjSpec | None = None,
 ) -> Identified:
     """Identify the parameters of a configuration; reads files and writes none.
 
@@ -152,6 +155,7 @@ def identify(
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
+        spec: What the model's file was parsed to; parsed here unless given.
 
     Raises:
         SysidError: In one sentence, what is wrong.
@@ -160,7 +164,7 @@ def identify(
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
-    problem = load(config, observer)
+    problem = load(config, observer, spec=spec)
     training = problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
@@ -172,20 +176,16 @@ def identify(
         continued = fit_with_memory(config, problem, memory, observer, cancel)
         found, drift = continued.fit, continued.drift
         warnings += continued.warnings
-    nominal = Nominal(problem.spec, problem.model, problem.servos)
-    result = assemble(config, command, nominal, list(problem.recordings), found)
     tested = validate(config, problem, found, observer, cancel)
-    result = result.model_copy(
-        update={
-            'folds': tested.folds,
-            'horizon': tested.horizon,
-            'windows': tested.windows,
-            'warnings': (*warnings, *result.warnings, *tested.warnings),
-            'drift': drift,
-            'provenance': result.provenance if memory is None else memory.told(result.provenance),
-        }
+    result = assemble(
+        config,
+        command,
+        problem,
+        found,
+        validation=tested,
+        remembered=Remembered(memory, drift, warnings),
     )
-    return Identified(judge(result, config.gate), problem)
+    return Identified(result, problem)
 
 
 def write(identified: Identified, config: CalibrationConfig) -> Calibration:
@@ -210,12 +210,12 @@ def write(identified: Identified, config: CalibrationConfig) -> Calibration:
             for parameter, found in zip(problem.parameters, result.parameters, strict=True)
             for target in parameter.targets
         ]
-        written = write_model(config.model, values, config.output / MODEL)
+        written = write_model(config.model, values, config.output / MODEL, problem.spec)
         if problem.servos is not None:
             named = {target.path: value for target, value in values}
             write_servos(config.output / SERVOS, problem.servos, named)
         mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
-        result = result.model_copy(update={'warnings': (*result.warnings, *written.notes)})
+        result = result.with_warnings(written.notes)
     result.save(folder / RESULT)
     write_figures(result, folder / FIGURES)
     write_report(result, folder / REPORT)
@@ -253,20 +253,19 @@ def _count(things: Sequence[object], what: str) -> str:
     return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
 
 
-def _check_written_back(config: CalibrationConfig) -> None:
+def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
     """Check, before any work, that the MJCF text can take values for all parameters.
 
     Raises:
         ModelError: It cannot: an element is generated, say.
     """
-    spec = load_spec(config.model)
     values = [
         (target, _nudged(parameter))
         for parameter in parameters_of(config, compile_spec(spec, config.model), spec)
         for target in parameter.targets
     ]
     with tempfile.TemporaryDirectory() as folder:
-        write_model(config.model, values, Path(folder) / MODEL)
+        write_model(config.model, values, Path(folder) / MODEL, spec)
 
 
 def _nudged(parameter: Unknown) -> float:

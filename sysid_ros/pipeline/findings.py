@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.results.result import HealthFinding, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.identification.fit import Fit
+    from sysid_ros.results.result import Role
 
 #: What to do when the measurements fit better at other times.
 _SHIFTED = (
@@ -39,7 +40,7 @@ class Recording:
     alignment: Alignment
 
 
-def findings(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
+def findings(fit: Fit, recordings: Sequence[Recording]) -> Iterator[HealthFinding]:
     """Yield what was found, before what was found when the bags were read.
 
     Args:
@@ -50,10 +51,10 @@ def findings(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
     yield from _shifts(fit)
     yield from _left_out(fit, recordings)
     for recording in recordings:
-        yield from (HealthFinding(**vars(finding)) for finding in recording.alignment.health)
+        yield from recording.alignment.health
 
 
-def stuck(model: mujoco.MjModel, recordings: list[Recording]) -> Iterator[HealthFinding]:
+def stuck(model: mujoco.MjModel, recordings: Sequence[Recording]) -> Iterator[HealthFinding]:
     """Yield positions that were left out as dead although their joint is told to move.
 
     Args:
@@ -65,12 +66,12 @@ def stuck(model: mujoco.MjModel, recordings: list[Recording]) -> Iterator[Health
         for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS):
             name = model.sensor(sensor).name
             for item in recording.alignment.health:
-                dead = item.kind == 'dead channel' and item.detail.endswith(f'{name!r} left out')
+                dead = item.kind is FindingKind.DEAD_CHANNEL and item.left_out == name
                 if dead and int(model.sensor_objid[sensor]) in told:
                     yield HealthFinding(
                         bag=item.bag,
                         subject=item.subject,
-                        kind='stuck',
+                        kind=FindingKind.STUCK,
                         count=item.count,
                         detail=f'{name!r} never changes although its joint is told to move',
                     )
@@ -104,7 +105,11 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
                 f'{1e3 * largest:.2g} ms, each as the data say'
             )
         yield HealthFinding(
-            bag=sequence, subject='commands', kind='arrival offset', count=1, detail=detail
+            bag=sequence,
+            subject='commands',
+            kind=FindingKind.ARRIVAL_OFFSET,
+            count=1,
+            detail=detail,
         )
 
 
@@ -117,7 +122,7 @@ def _shifts(fit: Fit) -> Iterator[HealthFinding]:
             yield HealthFinding(
                 bag=sequence,
                 subject='measurements',
-                kind='shift',
+                kind=FindingKind.SHIFT,
                 count=1,
                 detail=f'moved by {1e3 * report.shift:+.3g} ms, standard error '
                 f'{1e3 * report.error:.2g} ms, they are explained better; that removes '
@@ -125,7 +130,7 @@ def _shifts(fit: Fit) -> Iterator[HealthFinding]:
             )
 
 
-def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
+def _left_out(fit: Fit, recordings: Sequence[Recording]) -> Iterator[HealthFinding]:
     """Say what was measured and not compared."""
     for recording in recordings:
         series = [m for s in recording.alignment.sequences for m in s.measurements]
@@ -135,7 +140,7 @@ def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
                 yield HealthFinding(
                     bag=recording.alignment.bag,
                     subject=sensor,
-                    kind='dead channel',
+                    kind=FindingKind.DEAD_CHANNEL,
                     count=count,
                     detail='never changes in any training sequence; left out of the fit',
                 )
@@ -143,7 +148,7 @@ def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
         yield HealthFinding(
             bag=sequence,
             subject='measurements',
-            kind='masked',
+            kind=FindingKind.MASKED,
             count=count,
             detail='samples so near to the ends that a delay within the bounds would place them '
             'outside of the sequence; left out of the fit',
@@ -151,7 +156,7 @@ def _left_out(fit: Fit, recordings: list[Recording]) -> Iterator[HealthFinding]:
 
 
 def warnings(
-    model: mujoco.MjModel, fit: Fit, recordings: list[Recording], held_out: tuple[float, float]
+    model: mujoco.MjModel, fit: Fit, recordings: Sequence[Recording], held_out: tuple[float, float]
 ) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each.
 
@@ -201,7 +206,9 @@ def _other_optima(fit: Fit) -> Iterator[str]:
 
 def idle_actuators(recording: Recording) -> list[str]:
     """Say of which actuators a bag holds no commands, in one clause or none."""
-    names = [item.subject for item in recording.alignment.health if item.kind == 'unmapped']
+    names = [
+        item.subject for item in recording.alignment.health if item.kind is FindingKind.UNMAPPED
+    ]
     if not names:
         return []
     return [f'{recording.path.name!r} holds no commands for {", ".join(names)}; they stay 0']

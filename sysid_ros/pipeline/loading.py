@@ -73,6 +73,7 @@ def load(
     config: CalibrationConfig,
     observer: Observer,
     look: Callable[[BagColumns, Role, mujoco.MjModel], None] | None = None,
+    spec: mujoco.MjSpec | None = None,
 ) -> Problem:
     """Read the model and all bags of a configuration.
 
@@ -80,11 +81,12 @@ def load(
         config: The validated configuration.
         observer: Is told of every bag.
         look: Is shown the columns of every bag, its role and the compiled nominal model.
+        spec: What the model's file was parsed to; parsed here unless given.
 
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
-    spec = load_spec(config.model)
+    spec = spec or load_spec(config.model)
     model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping

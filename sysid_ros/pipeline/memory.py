@@ -64,7 +64,7 @@ class Memory:
         files = self.result.provenance.files
         return frozenset(file.sha256 for file in files if file.role in _TRAINED)
 
-    def told(self, provenance: Provenance) -> Provenance:
+    def behind(self, provenance: Provenance) -> Provenance:
         """Return where a result comes from that continues this one."""
         before = [
             file.model_copy(update={'role': 'memory'})
@@ -74,6 +74,25 @@ class Memory:
         previous = FileHash(path=str(self.path), role='previous', sha256=self.sha256)
         files = (*provenance.files, previous, *before)
         return provenance.model_copy(update={'files': files})
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What an earlier result has to do with one.
+
+    Attributes:
+        memory: The earlier result; None where there is none, or none that can be continued.
+        drift: Whether the robot changed since.
+        warnings: What a reader of the result has to know, a sentence each.
+    """
+
+    memory: Memory | None = None
+    drift: Drift | None = None
+    warnings: tuple[str, ...] = ()
+
+    def provenance(self, own: Provenance) -> Provenance:
+        """Return where a result comes from, given what it was made from itself."""
+        return own if self.memory is None else self.memory.behind(own)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sysid_ros.errors import CancelledError, ConfigError, FitError
 from sysid_ros.pipeline.folds import disagreements, families_of, leave_out, training_bags
 from sysid_ros.pipeline.horizon import horizon_errors
 from sysid_ros.pipeline.window_lengths import drifts, fit_windows
+from sysid_ros.results.summary import Validation
 
 if TYPE_CHECKING:
     import threading
@@ -21,22 +22,6 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.folds import Families
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import Fold, HorizonPoint, Role, WindowFit
-
-
-class Validation(NamedTuple):
-    """What a fit is worth on data that it did not see.
-
-    Attributes:
-        folds: Fits without some bags, judged on those.
-        horizon: Errors over the time since a start from the measured state.
-        windows: Fits to windows, by their length.
-        warnings: What a reader of the result must know, a sentence each.
-    """
-
-    folds: tuple[Fold, ...] = ()
-    horizon: tuple[HorizonPoint, ...] = ()
-    windows: tuple[WindowFit, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def validate(

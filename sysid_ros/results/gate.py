@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.parts import GateCheck, SolverStatus
+from sysid_ros.results.result import CalibrationResult, UnjudgedResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sysid_ros.config import GateConfig
     from sysid_ros.results.parts import ParameterResult, Role, SensorError
-    from sysid_ros.results.result import CalibrationResult
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})
@@ -38,7 +39,7 @@ _STILL_NOISE = 5.0
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
 
 
-def judge(result: CalibrationResult, config: GateConfig) -> CalibrationResult:
+def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
     """Return the result with its conditions, and whether all of them are met.
 
     Args:
@@ -65,16 +66,15 @@ def judge(result: CalibrationResult, config: GateConfig) -> CalibrationResult:
         ]
     checks += [_bounds(result, config), _verdicts(result, config)]
     failed = [check for check in checks if not check.passed]
-    return result.model_copy(
-        update={
-            'gate': tuple(checks),
-            'accepted': not failed,
-            'acceptance': (failed or checks)[0].detail,
-        }
+    return CalibrationResult(
+        **{name: getattr(result, name) for name in UnjudgedResult.model_fields},
+        gate=tuple(checks),
+        accepted=not failed,
+        acceptance=(failed or checks)[0].detail,
     )
 
 
-def _improvement(result: CalibrationResult, role: Role, config: GateConfig) -> GateCheck:
+def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> GateCheck:
     """Compare with the nominal model, on stretches of time that are paired."""
     on_held_out = role == 'validate'
     before = result.held_out_before if on_held_out else result.training_before
@@ -106,7 +106,7 @@ def _improvement(result: CalibrationResult, role: Role, config: GateConfig) -> G
     return GateCheck(name='better than nominal', passed=True, detail=f'{what} fell: {figures}.')
 
 
-def _convergence(result: CalibrationResult, config: GateConfig) -> GateCheck:
+def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look whether the cost had stopped falling, if not always by the solver's own measure.
 
     Dry friction and held commands make real costs rough on the smallest scale, where a solver goes
@@ -123,7 +123,7 @@ def _convergence(result: CalibrationResult, config: GateConfig) -> GateCheck:
     return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
 
 
-def _stability(result: CalibrationResult) -> GateCheck:
+def _stability(result: UnjudgedResult) -> GateCheck:
     names = ', '.join(result.diverged)
     detail = (
         f'The fitted model becomes unstable in {names}.'
@@ -133,10 +133,12 @@ def _stability(result: CalibrationResult) -> GateCheck:
     return GateCheck(name='stable', passed=not names, detail=detail)
 
 
-def _dead(result: CalibrationResult, errors: Sequence[SensorError]) -> GateCheck:
+def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
     """Look at sensors that never change although the model says that they should."""
     found = [
-        f'{finding.detail} in {finding.bag}' for finding in result.health if finding.kind == 'stuck'
+        f'{finding.detail} in {finding.bag}'
+        for finding in result.health
+        if finding.kind is FindingKind.STUCK
     ]
     for error in errors:
         if error.measured_deviation != 0 or error.unit not in MOTION:
@@ -156,7 +158,7 @@ def _dead(result: CalibrationResult, errors: Sequence[SensorError]) -> GateCheck
     return GateCheck(name='live sensors', passed=not found, detail=detail)
 
 
-def _stuck(result: CalibrationResult, config: GateConfig) -> GateCheck:
+def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look for positions that stand still for a while in which they should move.
 
     A coarse encoder says the same until its next step, which is no standstill.
@@ -225,7 +227,7 @@ def _balanced(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     )
 
 
-def _consistent(result: CalibrationResult, config: GateConfig) -> GateCheck:
+def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look for recordings that are not of the robot that the others are of."""
     sequences = result.diagnostics.sequences
     trained = [item.error for item in sequences if item.role == 'train']
@@ -243,7 +245,7 @@ def _consistent(result: CalibrationResult, config: GateConfig) -> GateCheck:
 
 
 def _no_sensor_worse(
-    result: CalibrationResult, errors: Sequence[SensorError], config: GateConfig
+    result: UnjudgedResult, errors: Sequence[SensorError], config: GateConfig
 ) -> GateCheck:
     noise = {scale.sensor: scale.sigma for scale in result.noise}
     for error in errors:
@@ -260,7 +262,7 @@ def _no_sensor_worse(
     return GateCheck(name='no sensor worse', passed=True, detail=detail)
 
 
-def _left_out_in_turn(result: CalibrationResult, config: GateConfig) -> Iterator[GateCheck]:
+def _left_out_in_turn(result: UnjudgedResult, config: GateConfig) -> Iterator[GateCheck]:
     if not result.folds:
         return
     worse = [
@@ -274,7 +276,7 @@ def _left_out_in_turn(result: CalibrationResult, config: GateConfig) -> Iterator
     yield GateCheck(name='left out in turn', passed=not worse, detail=detail)
 
 
-def _bounds(result: CalibrationResult, config: GateConfig) -> GateCheck:
+def _bounds(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     outer = [
         f'{parameter.name} ({parameter.value:.3g} {parameter.unit}'.rstrip() + ')'
         for parameter in result.parameters
@@ -295,7 +297,7 @@ def _is_absent(parameter: ParameterResult) -> bool:
     return parameter.value == 0.0 == parameter.bounds[0] and attributes <= _MAY_BE_ABSENT
 
 
-def _verdicts(result: CalibrationResult, config: GateConfig) -> GateCheck:
+def _verdicts(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     bad = [p for p in result.parameters if p.verdict_kind not in config.allowed_verdicts]
     if not bad:
         return GateCheck(name='verdicts', passed=True, detail='All verdicts are allowed.')

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from sysid_ros.alignment.health import TopicRate
 from sysid_ros.config.calibration import VerdictKind
 
 Role = Literal['train', 'validate']
@@ -40,6 +41,14 @@ def _decode_one(value: object) -> object:
     return float('nan') if value is None else value
 
 
+def _null_is_nan(fields: object) -> object:
+    if not isinstance(fields, dict):
+        return fields
+    return {name: float('nan') if value is None else value for name, value in fields.items()}
+
+
+#: What arrived on a topic; a rate that is NaN here is null on disk.
+StoredTopicRate = Annotated[TopicRate, BeforeValidator(_null_is_nan)]
 #: A float that may be NaN or infinite; JSON has neither, so it is null on disk and NaN again here.
 MaybeFloat = Annotated[float, BeforeValidator(_decode_one), PlainSerializer(_encode_one)]
 #: Samples of a curve; gaps are NaN here and null on disk.
@@ -310,30 +319,6 @@ class SignalPlot(Frozen):
     measured: Samples
     before: Samples
     after: Samples
-
-
-class HealthFinding(Frozen):
-    """Something about a recording that a reader of the result must know.
-
-    ``subject`` is a topic, a channel or a sequence; ``kind`` a short fixed word such as ``gap``,
-    ``dead channel``, ``clock jump``, ``duplicate stamp``, ``masked``, ``unmapped``, ``shift``.
-    """
-
-    bag: str
-    subject: str
-    kind: str
-    count: int
-    detail: str
-
-
-class TopicRate(Frozen):
-    """What arrived on one topic of one bag. ``rate`` in Hz, ``longest_gap`` in seconds."""
-
-    bag: str
-    topic: str
-    messages: int
-    rate: MaybeFloat
-    longest_gap: MaybeFloat
 
 
 class TraceEntry(Frozen):

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
@@ -21,7 +23,6 @@ from sysid_ros.results.parts import (
     Fold,
     Frozen,
     GateCheck,
-    HealthFinding,
     HorizonPoint,
     Improvement,
     InferenceSummary,
@@ -40,20 +41,30 @@ from sysid_ros.results.parts import (
     Standstill,
     StartEntry,
     StartKind,
-    TopicRate,
+    StoredTopicRate,
     TraceEntry,
     WindowFit,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
+#: Counts the fields that were added since; each has a default for files that lack it.
+SCHEMA_MINOR = 1
+#: The versions that can be read: what was added between them has defaults.
+_READABLE = (1, 2, SCHEMA_VERSION)
 
 __all__ = [
+    'SCHEMA_MINOR',
     'SCHEMA_VERSION',
     'CalibrationResult',
     'CombinationResult',
     'Drift',
     'DriftedParameter',
     'FileHash',
+    'FindingKind',
     'FitDiagnostics',
     'Fold',
     'GateCheck',
@@ -78,24 +89,24 @@ __all__ = [
     'StartKind',
     'TopicRate',
     'TraceEntry',
+    'UnjudgedResult',
     'WindowFit',
 ]
 
 
-class CalibrationResult(Frozen):
-    """Everything a calibration found, immutable and versioned.
+class UnjudgedResult(Frozen):
+    """Everything a calibration found, before the conditions for using it are looked at.
 
-    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
     ``held_out_before`` and ``held_out_after`` are the root mean square of the residuals on
     validation sequences in units of the noise scale (dimensionless), NaN when there are none.
-    ``diverged`` names the sequences in which the fitted model becomes unstable.
+    ``diverged`` names the sequences in which the fitted model becomes unstable. ``schema_minor``
+    says which fields its maker knew.
     """
 
     schema_version: int = SCHEMA_VERSION
+    schema_minor: int = SCHEMA_MINOR
     model: str
     parameters: tuple[ParameterResult, ...]
-    accepted: bool
-    acceptance: str
     held_out_before: MaybeFloat
     held_out_after: MaybeFloat
     training_before: MaybeFloat
@@ -103,20 +114,34 @@ class CalibrationResult(Frozen):
     errors: tuple[SensorError, ...]
     noise: tuple[NoiseScale, ...]
     plots: tuple[SignalPlot, ...]
-    topics: tuple[TopicRate, ...]
+    topics: tuple[StoredTopicRate, ...]
     health: tuple[HealthFinding, ...]
     solver: SolverSummary
     warnings: tuple[str, ...]
     provenance: Provenance
     inference: InferenceSummary | None = None
     combinations: tuple[CombinationResult, ...] = ()
-    gate: tuple[GateCheck, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
     windows: tuple[WindowFit, ...] = ()
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
+
+
+class CalibrationResult(UnjudgedResult):
+    """Everything a calibration found, immutable and versioned.
+
+    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
+    """
+
+    accepted: bool
+    acceptance: str
+    gate: tuple[GateCheck, ...] = ()
+
+    def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
+        """Return the same result with more warnings."""
+        return self.model_copy(update={'warnings': (*self.warnings, *more)})
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.
@@ -136,10 +161,10 @@ class CalibrationResult(Frozen):
 
     @classmethod
     def load(cls, path: Path) -> CalibrationResult:
-        """Read a stored result.
+        """Read a stored result, of this version, an older one, or one with fields added later.
 
         Raises:
-            ResultError: There is no such file, or it is not a result of this version.
+            ResultError: There is no such file, or it is not a result that this version can read.
         """
         try:
             document = json.loads(path.read_text('utf-8'))
@@ -162,14 +187,38 @@ class CalibrationResult(Frozen):
         if found is None:
             msg = f'{str(path)!r} is not a result of a calibration: it has no schema_version.'
             raise ResultError(msg)
-        if found != SCHEMA_VERSION:
+        if found not in _READABLE:
             msg = (
                 f'The result {str(path)!r} has schema_version {found!r}; '
                 f'this version reads {SCHEMA_VERSION}.'
             )
             raise ResultError(msg)
+        document.setdefault('schema_minor', 0)
         try:
-            return cls.model_validate(document)
+            try:
+                return cls.model_validate(document)
+            except ValidationError as err:
+                if not _is_later(document):
+                    raise
+                _drop_unknown(document, err)
+                return cls.model_validate(document)
         except ValidationError as err:
             msg = f'The result is damaged: {explain(err, cls, str(path))}'
             raise ResultError(msg) from err
+
+
+def _is_later(document: dict[str, object]) -> bool:
+    """Whether a file was written by a version that knows more fields than this one."""
+    minor = document['schema_minor']
+    return isinstance(minor, int) and minor > SCHEMA_MINOR
+
+
+def _drop_unknown(document: Any, error: ValidationError) -> None:
+    """Remove the fields of a document that this version does not know."""
+    for complaint in error.errors():
+        if complaint['type'] == 'extra_forbidden':
+            *place, name = complaint['loc']
+            holder = document
+            for step in place:
+                holder = holder[step]
+            del holder[name]

@@ -7,13 +7,15 @@ from __future__ import annotations
 import datetime as dt
 import importlib.metadata
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
+from sysid_ros.results.gate import judge
 from sysid_ros.results.result import (
-    CalibrationResult,
     CombinationResult,
     InferenceSummary,
     NoiseScale,
@@ -24,17 +26,29 @@ from sysid_ros.results.result import (
     StartEntry,
     StartKind,
     TraceEntry,
+    UnjudgedResult,
 )
 from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from sysid_ros.alignment.health import HealthFinding, TopicRate
+    from sysid_ros.config import GateConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.results.diagnostics import Curve
-    from sysid_ros.results.result import FileHash
+    from sysid_ros.results.result import (
+        CalibrationResult,
+        Drift,
+        FileHash,
+        FitDiagnostics,
+        Fold,
+        HorizonPoint,
+        SensorError,
+        WindowFit,
+    )
 
 #: Points that a report can show in all, and per curve.
 _PLOT_POINTS = 100_000
@@ -44,52 +58,150 @@ _DIGITS = 6
 _LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
 
 
+@dataclass(frozen=True)
+class FitSummary:
+    """What a fit and its curves say, as parts of a result.
+
+    Attributes:
+        model: What was fitted.
+        parameters: What was found.
+        held_out: Error before and after in units of the noise, NaN where nothing is held out.
+        training: The same on training data.
+        errors: By sensor and role.
+        noise: By sensor.
+        plots: The curves, thinned for display.
+        diagnostics: What all samples of the curves say.
+        solver: How the fit went.
+        inference: How intervals were found.
+        combinations: What is determined of parameters that cannot be told apart.
+        diverged: Sequences in which the fitted model becomes unstable.
+    """
+
+    model: str
+    parameters: tuple[ParameterResult, ...]
+    held_out: tuple[float, float]
+    training: tuple[float, float]
+    errors: tuple[SensorError, ...]
+    noise: tuple[NoiseScale, ...]
+    plots: tuple[SignalPlot, ...]
+    diagnostics: FitDiagnostics
+    solver: SolverSummary
+    inference: InferenceSummary
+    combinations: tuple[CombinationResult, ...]
+    diverged: tuple[str, ...]
+
+
+class Validation(NamedTuple):
+    """What a fit is worth on data that it did not see.
+
+    Attributes:
+        folds: Fits without some bags, judged on those.
+        horizon: Errors over the time since a start from the measured state.
+        windows: Fits to windows, by their length.
+        warnings: What a reader of the result must know, a sentence each.
+    """
+
+    folds: tuple[Fold, ...] = ()
+    horizon: tuple[HorizonPoint, ...] = ()
+    windows: tuple[WindowFit, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 def summarise(
     model: str,
     fit: Fit,
     curves: Sequence[Curve],
     units: Mapping[str, str],
-    solver: SolverSummary,
-    provenance: Provenance,
-) -> CalibrationResult:
-    """Return what a fit found, not judged yet, without what is known of its recordings.
+    *,
+    backend: str,
+    loss: str,
+    advice: Callable[[str], str] | None = None,
+) -> FitSummary:
+    """Return what a fit found.
 
     Args:
         model: What was fitted.
         fit: What was found.
         curves: Of all sequences, measured and predicted.
         units: Sensor name to its SI unit.
-        solver: How the fit went.
-        provenance: What it was made from.
+        backend: Name of the solver.
+        loss: Name of the loss.
+        advice: Says what to record for a parameter that is not identified, by its name; this is
+            added to its explanation.
     """
-    held_out = whitened(curves, fit.noise, 'validate')
-    training = whitened(curves, fit.noise, 'train')
-    return CalibrationResult(
+    return FitSummary(
         model=model,
-        parameters=_parameters(fit),
-        accepted=False,
-        acceptance='Not judged.',
-        held_out_before=held_out[0],
-        held_out_after=held_out[1],
-        training_before=training[0],
-        training_after=training[1],
+        parameters=tuple(_parameters(fit, advice)),
+        held_out=whitened(curves, fit.noise, 'validate'),
+        training=whitened(curves, fit.noise, 'train'),
         errors=sensor_errors(curves, units),
         noise=tuple(_noise(fit, units)),
         plots=tuple(_plots(curves, units)),
-        topics=(),
-        health=(),
-        solver=solver,
-        warnings=(),
-        provenance=provenance,
         diagnostics=diagnose(curves, units, fit.noise),
+        solver=_solver(fit, backend, loss),
         inference=_inference(fit),
         combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
         diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
     )
 
 
-def told(
-    command: str, config: dict[str, object], files: tuple[FileHash, ...], input_mode: str
+def judged_result(
+    fit: FitSummary,
+    gate: GateConfig,
+    *,
+    provenance: Provenance,
+    warnings: tuple[str, ...],
+    topics: tuple[TopicRate, ...] = (),
+    health: tuple[HealthFinding, ...] = (),
+    validation: Validation | None = None,
+    drift: Drift | None = None,
+) -> CalibrationResult:
+    """Put all parts of a result together, and judge it.
+
+    Args:
+        fit: What was found.
+        gate: The conditions for using it.
+        provenance: What it was made from.
+        warnings: What its reader must know first.
+        topics: What arrived in the recordings.
+        health: What is wrong with them.
+        validation: What the fit is worth on data that it did not see; nothing unless given.
+        drift: Whether the robot changed since an earlier result.
+    """
+    validation = validation or Validation()
+    found = UnjudgedResult(
+        model=fit.model,
+        parameters=fit.parameters,
+        held_out_before=fit.held_out[0],
+        held_out_after=fit.held_out[1],
+        training_before=fit.training[0],
+        training_after=fit.training[1],
+        errors=fit.errors,
+        noise=fit.noise,
+        plots=fit.plots,
+        topics=topics,
+        health=health,
+        solver=fit.solver,
+        warnings=warnings,
+        provenance=provenance,
+        inference=fit.inference,
+        combinations=fit.combinations,
+        folds=validation.folds,
+        horizon=validation.horizon,
+        windows=validation.windows,
+        drift=drift,
+        diverged=fit.diverged,
+        diagnostics=fit.diagnostics,
+    )
+    return judge(found, gate)
+
+
+def provenance_now(
+    command: str,
+    config: dict[str, object],
+    files: tuple[FileHash, ...],
+    input_mode: str,
+    versions: Mapping[str, str] | None = None,
 ) -> Provenance:
     """Return the provenance of a result that is made now, with this software.
 
@@ -98,12 +210,12 @@ def told(
         config: What was asked for.
         files: What it is made from.
         input_mode: What drives the model.
+        versions: Of libraries beside those that every fit uses.
     """
-    versions = {'sysid_ros': __version__}
-    versions.update({name: importlib.metadata.version(name) for name in _LIBRARIES})
+    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return Provenance(
         created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
-        versions=versions,
+        versions={'sysid_ros': __version__, **libraries, **(versions or {})},
         files=files,
         command=command,
         config=config,
@@ -111,7 +223,7 @@ def told(
     )
 
 
-def solver_of(fit: Fit, backend: str, loss: str) -> SolverSummary:
+def _solver(fit: Fit, backend: str, loss: str) -> SolverSummary:
     """Return how a fit went, with the names of its solver and loss."""
     solution = fit.solution
     return SolverSummary(
@@ -154,12 +266,16 @@ def solver_of(fit: Fit, backend: str, loss: str) -> SolverSummary:
 def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
     seen = {noise.sensor: noise for noise in fit.inference.noises}
     for sensor, sigma in sorted(fit.noise.items()):
-        source = 'configuration' if sensor in fit.told else 'estimated from residuals'
-        scale = NoiseScale(sensor=sensor, unit=units[sensor], sigma=sigma, source=source)
         noise = seen.get(sensor)
-        if noise is not None:
-            scale = scale.model_copy(update=noise._asdict())
-        yield scale
+        yield NoiseScale(
+            sensor=sensor,
+            unit=units[sensor],
+            sigma=sigma,
+            source='configuration' if sensor in fit.told else 'estimated from residuals',
+            samples=noise.samples if noise else 0,
+            effective=noise.effective if noise else math.nan,
+            autocorrelation=noise.autocorrelation if noise else math.nan,
+        )
 
 
 def whitened(curves: Sequence[Curve], noise: Mapping[str, float], role: str) -> tuple[float, float]:
@@ -172,9 +288,13 @@ def whitened(curves: Sequence[Curve], noise: Mapping[str, float], role: str) -> 
     return rms(before), rms(after)
 
 
-def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
-    return tuple(
-        ParameterResult(
+def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[ParameterResult]:
+    rows = zip(fit.parameters, fit.solution.x, fit.intervals, strict=True)
+    for parameter, value, interval in rows:
+        explanation = interval.explanation
+        if advice is not None and interval.verdict_kind is not VerdictKind.IDENTIFIED:
+            explanation = f'{explanation} {advice(parameter.name)}'.strip()
+        yield ParameterResult(
             name=parameter.name,
             targets=tuple(target.path for target in parameter.targets),
             unit=parameter.unit,
@@ -185,12 +305,8 @@ def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
             bounds=(parameter.min_value, parameter.max_value),
             verdict_kind=interval.verdict_kind,
             confounded_with=interval.confounded_with,
-            explanation=interval.explanation,
+            explanation=explanation,
         )
-        for parameter, value, interval in zip(
-            fit.parameters, fit.solution.x, fit.intervals, strict=True
-        )
-    )
 
 
 def _inference(fit: Fit) -> InferenceSummary:

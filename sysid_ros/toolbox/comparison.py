@@ -17,6 +17,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.results.result import (
     CalibrationResult,
+    FindingKind,
     HealthFinding,
     NoiseScale,
     ParameterResult,
@@ -352,7 +353,7 @@ def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding
         yield HealthFinding(
             bag=model,
             subject=str(signal),
-            kind='dead channel',
+            kind=FindingKind.DEAD_CHANNEL,
             count=1,
             detail='does not move and was left out of the fit',
         )
@@ -361,7 +362,7 @@ def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding
         yield HealthFinding(
             bag=model,
             subject='measurements',
-            kind='masked',
+            kind=FindingKind.MASKED,
             count=excluded,
             detail='samples before the initial state or after the last command',
         )

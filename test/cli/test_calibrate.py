@@ -82,6 +82,23 @@ def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysi
     assert not (quick.folder / 'out').exists()
 
 
+@pytest.mark.usefixtures('quick')
+def test_the_file_of_the_model_is_parsed_once(sysid: Sysid, monkeypatch: pytest.MonkeyPatch):
+    parsed = []
+    real = mujoco.MjSpec.from_file
+
+    def counting(path: str, *others: object, **options: object) -> mujoco.MjSpec:
+        parsed.append(path)
+        return real(path, *others, **options)
+
+    monkeypatch.setattr(mujoco.MjSpec, 'from_file', counting)
+    done = sysid('calibrate', 'calibration.yaml')
+    assert done.code == 0
+    # What is written is parsed to be verified: once as a trial before the fit, once after it.
+    assert parsed.count('arm.xml') == 1
+    assert len(parsed) == 3
+
+
 def test_a_rejected_fit_changes_no_file_of_an_accepted_one_and_exits_1(
     finished: tuple[Project, Outcome], quick: Project, sysid: Sysid
 ):

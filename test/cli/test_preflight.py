@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.cli.preflight import print_preflight
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
@@ -52,7 +52,7 @@ FOUND = Preflight(
     noise={'q': 1e-3, 'v': 1e-2},
     joints=(JointMotion('first', 'elbow', Lag(0.05, 0.001, 0.9, 1.0), None),),
     saturations=(Saturation('first', 'motor', 'ctrlrange', 0.125),),
-    health=(HealthFinding('first', 'first', 'gap', 2, '0.3 s'),),
+    health=(HealthFinding('first', 'first', FindingKind.GAP, 2, '0.3 s'),),
     diverged=(Divergence('wild', 1.25),),
     dead=('effort',),
     samples=1234,

@@ -15,8 +15,9 @@ from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.pipeline.assembly import Nominal, assemble
+from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.findings import Recording
+from sysid_ros.pipeline.loading import Problem
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -94,23 +95,23 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
 
     def run(*sequences: Trajectory) -> CalibrationResult:
         spec = mujoco.MjSpec.from_file(str(path))
-        nominal = Nominal(spec, spec.compile())
-        recordings = [
+        model = spec.compile()
+        recordings = tuple(
             Recording(
                 path,
                 'validate' if sequence is sequences[-1] else 'train',
                 Alignment(sequence.name, (sequence,), (), (), (), ()),
             )
             for sequence in sequences
-        ]
-        parameters = [u for p in PARAMETERS for u in make_unknowns(p, nominal.model, spec=spec)]
+        )
+        parameters = tuple(u for p in PARAMETERS for u in make_unknowns(p, model, spec=spec))
         found = fit(spec, parameters, sequences[:-1], threads=1)
         config = CalibrationConfig(
             model=path,
             bags=(BagSelection(path='b'),),
             parameters=tuple(ParameterConfig(target=target) for target in PARAMETERS),
         )
-        return assemble(config, '', nominal, recordings, found)
+        return assemble(config, '', Problem(spec, model, recordings, parameters), found)
 
     return run
 

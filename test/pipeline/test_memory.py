@@ -83,7 +83,7 @@ def test_the_bags_of_the_earlier_result_stay_known(
     memory, _ = recall(MemoryConfig(previous=path), path)
     assert memory is not None
     empty = before.provenance.model_copy(update={'files': ()})
-    told = memory.told(empty)
+    told = memory.behind(empty)
     later = before.model_copy(update={'provenance': told})
     assert {file.sha256 for file in later.provenance.files if file.role == 'memory'}
     assert type(memory)(path, '', later).trained == memory.trained

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config import GateConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import Curve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
-from sysid_ros.results.parts import Fold, HealthFinding, NoiseScale, TraceEntry
+from sysid_ros.results.parts import Fold, NoiseScale, TraceEntry
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -216,7 +217,11 @@ def test_a_position_that_never_changes_though_it_should_is_named() -> None:
         curves = changed(curves, stop, role, 'lift_position')
     assert 'lift_position never changes' in failed(made(curves))['live sensors']
     finding = HealthFinding(
-        bag='train_1', subject='/joint_states', kind='stuck', count=9, detail="'x' never changes"
+        bag='train_1',
+        subject='/joint_states',
+        kind=FindingKind.STUCK,
+        count=9,
+        detail="'x' never changes",
     )
     said = failed(made(health=(finding,)))['live sensors']
     assert said.startswith("'x' never changes in train_1")

@@ -19,6 +19,7 @@ from sysid_ros.results.result import (
     SCHEMA_VERSION,
     CalibrationResult,
     FileHash,
+    FindingKind,
     HealthFinding,
     NoiseScale,
     ParameterResult,
@@ -93,7 +94,9 @@ def make(**changes: Any) -> CalibrationResult:
         'topics': (
             TopicRate(bag='b', topic='/joint_states', messages=1, rate=NAN, longest_gap=NAN),
         ),
-        'health': (HealthFinding(bag='b', subject='q', kind='gap', count=2, detail='“long”'),),
+        'health': (
+            HealthFinding(bag='b', subject='q', kind=FindingKind.GAP, count=2, detail='“long”'),
+        ),
         'solver': SolverSummary(
             backend='mujoco',
             loss='linear',

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -91,7 +91,9 @@ def _renamed(
             if label in used and label != joint:
                 detail = f'taken for the joint {joint!r}, whose name differs in writing only'
                 subject = f'{topic.topic} {label}'
-                found[subject] = HealthFinding(bag.path.name, subject, 'assumed name', 1, detail)
+                found[subject] = HealthFinding(
+                    bag.path.name, subject, FindingKind.ASSUMED_NAME, 1, detail
+                )
     return tuple(found.values())
 
 
@@ -339,7 +341,7 @@ def _commands_by_order(
         for index, name in enumerate(names)
     ]
     detail = f'carries no names; taken in the order of the model: {_joined(names)}'
-    finding = HealthFinding(bag, topic.topic, 'assumed order', len(names), detail)
+    finding = HealthFinding(bag, topic.topic, FindingKind.ASSUMED_ORDER, len(names), detail)
     return pairs, refused, (finding,)
 
 

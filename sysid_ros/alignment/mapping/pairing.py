@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import HealthFinding, dead_columns
+from sysid_ros.alignment.health import FindingKind, HealthFinding, dead_columns
 from sysid_ros.alignment.mapping import by_name as auto
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
 from sysid_ros.alignment.mapping.mechanism import Mechanism
@@ -93,7 +93,7 @@ def map_columns(
         HealthFinding(
             bag.path.name,
             column_name(pair.topic, pair.field, pair.label),
-            'dead channel',
+            FindingKind.DEAD_CHANNEL,
             1,
             f'never changes; kept as {pair.name!r} because the mapping names it',
         )
@@ -199,11 +199,11 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
     }
     for pair in found.pairs:
         channel = column_name(pair.topic, pair.field, pair.label)
-        reason = None
+        reason: tuple[FindingKind, str] | None = None
         if not np.isfinite(raw_values(bag, pair)).any():
-            reason = ('masked', 'no finite value in the whole bag')
+            reason = (FindingKind.MASKED, 'no finite value in the whole bag')
         elif pair.role is Role.SENSOR and channel in dead:
-            reason = ('dead channel', 'never changes while others move')
+            reason = (FindingKind.DEAD_CHANNEL, 'never changes while others move')
         if reason is None:
             kept.append(pair)
             continue
@@ -211,7 +211,14 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         kind, detail = reason
         count = len(topic_columns(bag, pair.topic).receive_ns)
         health.append(
-            HealthFinding(bag.path.name, channel, kind, count, f'{detail}; {pair.name!r} left out')
+            HealthFinding(
+                bag.path.name,
+                channel,
+                kind,
+                count,
+                f'{detail}; {pair.name!r} left out',
+                left_out=pair.name,
+            )
         )
         unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
     if not any(pair.role is Role.SENSOR for pair in kept):
@@ -249,7 +256,9 @@ def _completed(
             continue
         unmapped.append(Unmapped(UnmappedKind(role.value), item or '(unnamed)', reason))
     health += [
-        HealthFinding(name, item.name, 'unmapped', 1, f'{item.reason}; its control stays 0')
+        HealthFinding(
+            name, item.name, FindingKind.UNMAPPED, 1, f'{item.reason}; its control stays 0'
+        )
         for item in unmapped
         if item.kind is UnmappedKind.ACTUATOR
     ]

@@ -65,7 +65,12 @@ def write_identified(source: Path, values: Sequence[tuple[Target, float]], folde
     return write_model(source, values, folder).path
 
 
-def write_model(source: Path, values: Sequence[tuple[Target, float]], folder: Path) -> WrittenModel:
+def write_model(
+    source: Path,
+    values: Sequence[tuple[Target, float]],
+    folder: Path,
+    spec: mujoco.MjSpec | None = None,
+) -> WrittenModel:
     """Write a self-contained folder with the identified model.
 
     All files that the model needs keep their places relative to each other. Files without an
@@ -76,6 +81,7 @@ def write_model(source: Path, values: Sequence[tuple[Target, float]], folder: Pa
         source: The user's MJCF file.
         values: Targets and their values in SI units.
         folder: The new folder; an existing one is replaced once the new one is complete.
+        spec: What the file was parsed to; parsed here unless given, and not changed.
 
     Returns:
         The main MJCF file in the folder, and notes.
@@ -85,11 +91,11 @@ def write_model(source: Path, values: Sequence[tuple[Target, float]], folder: Pa
             left behind and an existing folder stays.
         ParameterError: A target is not in the model, or a value is not finite.
     """
-    fitted = fitted_model(source, values)
+    spec = spec or load_spec(source)
+    fitted = fitted_model(source, values, spec)
     source, folder = absolute(source), absolute(folder)
     layout = _Layout.of(source)
     _refuse_own_source(layout, folder)
-    spec = load_spec(source)
     nominal = compile_spec(spec, source)
     rewrite = Rewrite(layout.text, spec, nominal, fitted, list(layout.notes))
     latest = {target.path: (target, value) for target, value in values}

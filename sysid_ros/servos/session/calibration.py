@@ -19,9 +19,8 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
 from sysid_ros.results.diagnostics import Curve
-from sysid_ros.results.gate import judge
-from sysid_ros.results.result import FileHash
-from sysid_ros.results.summary import solver_of, summarise, told
+from sysid_ros.results.result import FileHash, StartKind
+from sysid_ros.results.summary import judged_result, provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import errors_by_log, predict
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.results.result import CalibrationResult, Role
+    from sysid_ros.results.summary import FitSummary
     from sysid_ros.servos.bench.trials import Method
     from sysid_ros.servos.formats.logs import ServoLog
 
@@ -299,41 +299,28 @@ def result_of(
         for log, role in roles
         if log.path is not None
     ]
-    provenance = told(
-        command,
-        config.model_dump(mode='json'),
-        tuple(files),
-        'recorded goals drive the servo of the pendulum',
-    )
-    sampled = fit.start == SAMPLED
-    result = summarise(
+    sampled = fit.start == StartKind.SAMPLED
+    summary = summarise(
         servo.name,
         fit,
         list(_curves(servo, roles, fit, config)),
         {POSITION: _UNIT},
-        solver_of(fit, f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER, 'linear'),
-        provenance.model_copy(
-            update={'versions': {**provenance.versions, **(_sampler_versions() if sampled else {})}}
+        backend=f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER,
+        loss='linear',
+        advice=lambda name: f'On the bench: {what_to_record(name)}.',
+    )
+    return judged_result(
+        summary,
+        config.gate,
+        provenance=provenance_now(
+            command,
+            config.model_dump(mode='json'),
+            tuple(files),
+            'recorded goals drive the servo of the pendulum',
+            _sampler_versions() if sampled else None,
         ),
+        warnings=tuple(_warnings(servo, training, summary, fit)),
     )
-    parameters = tuple(
-        parameter
-        if parameter.identified
-        else parameter.model_copy(
-            update={
-                'explanation': f'{parameter.explanation} On the bench: '
-                f'{what_to_record(parameter.name)}.'.strip()
-            }
-        )
-        for parameter in result.parameters
-    )
-    result = result.model_copy(
-        update={
-            'parameters': parameters,
-            'warnings': tuple(_warnings(servo, training, result, fit)),
-        }
-    )
-    return judge(result, config.gate)
 
 
 def _curves(
@@ -357,14 +344,14 @@ def _curves(
 
 
 def _warnings(
-    servo: Servo, training: Sequence[ServoLog], result: CalibrationResult, fit: Fit
+    servo: Servo, training: Sequence[ServoLog], summary: FitSummary, fit: Fit
 ) -> Iterator[str]:
     if not fit.solution.success:
         yield fit.solution.message
-    if math.isnan(result.held_out_before):
+    if math.isnan(summary.held_out[0]):
         yield 'Nothing is held out: --validation-kp says which logs shall be.'
     yield from gaps(servo, training)
-    doubtful = [p.name for p in result.parameters if not p.identified]
+    doubtful = [p.name for p in summary.parameters if not p.identified]
     if doubtful:
         yield f'Not identified: {", ".join(doubtful)}.'
 
