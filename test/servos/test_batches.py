@@ -57,6 +57,7 @@ def one_by_one(
     return {name: np.array(rows) for name, rows in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('supply', [None, Supply(0.8, lowest=4.0)])
 def test_a_batch_is_as_many_single_simulations(supply: Supply | None):
     bases, quads = np.array([0.0, 0.02, 0.1]), np.array([0.0, 0.5, 2.0])

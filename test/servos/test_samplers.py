@@ -56,6 +56,7 @@ def _loaded(study: StudyFile) -> optuna.Study:
     return optuna.load_study(study_name=study.name, storage=storage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', METHODS)
 def test_trials_lower_the_error(logs: list[Log], method: Method) -> None:
     seen: list[Sampled] = []
@@ -76,6 +77,7 @@ def test_the_error_is_the_mean_over_logs_that_bam_minimises(logs: list[Log]) -> 
         assert low <= found.values[name] <= high
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_values_and_another_seed_others(logs: list[Log]) -> None:
     one, same, other = (
         sample_servo(SERVO, logs, settings=SamplerSettings(trials=3 * BATCH, seed=seed)).values
@@ -124,6 +126,7 @@ def test_sampling_ends_when_its_time_is_up_with_what_it_has(logs: list[Log]) -> 
     assert (found.trials, found.new) == (BATCH, BATCH)
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_where_it_was(logs: list[Log], tmp_path: Path) -> None:
     study = _study(tmp_path, logs)
     settings = SamplerSettings(trials=6 * BATCH, study=study)
@@ -142,6 +145,7 @@ def test_a_study_goes_on_where_it_was(logs: list[Log], tmp_path: Path) -> None:
     assert (third.values, third.trials, third.new) == (second.values, 16 * BATCH, 0)
 
 
+@pytest.mark.slow
 def test_a_file_changes_nothing_that_one_process_finds(logs: list[Log], tmp_path: Path) -> None:
     settings = SamplerSettings(trials=4 * BATCH)
     alone = sample_servo(SERVO, logs, settings=settings)
@@ -159,6 +163,7 @@ def _until_others_tried(study: StudyFile) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_two_workers_share_a_study(logs: list[Log], tmp_path: Path) -> None:
     study = _study(tmp_path, logs)
     others = _until_others_tried(study)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.servos.formats.log import Log
 
+pytestmark = pytest.mark.slow
+
+
 SERVO = Servo.named('xl330', 'm1')
 
 
