@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +46,8 @@ class Samples:
         bags: For each sequence, the recording that it is from; empty where each is one.
         taken: For each sensor, the part of its residuals' squares that unknown errors of arrival
             have taken; None for nothing.
+        encoder_steps: Sensor to the step of its encoder, in units of its noise; empty where they
+            are not known.
     """
 
     sequence: NDArray[np.int64]
@@ -55,6 +57,7 @@ class Samples:
     variance: NDArray[np.float64] | None = None
     bags: tuple[str, ...] = ()
     taken: NDArray[np.float64] | None = None
+    encoder_steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

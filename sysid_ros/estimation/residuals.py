@@ -12,7 +12,7 @@ import numpy as np
 from sysid_ros.estimation.layout import dead_sensors, lay_out, samples_of
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
 from sysid_ros.estimation.priors import prior_rows
-from sysid_ros.estimation.solver.problem import Around
+from sysid_ros.estimation.solver.problem import StepChanges
 from sysid_ros.rollout.measurement import Law, joined, laws_of
 from sysid_ros.rollout.simulation import Block, Simulator
 
@@ -216,13 +216,13 @@ class Residuals:
         residual: NDArray[np.float64] = found.T
         return residual
 
-    def around(
+    def step_changes(
         self,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
         columns: NDArray[np.bool_] | None = None,
         base: NDArray[np.float64] | None = None,
-    ) -> Around:
+    ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch.
 
         Args:
@@ -266,7 +266,7 @@ class Residuals:
         if base is None:
             residual[self.prior_rows] = self.priors.residual(candidates[:1])[0]
         changes[self.prior_rows] = -self.priors.matrix * np.where(wanted, steps, 0.0)
-        return Around(residual, changes, wild, unstable)
+        return StepChanges(residual, changes, wild, unstable)
 
     def of(self, sequences: Sequence[Sequence[Trajectory]]) -> Residuals:
         """Return the residuals of other sequences, of each simulator's, in the same scales."""

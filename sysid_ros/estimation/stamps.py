@@ -28,10 +28,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from sysid_ros.estimation.arrivals import WithArrivals
+    from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.shift_search import ResidualAt
+    from sysid_ros.estimation.solver.least_squares import Solution
 
 #: Shifts up to this are looked at, s.
 LIMIT = 0.05
+#: Shifts are searched up to this part of the shortest sequence, where that is less than the limit.
+_PART_OF_SEQUENCE = 0.25
 #: Probability of a false alarm, after the correction for having searched.
 _LEVEL = 1e-3
 #: How many independent directions the search tries at most: a signal of frequency f turns its
@@ -128,6 +133,35 @@ def _apart(report: ShiftReport, timestep: float) -> list[int]:
 def _is_one_step_late(report: ShiftReport, timestep: float) -> bool:
     tolerance = max(_STEP_TOLERANCE * timestep, _ERRORS * report.error)
     return abs(report.shift + timestep) <= min(tolerance, _LARGEST_TOLERANCE * timestep)
+
+
+def examine_stamps(residuals: Residuals | WithArrivals, solution: Solution) -> ShiftReport | None:
+    """Look for a shift of the measurements in time that explains them better.
+
+    Args:
+        residuals: What was fitted.
+        solution: Where the fit ended.
+
+    Returns:
+        What was found; None where the sequences are too short to tell.
+    """
+    duration = min(run.sequence.duration for run in residuals.runs)
+    timestep = max(run.timestep for run in residuals.runs)
+    limit = min(LIMIT, _PART_OF_SEQUENCE * duration)
+    if limit < timestep:
+        return None
+    low = np.array([unknown.min_value for unknown in residuals.unknowns])
+    high = np.array([unknown.max_value for unknown in residuals.unknowns])
+    free = (solution.x > low) & (solution.x < high)
+    return find_shift(
+        residuals.shifted(solution.x, limit),
+        solution.jacobian if free.all() else solution.jacobian[:, free],
+        residuals.samples.sequence,
+        timestep=timestep,
+        limit=limit,
+        times=residuals.samples.time,
+        channels=residuals.samples.sensor,
+    )
 
 
 def find_shift(

@@ -303,10 +303,10 @@ class Experiment:
         residuals = Residuals(simulator, self._noise)
         x = self.nominal if values is None else values
         steps = self._steps(x)
-        around = residuals.around(x, steps)
+        around = residuals.step_changes(x, steps)
         self._runs += residuals.evaluations
         measured = residuals.samples.sensor >= 0
-        if around.unstable or around.wild.any():
+        if around.unstable or around.diverged.any():
             return np.full((int(measured.sum()), len(x)), np.nan)
         found: NDArray[np.float64] = around.changes[measured] / steps
         return found

@@ -12,27 +12,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.arrivals import WithArrivals
-from sysid_ros.estimation.fit_log import Log
+from sysid_ros.estimation.arrivals import choose_arrivals
+from sysid_ros.estimation.context import FitContext, FitLog
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
 from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
-from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.starts import starts as spread
-from sysid_ros.estimation.stamp_check import examine_stamps
+from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
     SOLVED_STARTS,
-    Begin,
-    Beginning,
     check_choice,
+    initialize,
+    initialize_from,
 )
 from sysid_ros.estimation.weighting import solve_weighted, with_steady_slopes
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.inference.without_priors import alone
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
-from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
     import threading
@@ -42,11 +40,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.estimation.priors import JointPrior
+    from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport
-    from sysid_ros.estimation.start import Choice
+    from sysid_ros.estimation.start import Choice, FirstSolution
     from sysid_ros.inference import Inference, Interval, IntervalMethod
     from sysid_ros.inference.without_priors import Alone
     from sysid_ros.rollout.drives import Drives
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
-_HELD = (
+_STARTS_FIXED = (
     'The recordings are too many for their starts to be unknown: errors of the states measured '
     'there are not in the intervals.'
 )
@@ -150,7 +149,7 @@ class Fit:
         return found
 
 
-def fit(  # noqa: PLR0913 (what is fitted, and how)
+def fit(  # noqa: PLR0913 (documented API)
     model: mujoco.MjModel | mujoco.MjSpec,
     parameters: Sequence[Unknown],
     sequences: Sequence[Trajectory],
@@ -206,58 +205,49 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
-    log = Log(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
-    told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    arriving = [sequence for sequence in sequences if sequence.name not in told]
+    log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
+    own_offset = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
+    arriving = [sequence for sequence in sequences if sequence.name not in own_offset]
     unknowns = (*parameters, *arrival_offsets(arriving))
     with ExitStack() as opened:
-        simulator = opened.enter_context(
-            make_simulator(model, unknowns, sequences, threads, drives=drives)
-        )
-        first = {**estimate_noise(simulator.runs), **known}
-        whole = Residuals(simulator, first, memory=memory)
-        beginning = Beginning(model, whole, settings, threads, opened, log, cancel)
+        context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
+        simulator = context.simulator(unknowns, sequences)
+        whole = context.residuals(simulator, {**estimate_noise(simulator.runs), **known})
         if starts > 1:
-            begin = beginning.find_best(start, _spread(unknowns, starts, seed))
+            candidates = _spread(unknowns, starts, seed)
+            first = initialize_from(context, whole, start, candidates)
         else:
-            begin = beginning.find(start)
-        held = False
-        if begin.window is None and len(log.trace) < settings.max_iterations:
-            states = initial_states(simulator.model, simulator.runs, whole.noise, unknowns)
-            every = (*unknowns, *states)
-            held = len(every) * len(whole.samples.time) > _MOST_NUMBERS
-            if not held:
-                freed = opened.enter_context(
-                    make_simulator(model, every, sequences, threads, drives=drives)
-                )
-                every_residual = Residuals(freed, whole.noise, memory=memory)
-                every_residual.also(whole)
-                begin = _with_starts(begin, every_residual, settings, log, cancel)
-        residuals, solution = solve_weighted(begin, known, settings, log, cancel)
-        x = solution.x
+            first = initialize(context, whole, start)
+        starts_fixed = False
+        if first.window is None and context.has_iterations:
+            freed = _with_free_starts(context, first, sequences)
+            starts_fixed = freed is None
+            first = freed or first
+        arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
+        solution = solve_weighted(context, first, arrivals)
+        residuals, x = arrivals.residuals, solution.x
         if solution.status == 'iterations':
             solution = with_steady_slopes(residuals, solution, settings.loss)
+        steps = {
+            sensor: step / residuals.noise[sensor]
+            for sensor, step in encoder_steps(residuals.runs).items()
+            if sensor in residuals.noise
+        }
         found = infer(
             solution,
             sharpened(residuals, solution),
             residuals.unknowns,
-            residuals.samples,
+            dataclasses.replace(residuals.samples, encoder_steps=steps),
             loss=settings.loss,
             method=intervals,
             residuals=residuals,
             cancel=cancel,
-            steps={
-                sensor: step / residuals.noise[sensor]
-                for sensor, step in encoder_steps(residuals.runs).items()
-                if sensor in residuals.noise
-            },
         )
-        if held:
-            found = dataclasses.replace(found, notes=(*found.notes, _HELD))
+        if starts_fixed:
+            found = dataclasses.replace(found, notes=(*found.notes, _STARTS_FIXED))
         count = len(parameters)
-        names = tuple(sequence.name for sequence in sequences)
-        # Residuals with free starts count those of the whole as their own.
-        counted = [residuals] if begin.window is None or residuals is whole else [whole, residuals]
+        # Residuals with free starts count the simulations of the whole as their own.
+        counted = [residuals] if first.window is None or residuals is whole else [whole, residuals]
         return Fit(
             parameters=tuple(parameters),
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
@@ -270,14 +260,14 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             rollouts=sum(part.evaluations for part in counted),
             diverged=sum(part.diverged for part in counted),
             seconds=log.seconds,
-            sequences=names,
+            sequences=tuple(sequence.name for sequence in sequences),
             dead=whole.dead,
             left_out=_left_out(whole),
-            shift=examine_stamps(residuals, solution) if begin.window is None else None,
-            attempts=begin.attempts,
-            start=begin.start.name,
-            start_sentence=begin.start.sentence,
-            window=begin.window,
+            shift=examine_stamps(residuals, solution) if first.window is None else None,
+            attempts=first.attempts,
+            start=first.start.name,
+            start_sentence=first.start.sentence,
+            window=first.window,
             alone=None
             if memory is None
             else alone(solution, residuals.unknowns, residuals.samples, settings.loss),
@@ -285,31 +275,28 @@ def fit(  # noqa: PLR0913 (what is fitted, and how)
             unknowns=residuals.unknowns,
             values=x,
             told=frozenset(known) & frozenset(residuals.noise),
-            arrival_errors=residuals.errors() if isinstance(residuals, WithArrivals) else {},
+            arrival_errors=arrivals.errors(),
             drives=drives,
         )
 
 
-def _with_starts(
-    begin: Begin,
-    residuals: Residuals,
-    settings: SolverSettings,
-    log: Log,
-    cancel: threading.Event | None,
-) -> Begin:
-    """Go on with the states at the starts unknown as well."""
-    known = begin.solution.x
-    states = [unknown.nominal for unknown in residuals.unknowns[len(known) :]]
-    left = max(settings.max_iterations - len(log.trace), 1)
-    solution = solve(
-        residuals,
-        np.concatenate([known, states]),
-        settings=dataclasses.replace(settings, max_iterations=left),
-        tolerance=ROUGH_TOLERANCE,
-        cancel=cancel,
-        observe=log,
-    )
-    return dataclasses.replace(begin, residuals=residuals, solution=solution)
+def _with_free_starts(
+    context: FitContext, first: FirstSolution, sequences: Sequence[Trajectory]
+) -> FirstSolution | None:
+    """Go on with the states at the starts unknown as well; None where these are too many."""
+    whole = first.residuals
+    (simulator,) = whole.simulators
+    states = initial_states(simulator.model, simulator.runs, whole.noise, whole.unknowns)
+    unknowns = (*whole.unknowns, *states)
+    if len(unknowns) * len(whole.samples.time) > _MOST_NUMBERS:
+        return None
+    residuals = context.residuals(context.simulator(unknowns, sequences), whole.noise)
+    residuals.also(whole)
+    known = first.solution.x
+    nominal = [unknown.nominal for unknown in residuals.unknowns[len(known) :]]
+    start = np.concatenate([known, nominal])
+    solution = context.solve(residuals, start, tolerance=ROUGH_TOLERANCE)
+    return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 
 def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> NDArray[np.float64]:

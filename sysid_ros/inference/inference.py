@@ -19,7 +19,7 @@ from sysid_ros.inference.verdicts import verdicts
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -103,7 +103,7 @@ class Inference:
     noises: tuple[SensorNoise, ...] = ()
 
 
-def infer(  # noqa: PLR0913 (what was found, and how intervals are)
+def infer(
     solution: Solution,
     jacobian: NDArray[np.float64],
     parameters: Sequence[Unknown],
@@ -113,7 +113,6 @@ def infer(  # noqa: PLR0913 (what was found, and how intervals are)
     method: IntervalMethod | None = None,
     residuals: ResidualLike | None = None,
     cancel: threading.Event | None = None,
-    steps: Mapping[str, float] | None = None,
 ) -> Inference:
     """Return intervals and verdicts of all parameters.
 
@@ -126,13 +125,13 @@ def infer(  # noqa: PLR0913 (what was found, and how intervals are)
         method: How intervals are found; sandwich unless given.
         residuals: The residual function, for ``profile`` only.
         cancel: Ends the fits of a profile when it is set.
-        steps: Sensor to the step of its encoder, in units of its noise.
 
     Raises:
         CancelledError: ``cancel`` was set.
     """
     method = method or IntervalMethod()
     linear = linearised(solution, jacobian, parameters, samples, loss)
+    steps = samples.encoder_steps
     if steps and loss == 'linear':
         places = {place: steps[name] for place, name in enumerate(samples.sensors) if name in steps}
         linear = dataclasses.replace(linear, steps=places)

@@ -11,7 +11,7 @@ import numpy as np
 from sysid_ros.errors import CancelledError, SysidError
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.inference.fixed_parameter import Held
+from sysid_ros.estimation.solver.problem import StepChanges
 from sysid_ros.inference.remedies import is_nuisance
 from sysid_ros.inference.spread import Ends
 
@@ -238,9 +238,9 @@ class _Search:
         """Return the root of the rise of the cost over what is looked for."""
         index = self._aim.column
         value = self._placed(distance)
-        held = Held(self._residuals, index, value)
+        fixed = _FixedUnknown(self._residuals, index, value)
         try:
-            found = self._cost(held, self._start(value))
+            found = self._cost(fixed, self._start(value))
         except CancelledError:
             raise
         except SysidError:
@@ -253,16 +253,15 @@ class _Search:
             )
         return float(np.sqrt(max(rise, 0.0)))
 
-    def _cost(self, held: Held, start: NDArray[np.float64]) -> float:
-        """Return the least cost that there is with the value held."""
+    def _cost(self, fixed: _FixedUnknown, start: NDArray[np.float64]) -> float:
+        """Return the least cost that there is with the value fixed."""
         if not len(start):
-            return cost(held(start[None])[:, 0], self._loss)
+            return cost(fixed(start[None])[:, 0], self._loss)
         return solve(
-            held,
+            fixed,
             start,
-            settings=SolverSettings('mujoco', self._loss, _ITERATIONS),
+            settings=SolverSettings('mujoco', self._loss, _ITERATIONS, rough=True),
             tolerance=_TOLERANCE,
-            rough=True,
             cancel=self._cancel,
         ).cost
 
@@ -281,3 +280,71 @@ class _Search:
         low = np.array([unknown.min_value for unknown in linear.unknowns])
         high = np.array([unknown.max_value for unknown in linear.unknowns])
         return np.delete(np.clip(x, low, high), index)
+
+
+class _FixedUnknown:
+    """Residuals of which one unknown is fixed.
+
+    Attributes:
+        unknowns: The others.
+    """
+
+    def __init__(self, residuals: ResidualLike, index: int, value: float) -> None:
+        """Fix an unknown.
+
+        Args:
+            residuals: The residual function of all unknowns.
+            index: Which.
+            value: Its value.
+        """
+        self._residuals = residuals
+        self._index = index
+        self._value = value
+        unknowns = residuals.unknowns
+        self.unknowns: tuple[Unknown, ...] = (*unknowns[:index], *unknowns[index + 1 :])
+
+    @property
+    def unstable(self) -> NDArray[np.bool_]:
+        """Whether each candidate of the last call became unstable."""
+        return self._residuals.unstable
+
+    @property
+    def diverged(self) -> int:
+        """Number of simulations that became unstable so far."""
+        return self._residuals.diverged
+
+    @property
+    def evaluations(self) -> int:
+        """Number of simulations so far."""
+        return self._residuals.evaluations
+
+    @property
+    def exact(self) -> NDArray[np.bool_]:
+        """(p - 1,) which columns have no noise of a difference."""
+        return np.delete(self._residuals.exact, self._index)
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p - 1) candidates."""
+        return self._residuals(np.insert(candidates, self._index, self._value, axis=1))
+
+    def step_changes(
+        self,
+        x: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        columns: NDArray[np.bool_] | None = None,
+        base: NDArray[np.float64] | None = None,
+    ) -> StepChanges:
+        """Evaluate a point and one step of each of the others in one batch."""
+        wanted = np.ones(len(x), dtype=bool) if columns is None else columns
+        found = self._residuals.step_changes(
+            np.insert(x, self._index, self._value),
+            np.insert(steps, self._index, 1.0),
+            np.insert(wanted, self._index, False),
+            base,
+        )
+        return StepChanges(
+            found.residual,
+            np.delete(found.changes, self._index, axis=1),
+            np.delete(found.diverged, self._index),
+            found.unstable,
+        )

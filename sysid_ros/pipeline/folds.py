@@ -247,9 +247,8 @@ class _Nearby:
         return solve(
             residuals,
             start,
-            settings=SolverSettings('mujoco', self._loss, _MOST_ITERATIONS),
+            settings=SolverSettings('mujoco', self._loss, _MOST_ITERATIONS, rough=True),
             tolerance=_TOLERANCE,
-            rough=True,
             cancel=cancel,
         )
 

@@ -100,9 +100,8 @@ def fit_windows(
                 solution = solve(
                     residuals,
                     begin,
-                    settings=SolverSettings('mujoco', loss, _MOST_ITERATIONS),
+                    settings=SolverSettings('mujoco', loss, _MOST_ITERATIONS, rough=True),
                     tolerance=_TOLERANCE,
-                    rough=True,
                     cancel=cancel,
                 )
                 inference = infer(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.problem import Around
+from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox.parameter import ParameterDict
@@ -70,7 +70,7 @@ class Callbacks(NamedTuple):
     return_pred_all: bool
 
 
-class CustomResiduals:
+class CustomResiduals(FunctionResiduals):
     """Residuals of a user's own comparison or simulation, as a function of the candidates.
 
     Attributes:
@@ -101,14 +101,10 @@ class CustomResiduals:
             noise: Signal name to the standard deviation that its residuals are divided by, where
                 the user does not compare.
         """
-        self.unknowns = unknowns
-        self.evaluations = 0
-        self.diverged = 0
+        super().__init__(lambda x: np.concatenate(self._compare(x)[0]), unknowns)
         self.refused: dict[int, CandidateError] = {}
         self.refusals = 0
         self._built = False
-        self.unstable = np.zeros(0, dtype=bool)
-        self.exact = np.zeros(len(unknowns), dtype=bool)
         self._callbacks = callbacks
         self._params = params.copy()
         self._measured = tuple(measured)
@@ -117,7 +113,7 @@ class CustomResiduals:
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, finite also where they diverge."""
-        residual = np.concatenate(self._compare(candidates)[0])
+        residual = self._function(candidates)
         self.unstable = np.asarray(~np.isfinite(residual).all(axis=0))
         self.diverged += int(self.unstable.sum())
         if self._largest is None and not self.unstable.all():
@@ -136,26 +132,6 @@ class CustomResiduals:
         """
         for entry in self._measured:
             entry.simulator.check(x)
-
-    def around(
-        self,
-        x: NDArray[np.float64],
-        steps: NDArray[np.float64],
-        columns: NDArray[np.bool_] | None = None,
-        base: NDArray[np.float64] | None = None,
-    ) -> Around:
-        """Evaluate a candidate and its neighbours; see `ResidualLike`."""
-        moved = np.arange(len(x)) if columns is None else np.flatnonzero(columns)
-        candidates = np.tile(x, (len(moved) + (base is None), 1))
-        first = len(candidates) - len(moved)
-        candidates[first + np.arange(len(moved)), moved] += steps[moved]
-        values = self(candidates)
-        residual = values[:, 0] if base is None else base
-        changes = np.zeros((len(residual), len(x)))
-        changes[:, moved] = values[:, first:] - residual[:, None]
-        wild = np.zeros(len(x), dtype=bool)
-        wild[moved] = self.unstable[first:]
-        return Around(residual, changes, wild, bool(base is None and self.unstable[0]))
 
     def compare(
         self, candidates: NDArray[np.float64]
@@ -211,7 +187,7 @@ class CustomResiduals:
     ) -> Sequence[SystemTrajectory]:
         """Simulate one trajectory with every candidate, on the user's clock."""
         count, model = len(candidates), models[0]
-        control = _held(entry)
+        control = _step_controls(entry)
         qpos, qvel, act, ctrl = TimeSeries.compute_all_state_mappings(model)
         common: dict[str, Any] = {
             'models': models,
@@ -324,7 +300,7 @@ def _with_start(rollout: SystemTrajectory) -> TimeSeries:
     )
 
 
-def _held(entry: Measured) -> TimeSeries:
+def _step_controls(entry: Measured) -> TimeSeries:
     """Return the controls, one per step from the start on, each the mean over its step."""
     timestep = float(entry.simulator.model.opt.timestep)
     origin = entry.recorded.origin

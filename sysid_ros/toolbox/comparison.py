@@ -28,6 +28,7 @@ from sysid_ros.results.result import (
 )
 from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
+from sysid_ros.toolbox.trajectory import sequence_labels
 from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
@@ -125,7 +126,11 @@ def compare(
     Raises:
         FitError: The residual function returns other sequences than there are.
     """
-    labels = list(_labels(models_sequences))
+    labels = [
+        (label, group.gt_model)
+        for group, own in zip(models_sequences, sequence_labels(models_sequences), strict=True)
+        for label in own
+    ]
     before, old, _ = residual_fn(initial_params.as_vector(), initial_params)
     after, new, records = residual_fn(opt_params.as_vector(), opt_params)
     if not len(labels) == len(old) == len(new):
@@ -144,13 +149,6 @@ def compare(
         tuple(_warnings(models_sequences, opt_result, [label for label, _ in labels])),
         tuple(_noise(models_sequences, residual_fn, opt_params)),
     )
-
-
-def _labels(models_sequences: Sequence[ModelSequences]) -> Iterator[tuple[str, mujoco.MjModel]]:
-    for group in models_sequences:
-        for name in group.sequence_name:
-            label = name if len(models_sequences) == 1 else f'{group.name}/{name}'
-            yield label, group.gt_model
 
 
 def _curves(
@@ -200,7 +198,7 @@ def estimates(
 ) -> Iterator[Estimate]:
     """Say of every free component what it is, how sure that is, and why not if it is not."""
     x, start = opt_params.as_vector(), initial_params.as_vector()
-    bounds = opt_params.get_bounds()
+    bounds = np.array(opt_params.get_bounds())
     names = opt_params.get_non_frozen_parameter_names()
     jacobian = np.asarray(opt_result.jac)
     blind = blind_directions(jacobian)
@@ -209,16 +207,19 @@ def estimates(
     half_widths = np.where(unseen, np.nan, half_widths)
     place = 0
     for parameter in opt_params.values():
-        targets = _targets(parameter.target, parameter.size)
+        targets = parameter.target
+        if not isinstance(targets, tuple):
+            targets = (targets or '',) * parameter.size
         for component in range(0 if parameter.frozen else parameter.size):
-            half_width = float(half_widths[place])
+            half_width, (low, high) = float(half_widths[place]), bounds[:, place]
             others: tuple[str, ...] = ()
-            if _at_bound(x[place], bounds[0][place], bounds[1][place]):
-                verdict, half_width = VerdictKind.AT_BOUND, float('nan')
-            elif _narrow(x[place], half_widths[place], bounds[1][place] - bounds[0][place]):
+            if min(x[place] - low, high - x[place]) <= _AT_BOUND * (high - low):
+                verdict, half_width = VerdictKind.AT_BOUND, math.nan
+            # NaN, where there is no interval, is not narrow.
+            elif half_width <= max(_WIDE_OF_VALUE * abs(x[place]), _WIDE_OF_BOUNDS * (high - low)):
                 verdict = VerdictKind.IDENTIFIED
             else:
-                others = tuple(names[other] for other in _partners(place, blind, covariance))
+                others = tuple(names[k] for k in _partners(place, blind, covariance))
                 verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
             yield Estimate(
                 name=names[place],
@@ -227,7 +228,7 @@ def estimates(
                 initial=float(start[place]),
                 value=float(x[place]),
                 half_width=half_width,
-                bounds=(float(bounds[0][place]), float(bounds[1][place])),
+                bounds=(float(low), float(high)),
                 verdict=verdict,
                 confounded_with=others,
             )
@@ -246,21 +247,6 @@ def blind_directions(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
     unseen = singular <= _SMALLEST_SINGULAR**2 * singular.max(initial=0.0)
     directions: NDArray[np.float64] = right[unseen].T
     return directions
-
-
-def _targets(target: str | tuple[str, ...] | None, size: int) -> tuple[str, ...]:
-    if isinstance(target, tuple):
-        return target
-    return (target or '',) * size
-
-
-def _at_bound(value: float, low: float, high: float) -> bool:
-    return bool(min(value - low, high - value) <= _AT_BOUND * (high - low))
-
-
-def _narrow(value: float, half_width: float, width: float) -> bool:
-    """Whether an interval, NaN where there is none, says where the value is."""
-    return bool(half_width <= max(_WIDE_OF_VALUE * abs(value), _WIDE_OF_BOUNDS * width))
 
 
 def _partners(place: int, blind: NDArray[np.float64], covariance: NDArray[np.float64]) -> list[int]:
@@ -303,6 +289,8 @@ def summarize(
     before, after = _rms(comparison.before), _rms(comparison.after)
     accepted = after < before
     verb = 'fell' if accepted else 'did not fall'
+    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
+    doubts = [f'Not identified: {", ".join(doubtful)}.'] if doubtful else []
     return CalibrationResult(
         model=model,
         parameters=tuple(_parameters(comparison)),
@@ -322,7 +310,7 @@ def summarize(
         topics=(),
         health=tuple(_health(model, opt_result)),
         solver=_solver(opt_result, comparison),
-        warnings=(*comparison.warnings, *_doubts(comparison), *remarks),
+        warnings=(*comparison.warnings, *doubts, *remarks),
         provenance=Provenance(
             created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
             versions={
@@ -357,12 +345,6 @@ def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
             verdict_kind=estimate.verdict,
             confounded_with=estimate.confounded_with,
         )
-
-
-def _doubts(comparison: Comparison) -> Iterator[str]:
-    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
-    if doubtful:
-        yield f'Not identified: {", ".join(doubtful)}.'
 
 
 def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding]:

@@ -13,7 +13,8 @@ import numpy as np
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.inertia import full_inertia as inertia_to_fullinertia
 from sysid_ros.model.inertia import pi_from_theta, pseudoinertia_from_pi, theta_from_pseudoinertia
-from sysid_ros.model.targets import Role, resolve
+from sysid_ros.model.loading import one_sentence
+from sysid_ros.model.targets import Role
 from sysid_ros.model.targets.spec_values import LISTS, write_spec
 from sysid_ros.toolbox.inertia_parameter import (
     apply_body_inertia,
@@ -26,9 +27,10 @@ from sysid_ros.toolbox.inertia_parameter import (
     scale_body_inertia,
     theta_inertia_from_body,
 )
+from sysid_ros.toolbox.unknowns import component_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -80,9 +82,7 @@ def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.
     try:
         return copy.compile()
     except (ValueError, mujoco.FatalError) as err:
-        lines = [line.strip() for line in str(err).splitlines()]
-        clause = ', '.join(line for line in lines if line).rstrip('.')
-        msg = f'Cannot compile the model with the values of the parameters: {clause}.'
+        msg = f'Cannot compile the model with the values of the parameters: {one_sentence(err)}.'
         raise ModelError(msg) from err
 
 
@@ -270,8 +270,17 @@ def write_targets(spec: mujoco.MjSpec, parameters: Iterable[Parameter]) -> None:
     """
     copy = spec.copy()
     compiled = _Compiled(copy, copy.compile())
-    pairs = [pair for parameter in parameters for pair in _pairs(parameter, compiled)]
-    written = [pair for pair in pairs if pair[0].role in {Role.FIELD, Role.SPEC}]
+    written = [
+        (target, float(value))
+        for parameter in parameters
+        for targets, value in zip(
+            component_targets(parameter, compiled.model, spec=compiled.spec),
+            parameter.as_vector(),
+            strict=True,
+        )
+        for target in targets
+        if target.role in {Role.FIELD, Role.SPEC}
+    ]
     if not written:
         return
     _hold_gains(spec, compiled)
@@ -289,32 +298,6 @@ def write_targets(spec: mujoco.MjSpec, parameters: Iterable[Parameter]) -> None:
             write_spec(spec, _placed(target, compiled), value)
     for name, theta in thetas.items():
         apply_body_theta_inertia(spec, name, theta)
-
-
-def _pairs(parameter: Parameter, compiled: _Compiled) -> list[tuple[Target, float]]:
-    """Return targets and values: a path for each component, or one that names all of them."""
-    values = parameter.as_vector()
-    if isinstance(parameter.target, tuple):
-        return [
-            (target, float(value))
-            for path, value in zip(parameter.target, values, strict=True)
-            for target in _resolved(path, compiled)
-        ]
-    targets = _resolved(parameter.target or '', compiled)
-    if len(targets) % parameter.size:
-        msg = (
-            f'Parameter {parameter.name!r} has {parameter.size} components, but target '
-            f'{parameter.target!r} names {len(targets)} values; expected one for each component.'
-        )
-        raise ParameterError(msg)
-    return [(target, float(values[k % parameter.size])) for k, target in enumerate(targets)]
-
-
-def _resolved(path: str, compiled: _Compiled) -> tuple[Target, ...]:
-    try:
-        return resolve(path, compiled.model, (), compiled.spec)
-    except ParameterError:  # another model of the fit has it, or a sequence
-        return ()
 
 
 def _hold_gains(spec: mujoco.MjSpec, compiled: _Compiled) -> None:
@@ -414,11 +397,6 @@ def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
     try:
         spec.discard_visual()
     except (ValueError, mujoco.FatalError) as err:
-        clause = ', '.join(_lines(err)).rstrip('.')
-        msg = f'Cannot leave out the visuals of model {spec.modelname!r}: {clause}.'
+        msg = f'Cannot leave out the visuals of model {spec.modelname!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
     return spec
-
-
-def _lines(error: Exception) -> Iterator[str]:
-    return (line.strip() for line in str(error).splitlines() if line.strip())

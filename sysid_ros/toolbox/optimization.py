@@ -21,7 +21,7 @@ from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
-from sysid_ros.estimation.stamp_check import examine_stamps
+from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.callbacks import CustomResiduals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
@@ -88,7 +88,7 @@ _UNUSED = (
 
 
 class StampWarning(UserWarning):
-    """A shift of the measurements in time would explain them significantly better."""
+    """A shift of the measurements in time explains them significantly better."""
 
 
 class CandidateWarning(UserWarning):
@@ -118,7 +118,9 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     """Fit the parameters that are not frozen by bounded nonlinear least squares.
 
     Args:
-        initial_params: Start values and bounds; not changed.
+        initial_params: Start values and bounds; not changed. Where the simulation is unstable at
+            the values on every sequence, they are tried on beginnings of the sequences, and then
+            the nominal values are.
         residual_fn: From `build_residual_fn`, or any ``fn(x, params) -> (residuals, …)`` with
             ``x`` of shape (p,) or (p, m) and one array of shape (n,) or (n, m) per sequence;
             ``'scipy'`` only asks for the former.
@@ -169,7 +171,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         SolverSettings(method, loss, max_iters),
         tolerance,
         cancel,
-        _Teller(observe) if verbose else observe,
+        _Progress(observe) if verbose else observe,
     )
     attempts: tuple[Attempt, ...] = ()
     if starts > 1:
@@ -180,7 +182,9 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         solution, attempts = found.solution, found.attempts
     else:
         solution = search.from_any(residuals, (x0, params.as_nominal_vector()))
-    refused = _refusals(residuals) - before
+    refused = 0
+    if isinstance(residuals, (Residuals, CustomResiduals)):
+        refused = residuals.refusals - before
     shift, excluded = None, 0
     dead: tuple[str, ...] = ()
     if isinstance(residuals, Residuals) and isinstance(residual_fn, ResidualFunction):
@@ -271,11 +275,17 @@ class _Search(NamedTuple):
             return x
         if not isinstance(residuals, Residuals):
             return None
-        moved = x
+        moved, rough = x, dataclasses.replace(self.settings, rough=True)
         for part in parts_of(residuals, _BEGINNINGS):
-            if not _unstable_everywhere(part, moved):
-                found = solve(part, moved, settings=self.settings, rough=True, cancel=self.cancel)
-                moved = found.x
+            if _unstable_everywhere(part, moved):
+                continue
+            try:
+                found = solve(part, moved, settings=rough, cancel=self.cancel)
+            except CancelledError:
+                raise
+            except FitError:  # nothing moves so early
+                continue
+            moved = found.x
         return None if moved is x or _unstable_everywhere(residuals, moved) else moved
 
 
@@ -283,8 +293,9 @@ def _unstable_everywhere(residuals: ResidualLike, x: NDArray[np.float64]) -> boo
     """Whether every simulation of a candidate becomes unstable."""
     diverged, evaluations = residuals.diverged, residuals.evaluations
     residuals(x[None])
-    all_new = residuals.diverged - diverged >= residuals.evaluations - evaluations
-    return bool(residuals.unstable[0]) and all_new
+    # A candidate that the residuals remember is not simulated again.
+    stable = residuals.evaluations - evaluations > residuals.diverged - diverged
+    return bool(residuals.unstable[0]) and not stable
 
 
 class _Fit(NamedTuple):
@@ -335,7 +346,7 @@ def _say(text: str) -> None:
     sys.stdout.write(text + '\n')
 
 
-class _Teller:
+class _Progress:
     """Prints iterations and passes them on."""
 
     def __init__(self, observe: Callable[[Iteration], None] | None) -> None:
@@ -384,11 +395,11 @@ def _residuals(
     """
     if isinstance(residual_fn, ResidualFunction):
         return residual_fn.prepared(params).residuals
-    plain = _Plain(residual_fn, params, single=single)
-    return FunctionResiduals(plain, unknowns_of(params))
+    function = _OwnFunction(residual_fn, params, single=single)
+    return FunctionResiduals(function, unknowns_of(params))
 
 
-class _Plain:
+class _OwnFunction:
     """A function of the user's own as one of (m, p) candidates; NaN where no model can be built."""
 
     def __init__(
@@ -438,17 +449,12 @@ class _Plain:
         return found
 
 
-def _refusals(residuals: ResidualLike) -> int:
-    """Return for how many candidates no model could be built so far."""
-    return residuals.refusals if isinstance(residuals, (Residuals, CustomResiduals)) else 0
-
-
 def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> None:
     low = np.array([unknown.min_value for unknown in residuals.unknowns])
     high = np.array([unknown.max_value for unknown in residuals.unknowns])
     steps = 1e-6 * np.maximum(np.abs(x0), 1e-3)
     steps = np.where(x0 + steps > high, -steps, steps)
-    changes = residuals.around(np.clip(x0, low, high), steps).changes / steps
+    changes = residuals.step_changes(np.clip(x0, low, high), steps).changes / steps
     norms = np.linalg.norm(changes, axis=0)
     condition = float(np.linalg.cond(changes / np.where(norms > 0, norms, 1.0))) ** 2
     if condition > _ILL_CONDITIONED:

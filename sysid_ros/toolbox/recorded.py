@@ -16,7 +16,9 @@ import numpy as np
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.mapping import STATES
 from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -29,13 +31,12 @@ if TYPE_CHECKING:
 
 SensorStamps = Literal['auto', 'measured', 'rollout']
 
-#: Stamps this much apart are the same instant, s, …
+#: Stamps are the same instant up to this distance, s, or so many roundings of a float of their
+#: size, whichever is more.
 _SAME_INSTANT = 1e-9
-#: … or so many roundings of a float of their size.
 _ROUNDINGS = 4.0
 #: A clock that was summed up step by step misses the grid by less than this part of a step.
 _SUMMED = 1e-3
-_STATE_TYPES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
 #: Names of signals, or ``(name, type)`` pairs; for several models also by the model's name.
 Observations = Any
 #: Signal name to a factor; for several models also by the model's name.
@@ -102,7 +103,7 @@ def record(
     if signals is not None:
         sensordata = _chosen(sensordata, signals, name)
     if resample:
-        origin = _origin(model, trajectory, name)
+        origin = trajectory.start
         tolerance = _tolerance(origin)
         control_times = _snapped(control.times - origin, timestep, tolerance)
         sample_times = _snapped(sensordata.times - origin, timestep, tolerance)
@@ -111,7 +112,7 @@ def record(
         control_times = timestep * np.arange(len(control), dtype=np.float64)
         sample_times = timestep * np.arange(len(sensordata), dtype=np.float64)
     shift = timestep if resample and stamps == 'rollout' else 0.0
-    late = np.array([kind not in _STATE_TYPES for kind, _ in sensordata.signal_mapping.values()])
+    late = np.array([kind not in STATES for kind, _ in sensordata.signal_mapping.values()])
     described = sample_times - (shift if late.any() else 0.0)
     kept = (described >= -tolerance) & (described <= control_times[-1] + tolerance)
     if not kept.any():
@@ -132,20 +133,21 @@ def record(
         mapping = {
             signal: entry
             for signal, entry in sensordata.signal_mapping.items()
-            if (entry[0] in _STATE_TYPES) is of_state
+            if (entry[0] in STATES) is of_state
         }
         if mapping:
             groups.append(TimeSeries(times, measured.data, mapping))
-    qpos, qvel, act = _state(model, trajectory.initial_state, name)
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, trajectory.initial_state, FULLPHYSICS)
     return Recorded(
         Trajectory(
             name=name,
             origin_ns=round(origin * 1e9),
-            initial_qpos=qpos,
-            initial_qvel=qvel,
+            initial_qpos=data.qpos.copy(),
+            initial_qvel=data.qvel.copy(),
             commands=(_commands(model, control, control_times),),
             measurements=tuple(groups),
-            initial_act=act,
+            initial_act=data.act.copy(),
         ),
         origin,
         measured,
@@ -172,9 +174,7 @@ def described(series: TimeSeries, shift: float) -> TimeSeries:
         series: Measured sensors, and parts of the state, which stay.
         shift: Seconds; 0 moves nothing.
     """
-    of_state = {
-        name: entry for name, entry in series.signal_mapping.items() if entry[0] in _STATE_TYPES
-    }
+    of_state = {name: entry for name, entry in series.signal_mapping.items() if entry[0] in STATES}
     if not shift:
         return series
     if not of_state:
@@ -194,22 +194,6 @@ def _snapped(times: NDArray[np.float64], timestep: float, tolerance: float) -> N
     """Put stamps on the step that they are meant to be on: far from zero they are rounded."""
     steps = np.rint(times / timestep) * timestep
     return np.where(np.abs(times - steps) <= tolerance, steps, times)
-
-
-def _origin(model: mujoco.MjModel, trajectory: SystemTrajectory, name: str) -> float:
-    """Return the time of the initial state on the clock of the stamps, s."""
-    times = trajectory.control.times
-    start = float(trajectory.initial_state[0])
-    if start == 0.0:  # not set
-        return float(times[0])
-    tolerance = max(_tolerance(start), float(model.opt.timestep) * 1e-3)
-    if not times[0] - tolerance <= start <= times[-1]:
-        msg = (
-            f'The initial state of sequence {name!r} is of {start:.9g} s, outside of its controls '
-            f'from {times[0]:.9g} to {times[-1]:.9g} s; expected the time of the first control.'
-        )
-        raise FitError(msg)
-    return float(times[0]) if abs(start - times[0]) <= tolerance else start
 
 
 def _named(series: TimeSeries, model: mujoco.MjModel) -> TimeSeries:
@@ -239,22 +223,6 @@ def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.floa
             for name, entry in mapping.items()
         },
     )
-
-
-def _state(
-    model: mujoco.MjModel, state: NDArray[np.float64], name: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-    size = mujoco.mj_stateSize(model, full)
-    if len(state) != size:
-        msg = (
-            f'The initial state of sequence {name!r} has {len(state)} numbers, expected {size}: '
-            'make it with create_initial_state.'
-        )
-        raise FitError(msg)
-    data = mujoco.MjData(model)
-    mujoco.mj_setState(model, data, np.asarray(state, dtype=np.float64), full)
-    return data.qpos.copy(), data.qvel.copy(), data.act.copy()
 
 
 def observed(observations: Observations, model: str) -> list[str] | None:
@@ -301,7 +269,7 @@ def check_selection(
     if hasattr(observations, 'keys'):
         _check_names('enabled_observations', observations, names)
     signals = {group.name: _signals(group) for group in groups}
-    every = [signal for some in signals.values() for signal in some]
+    all_signals = [signal for some in signals.values() for signal in some]
     for group in groups:
         for name, kind in _pairs(observations, group.name):
             found = signals[group.name].get(name)
@@ -312,7 +280,7 @@ def check_selection(
                 )
                 raise FitError(msg)
         for name, weight in weights_of(weights, group.name).items():
-            known = list(signals[group.name]) if per_model else every
+            known = list(signals[group.name]) if per_model else all_signals
             if name not in known:
                 msg = f'There is no signal {name!r} to weight; {nearest(name, known)}.'
                 raise FitError(msg)

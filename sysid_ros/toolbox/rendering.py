@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest
+from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,6 @@ TINTS: tuple[Color, ...] = (
     (0.60, 0.30, 0.85, 0.55),
 )
 
-_FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _ALL = mujoco.mjtCatBit.mjCAT_ALL.value
 _MOVING = mujoco.mjtCatBit.mjCAT_DYNAMIC.value
 #: Geoms of this group are drawn only where a moving body has none in the groups before it.
@@ -93,7 +93,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
         model: The model, or one per motion; all with the same assets.
         data: Where mocap poses and switched equality constraints are taken from; not changed.
             None takes them from the model.
-        state: (motions, steps, states) ``mjSTATE_FULLPHYSICS`` vectors, as ``mujoco.rollout``
+        state: (motions, steps, states) ``mjSTATEFULLPHYSICS`` vectors, as ``mujoco.rollout``
             returns them; (steps, states) is one motion. Copies whose state is not finite are left
             out.
         framerate: Frames per second.
@@ -154,7 +154,7 @@ def _one_per_motion(
         msg = f'Expected one model or one per motion ({len(states)}), got {len(models)}.'
         raise ModelError(msg)
     for number, one in enumerate(models):
-        size = mujoco.mj_stateSize(one, _FULLPHYSICS)
+        size = mujoco.mj_stateSize(one, FULLPHYSICS)
         if size != states.shape[2]:
             msg = f'Model {number} has states of {size} numbers, got states of {states.shape[2]}.'
             raise ModelError(msg)
@@ -219,17 +219,17 @@ def _rows(
             clock[:] = begin + model.opt.timestep * np.arange(count)
     start, end = times[:, 0].min(), times[:, -1].max()
     slack = _ROUNDING * models[0].opt.timestep
-    wanted = start + np.arange(int((end - start + slack) * framerate) + 1) / framerate
+    instants = start + np.arange(int((end - start + slack) * framerate) + 1) / framerate
     rows = []
     for clock in times:
-        after = np.clip(np.searchsorted(clock, wanted - slack), 1, max(count - 1, 1)) % count
+        after = np.clip(np.searchsorted(clock, instants - slack), 1, max(count - 1, 1)) % count
         before = np.maximum(after - 1, 0)
-        rows.append(np.where(wanted - clock[before] < clock[after] - wanted, before, after))
+        rows.append(np.where(instants - clock[before] < clock[after] - instants, before, after))
     return np.stack(rows, axis=1).astype(np.int64)
 
 
 def _place(model: mujoco.MjModel, data: mujoco.MjData, state: NDArray[np.float64]) -> None:
-    mujoco.mj_setState(model, data, state, _FULLPHYSICS)
+    mujoco.mj_setState(model, data, state, FULLPHYSICS)
     mujoco.mj_forward(model, data)
 
 
@@ -251,7 +251,7 @@ def _reach(
             model, data = models[motion], datas[motion]
             moving = model.body_weldid[model.geom_bodyid] != 0
             if moving.any() and np.isfinite(states[motion, row]).all():
-                mujoco.mj_setState(model, data, states[motion, row], _FULLPHYSICS)
+                mujoco.mj_setState(model, data, states[motion, row], FULLPHYSICS)
                 mujoco.mj_kinematics(model, data)
                 away = np.linalg.norm(data.geom_xpos[moving] - centre, axis=1)
                 farthest = max(farthest, float(np.max(away + model.geom_rbound[moving])))

@@ -20,6 +20,7 @@ from sysid_ros.toolbox.comparison import compare
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.rendering import render_rollout
 from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.trajectory import sequence_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
 
     from sysid_ros.report.films import Film
     from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.toolbox.callbacks import BuildModelFn
     from sysid_ros.toolbox.parameter import ParameterDict
     from sysid_ros.toolbox.rendering import Color
     from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
-
-    BuildModel = Callable[[ParameterDict, mujoco.MjSpec], mujoco.MjModel]
 
 
 REPORT = 'report.html'
@@ -90,7 +90,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     opt_result: scipy.optimize.OptimizeResult,
     title: str = 'SysID',
     save_path: str | Path | None = None,
-    build_model: BuildModel | None = apply_param_modifiers,
+    build_model: BuildModelFn | None = apply_param_modifiers,
     generate_videos: bool = True,  # noqa: FBT002 (the call form of mujoco.sysid)
     *,
     truth: Mapping[str, float] | None = None,
@@ -151,7 +151,7 @@ def _films(
     models_sequences: Sequence[ModelSequences],
     initial_params: ParameterDict,
     opt_params: ParameterDict,
-    build_model: BuildModel,
+    build_model: BuildModelFn,
 ) -> tuple[Film, ...]:
     from sysid_ros.report.films import Film, encode  # noqa: PLC0415 (see the module's docstring)
 
@@ -193,7 +193,7 @@ def overlays(
     models_sequences: Sequence[ModelSequences],
     initial_params: ParameterDict,
     opt_params: ParameterDict,
-    build_model: BuildModel,
+    build_model: BuildModelFn,
 ) -> list[Overlay]:
     """Draw the first recordings.
 
@@ -207,11 +207,10 @@ def overlays(
         ModelError: There is no OpenGL.
     """
     found: list[Overlay] = []
-    for group in models_sequences:
+    for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
         models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
-        for name, recorded in zip(group.sequence_name, group.measured_rollout, strict=True):
+        for label, recorded in zip(labels, group.measured_rollout, strict=True):
             if len(found) < MOST_FILMS:
-                label = name if len(models_sequences) == 1 else f'{group.name}/{name}'
                 found.append(_overlay(label, models, recorded))
     return found
 
@@ -274,7 +273,7 @@ def _measured_states(
         clock: (n,) times of the states wanted, on the clock of the measurements.
         like: (n, states) states of the same times, for their own time.
     """
-    if not model.njnt or any(kind not in _SCALAR for kind in map(_joint_kind, model.jnt_type)):
+    if not model.njnt or any(mujoco.mjtJoint(int(kind)) not in _SCALAR for kind in model.jnt_type):
         return None
     columns = _position_columns(model, sensordata)
     if len(columns) < model.njnt:
@@ -290,10 +289,6 @@ def _measured_states(
             clock, sensordata.times[known], values[known]
         )
     return states
-
-
-def _joint_kind(value: int) -> mujoco.mjtJoint:
-    return mujoco.mjtJoint(int(value))
 
 
 def _position_columns(model: mujoco.MjModel, sensordata: TimeSeries) -> dict[int, int]:

@@ -19,6 +19,7 @@ from sysid_ros.model.targets import Role
 from sysid_ros.rollout.measurement import Law
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.mapping import STATES
 from sysid_ros.toolbox.callbacks import Callbacks, CustomResiduals, Measured
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.recorded import (
@@ -32,8 +33,8 @@ from sysid_ros.toolbox.recorded import (
     weights_of,
 )
 from sysid_ros.toolbox.signal_transform import SignalTransform
-from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
-from sysid_ros.toolbox.unknowns import ParameterBuilder, check_targets, unknowns_of
+from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, sequence_labels
+from sysid_ros.toolbox.unknowns import check_targets, unknowns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 
     Outcome = tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]
-
-_STATE_TYPES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
 
 
 class Options(NamedTuple):
@@ -208,24 +207,26 @@ def _checked(options: dict[str, Any]) -> Options:
     return found
 
 
-class _Same:
+class _Identity:
     """Equals what holds the same callable, whose own idea of equality need not be a truth value.
 
     It holds the callable because the id of one that is gone may be given to another.
     """
 
-    def __init__(self, held: Callable[..., object] | None) -> None:
-        self.held = held
+    def __init__(self, modifier: Callable[..., object] | None) -> None:
+        self.callable = modifier
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Same):
+        if not isinstance(other, _Identity):
             return NotImplemented
-        if isinstance(self.held, types.MethodType) and isinstance(other.held, types.MethodType):
-            return bool(self.held == other.held)  # every access makes another object
-        return self.held is other.held
+        if isinstance(self.callable, types.MethodType) and isinstance(
+            other.callable, types.MethodType
+        ):
+            return bool(self.callable == other.callable)  # every access makes another object
+        return self.callable is other.callable
 
     def __hash__(self) -> int:
-        return id(self.held)
+        return id(self.callable)
 
 
 def _structure(params: ParameterDict) -> tuple[Any, ...]:
@@ -236,7 +237,7 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
             p.size,
             p.frozen,
             p.target,
-            _Same(p.modifier),
+            _Identity(p.modifier),
             p.scale,
             p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
             tuple(bound.tobytes() for bound in p.get_bounds()),
@@ -245,11 +246,46 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
     )
 
 
+class _CallbackBuilder:
+    """A ``build_model`` callback with parameters of its own, as `model.rebuild.Builder`.
+
+    Parameters with a target are written elsewhere: a factor on what the model has,
+    ``subtree_mass``, would count twice.
+    """
+
+    def __init__(self, build: BuildModelFn, params: ParameterDict) -> None:
+        """Copy the parameters; the first values of a candidate are theirs."""
+        self._build = build
+        self._params = params.copy()
+        for parameter in self._params.values():
+            if parameter.target is not None:
+                parameter.target = parameter.modifier = None
+
+    @property
+    def copies(self) -> bool:
+        """Whether the callback leaves the spec that it gets as it is."""
+        return self._build is apply_param_modifiers
+
+    def build(self, values: NDArray[np.float64], spec: mujoco.MjSpec) -> mujoco.MjModel:
+        """Compile the (p,) values of a candidate on a spec."""
+        self._params.update_from_vector(values[: self._params.size])
+        return self._build(self._params, spec)
+
+    def describe(self, values: NDArray[np.float64]) -> str:
+        """Return the (p,) values with their names."""
+        self._params.update_from_vector(values[: self._params.size])
+        names = self._params.get_non_frozen_parameter_names()
+        given = zip(names, self._params.as_vector(), strict=True)
+        return ', '.join(f'{name} = {value:.6g}' for name, value in given)
+
+
 def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
     groups = list(options.models_sequences)
     check_selection(groups, options.enabled_observations, options.sensor_weights)
+    labels = sequence_labels(groups)
     check_targets(
-        params, [(group.gt_model, _labels(groups, group), group.spec) for group in groups]
+        params,
+        [(group.gt_model, own, group.spec) for group, own in zip(groups, labels, strict=True)],
     )
     transform = options.signal_transform
     if transform is not None and any(params[name].size > 1 for name in transform.parameter_names):
@@ -257,7 +293,9 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
         options = options._replace(modify_residual=transform.apply, signal_transform=None)
         transform = None
     lead = 0.0 if transform is None else max(-transform.delay_bounds(params)[0], 0.0)
-    made = [_group(options, groups, group, params, lead) for group in groups]
+    made = [
+        _group(options, group, own, params, lead) for group, own in zip(groups, labels, strict=True)
+    ]
     simulators = [simulator for simulator, _ in made]
     recorded = tuple(entry for _, own in made for entry in own)
     unknowns = unknowns_of(params)
@@ -297,22 +335,14 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
     return Prepared(residuals, recorded, key)
 
 
-def _labels(groups: list[ModelSequences], group: ModelSequences) -> list[str]:
-    """Return the names of a model's sequences, unique among all models."""
-    if len(groups) == 1:
-        return list(group.sequence_name)
-    return [f'{group.name}/{name}' for name in group.sequence_name]
-
-
 def _group(
     options: Options,
-    groups: list[ModelSequences],
     group: ModelSequences,
+    labels: list[str],
     params: ParameterDict,
     lead: float,
 ) -> tuple[Simulator, list[Recorded]]:
     """Return what simulates the sequences of one model, and the sequences."""
-    labels = _labels(groups, group)
     signals = None
     if not options.return_pred_all and options.modify_residual is None:
         signals = observed(options.enabled_observations, group.name)
@@ -335,7 +365,7 @@ def _group(
     targets = [target for unknown in unknowns for target in unknown.targets]
     rebuild = None
     if called or any(target.role is Role.SPEC for target in targets):
-        builder = ParameterBuilder(options.build_model, params) if called else None
+        builder = _CallbackBuilder(options.build_model, params) if called else None
         rebuild = Rebuild(spec, unknowns, builder, called)
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
     elif spec is not group.spec or group.changed or not is_writable(spec, targets):
@@ -432,14 +462,14 @@ def _laws(
         for sensor in channels.sensors
     )
     return {
-        law.sensor: Law(
-            tuple(places[name] for name in law.predicted_gains),
-            tuple(places[name] for name in law.predicted_biases),
-            tuple(places[name] for name in law.measured_gains),
-            tuple(places[name] for name in law.measured_biases),
-            None if law.delay is None else places[law.delay],
+        acting.sensor: Law(
+            tuple(places[name] for name in acting.predicted_gains),
+            tuple(places[name] for name in acting.predicted_biases),
+            tuple(places[name] for name in acting.measured_gains),
+            tuple(places[name] for name in acting.measured_biases),
+            None if acting.delay is None else places[acting.delay],
         )
-        for law in transform.channel_laws(list(sensors))
+        for acting in transform.sensor_parameters(list(sensors))
     }
 
 
@@ -633,7 +663,7 @@ def construct_ts_from_defaults(
                 'modify_residual that compares it.'
             )
             raise FitError(msg)
-        if kind in _STATE_TYPES:
+        if kind in STATES:
             data[:, columns] = _states(state_ts, name, pred_sensordata.times)
         elif pred_sensordata.signal_mapping:
             data[:, columns] = _of(pred_sensordata, name).get(name)

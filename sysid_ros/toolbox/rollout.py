@@ -57,15 +57,13 @@ class _Job(NamedTuple):
 
     Attributes:
         model: The model.
-        given: (nstate,) initial state as it was given.
-        edges: Of its steps.
-        controls: Of its steps.
+        initial_state: (nstate,) on the clock of the commands.
+        steps: From there to the last command.
     """
 
     model: mujoco.MjModel
-    given: NDArray[np.float64]
-    edges: NDArray[np.float64]
-    controls: NDArray[np.float64]
+    initial_state: NDArray[np.float64]
+    steps: _Steps
 
 
 def sysid_rollout(
@@ -80,7 +78,7 @@ def sysid_rollout(
     """Simulate models with commands, in parallel.
 
     Steps of the model's ``timestep`` go from the initial state to the last command. That state
-    belongs to the first command (``pairing.start_time``). A command holds until the next one; a
+    belongs to the first command (``start_time``). A command holds until the next one; a
     step inside of which it changes gets its mean. With steps of ``dt`` from ``t0``, row k of the
     result is stamped:
 
@@ -115,18 +113,20 @@ def sysid_rollout(
         raise FitError(msg)
     sizes: dict[int, list[int]] = {}
     for index, job in enumerate(jobs):
-        sizes.setdefault(len(job.controls), []).append(index)
+        sizes.setdefault(len(job.steps.controls), []).append(index)
     found: dict[int, SystemTrajectory] = {}
     with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
         for steps, batch in sizes.items():
             chosen = [jobs[index] for index in batch]
             # The clock starts at zero: at an epoch's seconds it would not advance by exact steps.
-            zero = [set_clock(job.model, job.given[None], np.zeros(1))[0] for job in chosen]
+            zero = [
+                _set_clock(job.model, job.initial_state[None], np.zeros(1))[0] for job in chosen
+            ]
             state, sensordata = pool.rollout(
                 [job.model for job in chosen],
                 threads,
                 np.stack(zero),
-                np.stack([job.controls for job in chosen]),
+                np.stack([job.steps.controls for job in chosen]),
                 nstep=steps,
             )
             for place, index in enumerate(batch):
@@ -167,7 +167,7 @@ def _jobs(
         key = (id(control), model.names, float(model.opt.timestep), float(state[0]))
         if key not in prepared:
             prepared[key] = _steps(model, control, state)
-        jobs.append(_Job(model, state.copy(), *prepared[key]))
+        jobs.append(_Job(model, state.copy(), prepared[key]))
     return jobs
 
 
@@ -203,8 +203,8 @@ def _trajectory(
     # MuJoCo stops an unstable simulation and repeats its last record: the clock stands still.
     late = np.abs(state[:, 0] - (np.arange(steps) + 1) * timestep) > 0.5 * timestep
     stable = int(np.argmax(late)) if late.any() else steps
-    after = job.edges[1:]
-    moved = set_clock(job.model, state, after)
+    after = job.steps.edges[1:]
+    moved = _set_clock(job.model, state, after)
     measured = sensordata.copy()
     moved[stable:, 1:] = np.nan
     measured[stable:] = np.nan
@@ -213,16 +213,18 @@ def _trajectory(
         states = qpos | qvel | act
     return SystemTrajectory(
         model=job.model,
-        control=TimeSeries(job.edges[:-1], job.controls, controls or control_mapping(job.model)),
-        sensordata=TimeSeries(job.edges[:-1], measured, signals or sensor_mapping(job.model)),
-        initial_state=job.given,
+        control=TimeSeries(
+            job.steps.edges[:-1], job.steps.controls, controls or control_mapping(job.model)
+        ),
+        sensordata=TimeSeries(job.steps.edges[:-1], measured, signals or sensor_mapping(job.model)),
+        initial_state=job.initial_state,
         state=TimeSeries(
             after, moved, {name: (kind, at + 1) for name, (kind, at) in states.items()}
         ),
     )
 
 
-def set_clock(
+def _set_clock(
     model: mujoco.MjModel, states: NDArray[np.float64], times: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Move states to other times, the stamps inside of their delay buffers along with them.

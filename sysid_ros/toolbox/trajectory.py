@@ -17,6 +17,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
+from sysid_ros.model.loading import one_sentence
 from sysid_ros.signals import TimeSeries, storage
 from sysid_ros.signals.mapping import STATES, SignalType, control_mapping, find_signal
 from sysid_ros.signals.resampling import slack
@@ -371,8 +372,7 @@ class ModelSequences:
         try:
             compiled = spec.copy().compile()
         except (ValueError, mujoco.FatalError) as err:
-            reason = ' '.join(str(err).split()).rstrip('.')
-            msg = f'Cannot compile the model {name!r}: {reason}.'
+            msg = f'Cannot compile the model {name!r}: {one_sentence(err)}.'
             raise ModelError(msg) from err
         names = [sequence_name] if isinstance(sequence_name, str) else list(sequence_name)
         self._set(
@@ -421,7 +421,7 @@ class ModelSequences:
     @property
     def changed(self) -> bool:
         """Whether the spec is another one than `gt_model` was compiled from."""
-        return fingerprint(self.spec) != self._fingerprint
+        return _fingerprint(self.spec) != self._fingerprint
 
     def __len__(self) -> int:
         return len(self.measured_rollout)
@@ -435,7 +435,7 @@ class ModelSequences:
         sensordata: list[TimeSeries],
     ) -> None:
         self.name, self.spec, self.gt_model, self.allow_missing_sensors = model
-        self._fingerprint = fingerprint(self.spec)
+        self._fingerprint = _fingerprint(self.spec)
         self.sequence_name = names
         self.initial_state = states
         self.control = controls
@@ -460,6 +460,13 @@ class ModelSequences:
         except SysidError as err:
             msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
             raise FitError(msg) from err
+
+
+def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
+    """Return the names of each model's sequences, with the model's name where there are several."""
+    if len(groups) == 1:
+        return [list(groups[0].sequence_name)]
+    return [[f'{group.name}/{name}' for name in group.sequence_name] for group in groups]
 
 
 def _states(
@@ -734,7 +741,7 @@ def _listed(names: list[str], limit: int = 8) -> str:
     return ', '.join(names[:limit]) + (', …' if len(names) > limit else '')
 
 
-def fingerprint(spec: mujoco.MjSpec) -> int:
+def _fingerprint(spec: mujoco.MjSpec) -> int:
     """Return a number that changes when an attribute of an element or option of a spec changes."""
     owners = itertools.chain(
         (getattr(spec, section) for section in _SECTIONS),

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of the toolbox as scalars of the solver, and as models built by callbacks."""
+"""Parameters of the toolbox as scalars of the solver, for one model."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.targets import resolve
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.toolbox.modifiers import apply_param_modifiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import mujoco
-    import numpy as np
-    from numpy.typing import NDArray
 
     from sysid_ros.model.targets import Target
-    from sysid_ros.toolbox.callbacks import BuildModelFn
     from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 
 
@@ -99,12 +95,8 @@ def component_targets(
             f'{parameter.target!r} names {len(targets)} values; expected one for each component.'
         )
         raise ParameterError(msg)
-    return _dealt(targets, parameter.size)
-
-
-def _dealt(targets: tuple[Target, ...], size: int) -> list[tuple[Target, ...]]:
-    """Deal targets to components: element by element, each with all of its components."""
-    return [tuple(targets[k::size]) for k in range(size)]
+    # Element by element, each with all of its components.
+    return [tuple(targets[k :: parameter.size]) for k in range(parameter.size)]
 
 
 def _resolved(
@@ -145,36 +137,3 @@ def _components(
         )
         for k, name in enumerate(parameter.component_names())
     ]
-
-
-class ParameterBuilder:
-    """A ``build_model`` callback with parameters of its own, as `model.rebuild.Builder`.
-
-    Parameters with a target are written elsewhere: a factor on what the model has,
-    ``subtree_mass``, would count twice.
-    """
-
-    def __init__(self, build: BuildModelFn, params: ParameterDict) -> None:
-        """Copy the parameters; the first values of a candidate are theirs."""
-        self._build = build
-        self._params = params.copy()
-        for parameter in self._params.values():
-            if parameter.target is not None:
-                parameter.target = parameter.modifier = None
-
-    @property
-    def copies(self) -> bool:
-        """Whether the callback leaves the spec that it gets as it is."""
-        return self._build is apply_param_modifiers
-
-    def build(self, values: NDArray[np.float64], spec: mujoco.MjSpec) -> mujoco.MjModel:
-        """Compile the (p,) values of a candidate on a spec."""
-        self._params.update_from_vector(values[: self._params.size])
-        return self._build(self._params, spec)
-
-    def describe(self, values: NDArray[np.float64]) -> str:
-        """Return the (p,) values with their names."""
-        self._params.update_from_vector(values[: self._params.size])
-        names = self._params.get_non_frozen_parameter_names()
-        given = zip(names, self._params.as_vector(), strict=True)
-        return ', '.join(f'{name} = {value:.6g}' for name, value in given)

@@ -106,7 +106,7 @@ def test_the_derivative_of_a_joint_prior_is_exact(
     with Simulator(model, unknowns, [record(0)], threads=1) as simulator:
         residuals = Residuals(simulator, NOISE, memory=memory)
         x, steps = np.array([0.3, 0.05]), np.array([1e-3, -1e-4])
-        found = residuals.around(x, steps)
+        found = residuals.step_changes(x, steps)
         moved = residuals(np.concatenate([x[None], x + np.diag(steps)]))[-2:]
     np.testing.assert_allclose(found.changes[-2:], moved[:, 1:] - moved[:, :1], rtol=1e-9)
     np.testing.assert_allclose(found.residual[-2:], moved[:, 0])

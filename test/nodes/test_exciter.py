@@ -74,6 +74,7 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
     assert robot.stop() == 0
 
 
+@pytest.mark.patient
 def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: Callable[..., Any]):
     exciter = start_node(EXCITER, *_parameters(model=ARM))
     exciter.wait_for_line(f'waiting for a publisher of /joint_states and a subscriber of {ARRAYS}')
@@ -107,6 +108,7 @@ def test_an_interrupted_motion_slows_down_and_holds(
     assert speed[-1] < 0.05 * np.max(speed)
 
 
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('values', 'sentence'),
     [

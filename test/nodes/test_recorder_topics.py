@@ -136,6 +136,7 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_nothing_but_types_that_are_not_installed_is_an_error(
     record: Callable[..., Any], ros_client: Any, tmp_path: Path
 ) -> None:
@@ -203,6 +204,7 @@ def test_another_qos_costs_no_message_of_those_who_publish_already(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -219,6 +221,7 @@ def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
     from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
 
@@ -241,6 +244,7 @@ def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_what_two_subscriptions_hear_is_taken_once() -> None:
     from sysid_ros.nodes.recorder.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
 

@@ -120,7 +120,7 @@ def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[Lo
     residuals = LogResiduals(SERVO, bench(SERVO, logs), names, 1e-3, starts=True)
     x = np.array([M1.get(u.name, u.nominal) for u in residuals.unknowns])
     steps = 1e-3 * np.array([u.max_value - u.min_value for u in residuals.unknowns])
-    around = residuals.around(x, steps)
+    around = residuals.step_changes(x, steps)
     single = residuals(np.vstack([x, x + np.diag(steps)]))
     assert np.array_equal(around.residual, single[:, 0])
     assert around.changes == pytest.approx(single[:, 1:] - single[:, [0]], abs=1e-9)

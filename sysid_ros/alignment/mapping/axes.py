@@ -45,7 +45,7 @@ _NEITHER = frozenset(['error', 'output', 'acceleration', 'accelerations'])
 _COMPONENTS = frozenset('xyzw')
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
-#: Window of the Savitzky–Golay filter: at least so long, s, and so many instants; and its order.
+#: Least length, s, least number of instants, and order of the Savitzky–Golay filter.
 _WINDOW_S, _WINDOW, _ORDER = 0.15, 7, 3
 #: Longest stretch that is looked at, s: the liveliest of the bag.
 _LONGEST_S = 120.0
@@ -112,7 +112,7 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
             kind, commanded = _meaning(topic, field)
             if kind is None:
                 continue
-            group = _without_kind(topic.topic), _prefix(field.name)
+            group = _without_kind(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
                 if not np.isfinite(values).any():
@@ -146,10 +146,6 @@ def _meaning(topic: TopicColumns, field: Field) -> tuple[str | None, bool]:
         if set(words) & set(re.split(r'[/_]', topic.topic.lower())):
             return kind, commanded
     return UNKNOWN, commanded or topic.msgtype == ARRAY
-
-
-def _prefix(field: str) -> str:
-    return field.rpartition('.')[0]
 
 
 def _without_kind(topic: str) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.problem import Around
+    from sysid_ros.estimation.solver.problem import StepChanges
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
 
@@ -54,17 +54,17 @@ class Standing:
         values[self.bare.prior_rows] = self.bare.priors.residual(candidates).T
         return values
 
-    def around(
+    def step_changes(
         self,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
         wanted: NDArray[np.bool_],
         base: NDArray[np.float64] | None,
-    ) -> Around:
+    ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch, as the bare residuals do."""
         columns = wanted & ~self.still
         columns[self._offsets] |= bool(np.any(columns & self._partial))
-        around = self.bare.around(self._taken_back(x[None])[0], steps, columns, base)
+        around = self.bare.step_changes(self._taken_back(x[None])[0], steps, columns, base)
         changes = around.changes
         for run, offset in enumerate(self._offsets):
             rows = self.bare.rows(run)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.arrivals.system import System
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import Around
+    from sysid_ros.estimation.solver.problem import StepChanges
     from sysid_ros.rollout.runs import Run
 
 #: Commands are moved to where they are found so often at most, or until none moves by this part of
@@ -116,18 +116,18 @@ class WithArrivals:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
         return self._without(self._standing(candidates), self._known(candidates))
 
-    def around(
+    def step_changes(
         self,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
         columns: NDArray[np.bool_] | None = None,
         base: NDArray[np.float64] | None = None,
-    ) -> Around:
+    ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch, as the bare residuals do."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
         known = self._known(x[None])
         bare = None if base is None else self._with(base[:, None], known)[:, 0]
-        around = self._standing.around(x, steps, wanted, bare)
+        around = self._standing.step_changes(x, steps, wanted, bare)
         changes = self._without(around.changes, self._changes(np.where(wanted, steps, 0.0)))
         if base is None:
             base = self._without(around.residual[:, None], known)[:, 0]
@@ -315,18 +315,3 @@ class WithArrivals:
             variance=np.concatenate([variance, np.ones(sum(sizes))]),
             taken=np.minimum(taken / np.maximum(number, 1), _MOST_TAKEN),
         )
-
-
-def with_arrivals(
-    bare: Residuals, solution: Solution, jitter: float
-) -> tuple[Residuals | WithArrivals, Solution]:
-    """Take what errors of arrival do out of residuals and a solution, if they can be told.
-
-    Args:
-        bare: The residuals, with an arrival offset for each sequence among the unknowns.
-        solution: A solution of them.
-        jitter: How much the stamps of the commands jitter, as a standard deviation in s.
-    """
-    found = WithArrivals(bare, solution, jitter)
-    told = found.tell(solution)
-    return (bare, solution) if told is None else (found, told)

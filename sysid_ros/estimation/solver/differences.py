@@ -157,7 +157,7 @@ class Differences:
             base: (n,) residuals there where they are known.
         """
         steps = self._steps(x)
-        around = self._residuals.around(x, steps, None, base)
+        around = self._residuals.step_changes(x, steps, None, base)
         residual = around.residual
         jacobian = around.changes
         jacobian /= steps
@@ -165,9 +165,9 @@ class Differences:
             return Linear(residual, jacobian, unstable=True)
         if around.unstable:
             return Linear(residual, jacobian, unstable=True)
-        wild = around.wild & ~self._residuals.exact
+        wild = around.diverged & ~self._residuals.exact
         if wild.any():
-            other = self._residuals.around(x, -steps, wild, residual)
+            other = self._residuals.step_changes(x, -steps, wild, residual)
             jacobian[:, wild] = other.changes[:, wild] / -steps[wild]
         self._adjust(x, residual, jacobian, steps)
         if self.central.any():
@@ -287,9 +287,9 @@ class Differences:
         if np.any((x - steps < self._lower) | (x - steps > self._upper)):
             return False
         moves = np.where(columns, steps, 1.0)
-        ahead = self._residuals.around(x, moves, columns, residual)
-        back = self._residuals.around(x, -moves, columns, residual)
-        if np.any(ahead.wild | back.wild):
+        ahead = self._residuals.step_changes(x, moves, columns, residual)
+        back = self._residuals.step_changes(x, -moves, columns, residual)
+        if np.any(ahead.diverged | back.diverged):
             return False
         middle = (ahead.changes - back.changes)[:, columns] / (2 * steps[columns])
         other = _OTHER * steps  # the noise at the same places would be the same
@@ -351,11 +351,11 @@ class Differences:
         high = np.where(coarse, self.size, _LONGEST_STEP)
         size = np.where(again, np.clip(size, low, high), self.size)
         renewed = self._steps(x, size)
-        other = self._residuals.around(x, renewed, again, residual)
+        other = self._residuals.step_changes(x, renewed, again, residual)
         # A jump is as large for a short step: that would pass for a steep slope.
         shorter = np.sqrt(np.mean(other.changes**2, axis=0))
         jump = coarse & (shorter > np.sqrt(change * _LARGEST_CHANGE)) & (shorter > _JUMP)
-        good = again & ~other.wild & ~jump
+        good = again & ~other.diverged & ~jump
         self.size = np.where(again & ~jump, size, self.size)
         jacobian[:, good] = other.changes[:, good] / renewed[good]
         self.repairs += int(again.sum())
@@ -369,8 +369,8 @@ class Differences:
         wanted = self.central & inside
         if not wanted.any():
             return
-        other = self._residuals.around(x, -steps, wanted, residual)
-        good = wanted & ~other.wild
+        other = self._residuals.step_changes(x, -steps, wanted, residual)
+        good = wanted & ~other.diverged
         jacobian[:, good] = (jacobian[:, good] - other.changes[:, good] / steps[good]) / 2
 
     def _choose(
@@ -387,10 +387,10 @@ class Differences:
             size = step * np.maximum(self._scale / unit, 1.0)
             steps = self._steps(x, size)
             inside = (x - steps >= self._lower) & (x - steps <= self._upper)
-            ahead = self._residuals.around(x, steps, columns, residual)
-            back = self._residuals.around(x, -steps, columns & inside, residual)
+            ahead = self._residuals.step_changes(x, steps, columns, residual)
+            back = self._residuals.step_changes(x, -steps, columns & inside, residual)
             here = ahead.changes / steps
-            there = np.where(inside & ~back.wild, -back.changes / steps, here)
+            there = np.where(inside & ~back.diverged, -back.changes / steps, here)
             middle = (here + there)[:, columns] / 2
             tried.append(
                 _TriedStep(size[columns], np.abs(steps)[columns], here[:, columns], middle)

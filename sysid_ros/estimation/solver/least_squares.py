@@ -57,11 +57,14 @@ class SolverSettings:
             ``scipy-dogbox`` or ``scipy-lm`` for those of ``scipy.optimize``; ``scipy`` is dogbox.
         loss: Loss of a residual in units of its noise, named as in scipy.
         max_iterations: Limit of iterations.
+        rough: The values only serve as a start: no parameter needs to have an effect, and the
+            differences are not checked.
     """
 
     backend: Backend = 'mujoco'
     loss: Loss = 'linear'
     max_iterations: int = 50
+    rough: bool = False
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -112,7 +115,7 @@ class Solution:
     differences: Differences | None = None
 
 
-def solve(  # noqa: PLR0913 (each says another thing about where it starts and ends)
+def solve(
     residuals: ResidualLike,
     start: NDArray[np.float64],
     *,
@@ -120,7 +123,6 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
     tolerance: float = TOLERANCE,
     known: Solution | None = None,
     begun: Solution | None = None,
-    rough: bool = False,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Solution:
@@ -139,8 +141,6 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
             Jacobian in the new units spare the first batch.
         begun: A solution for part of the data, from which this solve starts: its differences have
             found their steps, and its last step succeeded.
-        rough: The values only serve as a start: no parameter needs to have an effect, and the
-            differences are not checked.
         cancel: Ends the solve when it is set.
         observe: Called after every iteration.
 
@@ -152,7 +152,9 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
     settings = settings or SolverSettings()
     before = residuals.evaluations
     if settings.loss in REDESCENDING and known is None:
-        return _solve_gradually(residuals, start, settings, tolerance, cancel, observe)
+        # A start that ignores a part of the data has to be right for the rest.
+        careful = replace(settings, rough=False)
+        return _solve_gradually(residuals, start, careful, tolerance, cancel, observe)
     descent = Descent(
         residuals,
         loss=settings.loss,
@@ -162,7 +164,7 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
         observe=observe,
         differences=known.differences if known else None,
     )
-    descent.checked |= rough
+    descent.checked |= settings.rough
     if begun is not None and begun.differences is not None:
         descent.differences.take_steps(begun.differences)
         descent.expects_success = True
@@ -173,7 +175,7 @@ def solve(  # noqa: PLR0913 (each says another thing about where it starts and e
     if method in {'trf', 'lm'} and known is None:
         z = off_bounds(descent, z)
     descent.begin(z, _rescaled(known, descent))
-    if not rough:
+    if not settings.rough:
         _check_effects(descent)
     run = run_levenberg_marquardt if method == 'mujoco' else functools.partial(run_scipy, method)
     status = descent.status or run(descent)

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from sysid_ros.model.unknown import Unknown
 
 
-class Around(NamedTuple):
+class StepChanges(NamedTuple):
     """Residuals at a point and their changes by a step of each unknown.
 
     Attributes:
         residual: (n,) at the point.
         changes: (n, p) r(x + step_j e_j) - r(x); a column known as a formula holds the step times
             the derivative, one that was not asked for zeros.
-        wild: (p,) whether the moved candidate's simulation became unstable.
+        diverged: (p,) whether the moved candidate's simulation became unstable.
         unstable: Whether that of the point did.
     """
 
     residual: NDArray[np.float64]
     changes: NDArray[np.float64]
-    wild: NDArray[np.bool_]
+    diverged: NDArray[np.bool_]
     unstable: bool
 
 
@@ -63,13 +63,13 @@ class ResidualLike(Protocol):
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, finite also where they diverge."""
 
-    def around(
+    def step_changes(
         self,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
         columns: NDArray[np.bool_] | None = None,
         base: NDArray[np.float64] | None = None,
-    ) -> Around:
+    ) -> StepChanges:
         """Evaluate a point and one step of each unknown in one batch.
 
         Args:
@@ -127,13 +127,13 @@ class FunctionResiduals:
         self.diverged += int(self.unstable.sum())
         return residual
 
-    def around(
+    def step_changes(
         self,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
         columns: NDArray[np.bool_] | None = None,
         base: NDArray[np.float64] | None = None,
-    ) -> Around:
+    ) -> StepChanges:
         """Evaluate a point and one step of each unknown in one call of the function."""
         wanted = np.arange(len(x)) if columns is None else np.flatnonzero(columns)
         moved = np.tile(x, (len(wanted), 1))
@@ -143,9 +143,9 @@ class FunctionResiduals:
         residual = values[:, 0] if base is None else base
         changes = np.zeros((len(residual), len(x)))
         changes[:, wanted] = values[:, first:] - residual[:, None]
-        wild = np.zeros(len(x), dtype=bool)
-        wild[wanted] = self.unstable[first:]
-        return Around(residual, changes, wild, unstable=bool(first and self.unstable[0]))
+        diverged = np.zeros(len(x), dtype=bool)
+        diverged[wanted] = self.unstable[first:]
+        return StepChanges(residual, changes, diverged, unstable=bool(first and self.unstable[0]))
 
 
 class Iteration(NamedTuple):

@@ -184,7 +184,12 @@ def _attempt(
     """Solve roughly on part of the data; return nothing where that cannot even begin."""
     try:
         return solve(
-            part, x, settings=settings, tolerance=tolerance, begun=begun, rough=True, cancel=cancel
+            part,
+            x,
+            settings=dataclasses.replace(settings, rough=True),
+            tolerance=tolerance,
+            begun=begun,
+            cancel=cancel,
         )
     except CancelledError:
         raise

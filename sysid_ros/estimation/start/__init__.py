@@ -6,17 +6,19 @@ from sysid_ros.estimation.start.choice import CHOICES, Choice, Start, check_choi
 from sysid_ros.estimation.start.initialization import (
     ROUGH_TOLERANCE,
     SOLVED_STARTS,
-    Begin,
-    Beginning,
+    FirstSolution,
+    initialize,
+    initialize_from,
 )
 
 __all__ = [
     'CHOICES',
     'ROUGH_TOLERANCE',
     'SOLVED_STARTS',
-    'Begin',
-    'Beginning',
     'Choice',
+    'FirstSolution',
     'Start',
     'check_choice',
+    'initialize',
+    'initialize_from',
 ]

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.estimation.start.roughness import LOST, ROUGH, roughness_at
 from sysid_ros.estimation.start.windows import Cutter
-from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
 
-    import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.context import FitContext
+    from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
 
 #: The first windows are so long, s; each stage doubles that.
@@ -53,25 +51,14 @@ class WindowFit:
 
 
 def solve_in_windows(
-    model: mujoco.MjModel | mujoco.MjSpec,
-    residuals: Residuals,
-    start: NDArray[np.float64],
-    *,
-    settings: SolverSettings,
-    threads: int,
-    keep: ExitStack,
-    cancel: threading.Event | None = None,
+    context: FitContext, residuals: Residuals, start: NDArray[np.float64]
 ) -> WindowFit | None:
     """Fit windows that grow until they are the whole sequences, or until motion becomes chaotic.
 
     Args:
-        model: The nominal model.
+        context: What all stages of the fit share; each length of windows has all iterations.
         residuals: The whole problem.
         start: (p,) values.
-        settings: Which solver, loss and limit, of each stage.
-        threads: Simulation threads.
-        keep: Closes the simulators that are still needed when it is left.
-        cancel: Ends the solve when it is set.
 
     Returns:
         The last stage from whose end motion could still be predicted; None where there is none.
@@ -80,7 +67,6 @@ def solve_in_windows(
         CancelledError: ``cancel`` was set.
     """
     cutter = Cutter(residuals)
-    drives = residuals.simulators[0].drives
     count = len(start)
     x, best = start, None
     for seconds in _lengths(cutter.longest):
@@ -88,10 +74,8 @@ def solve_in_windows(
         if windows is None:
             continue
         with ExitStack() as opened:
-            simulator = opened.enter_context(
-                make_simulator(model, windows.unknowns, windows.sequences, threads, drives=drives)
-            )
-            part = Residuals(simulator, residuals.noise, memory=residuals.memory)
+            simulator = context.simulator(windows.unknowns, windows.sequences, opened)
+            part = context.residuals(simulator, residuals.noise)
             residuals.also(part)
             begin = np.array([unknown.nominal for unknown in windows.unknowns])
             begin[:count] = x
@@ -99,10 +83,9 @@ def solve_in_windows(
                 solution = solve(
                     part,
                     begin,
-                    settings=settings,
+                    settings=dataclasses.replace(context.settings, rough=True),
                     tolerance=_STAGE_TOLERANCE,
-                    rough=True,
-                    cancel=cancel,
+                    cancel=context.cancel,
                 )
             except CancelledError:
                 raise
@@ -112,7 +95,7 @@ def solve_in_windows(
                 break
             x = solution.x[:count]
             best = WindowFit(part, solution, seconds, windows.taken)
-            keep.enter_context(opened.pop_all())
+            context.opened.enter_context(opened.pop_all())
     return best and dataclasses.replace(best, leads=roughness_at(residuals, x, count) <= LOST)
 
 

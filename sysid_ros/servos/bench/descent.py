@@ -72,7 +72,7 @@ class _Slopes:
             raise CancelledError(msg)
         x = self.low + self.span * u
         if self._few:
-            around = self._residuals.around(x, self._steps(u) * self.span)
+            around = self._residuals.step_changes(x, self._steps(u) * self.span)
             self._known = (u.tobytes(), around.residual, around.changes)
         else:
             self._known = (u.tobytes(), self._residuals(x[None])[:, 0], None)
@@ -85,11 +85,13 @@ class _Slopes:
         _, base, changes = self._known
         x, step = self.low + self.span * u, self._steps(u)
         if changes is None:
-            changes = self._residuals.around(x, step * self.span, base=base).changes
+            changes = self._residuals.step_changes(x, step * self.span, base=base).changes
         found: Array = changes / step
         if self._central:
             free = (u - np.abs(step) >= 0) & (u + np.abs(step) <= 1)
-            back = self._residuals.around(x, -step * self.span, free, base=base).changes / -step
+            back = (
+                self._residuals.step_changes(x, -step * self.span, free, base=base).changes / -step
+            )
             found[:, free] = (found[:, free] + back[:, free]) / 2
         norms = np.maximum(np.linalg.norm(found, axis=0), 1e-300)
         self._size = np.clip(_CHANGE / norms, _SHORTEST, _LONGEST)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.estimation.fit_log import Log as Trace
+from sysid_ros.estimation.context import FitLog as Trace
 from sysid_ros.estimation.noise import encoder_step, noise_of
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
@@ -122,11 +122,10 @@ def fit_servo(
         solution,
         sharpened(residuals, solution),
         residuals.unknowns,
-        residuals.samples,
+        dataclasses.replace(residuals.samples, encoder_steps=_encoder(logs, residuals.noise)),
         method=settings.intervals,
         residuals=residuals,
         cancel=cancel,
-        steps=_encoder(logs, residuals.noise),
     )
     return Fit(
         parameters=residuals.unknowns[: solved.count],

@@ -11,7 +11,7 @@ import numpy as np
 
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.priors import prior_rows
-from sysid_ros.estimation.solver.problem import Around
+from sysid_ros.estimation.solver.problem import StepChanges
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.servos.bench.simulator import simulate
@@ -214,13 +214,13 @@ class LogResiduals:
         ]
         return np.stack(every, axis=1)
 
-    def around(
+    def step_changes(
         self,
         x: Array,
         steps: Array,
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
-    ) -> Around:
+    ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch.
 
         Args:
@@ -252,7 +252,7 @@ class LogResiduals:
                 own = slice(self._ends[log], self._ends[log + 1])
                 changes[own, j] = change[own]
         changes[self.prior_rows] = -self._priors.matrix * np.where(wanted, steps, 0.0)
-        return Around(residual, changes, np.zeros(len(x), dtype=bool), unstable=False)
+        return StepChanges(residual, changes, np.zeros(len(x), dtype=bool), unstable=False)
 
     def _log_of(self, unknown: int) -> int:
         """Return the log that a start belongs to."""

@@ -500,9 +500,9 @@ class Uphill(FunctionResiduals):
 
     exact = np.array([True])
 
-    def around(self, *args: Any) -> Any:
+    def step_changes(self, *args: Any) -> Any:
         """Return the changes with their signs reversed."""
-        around = super().around(*args)
+        around = super().step_changes(*args)
         return around._replace(changes=-around.changes)
 
 

@@ -43,12 +43,12 @@ def test_a_function_is_called_once_for_a_point_and_all_its_steps() -> None:
 
     residuals = FunctionResiduals(function, unknowns())
     x, steps = np.array([3.0, 1.0]), np.array([1e-3, -1e-3])
-    around = residuals.around(x, steps)
+    around = residuals.step_changes(x, steps)
     assert shapes == [(3, 2)]
     assert residuals.evaluations == 3
     np.testing.assert_allclose(around.residual, waves(x[None, :])[:, 0])
     np.testing.assert_allclose(around.changes / steps, derivative(x), atol=3e-3)
-    second = residuals.around(x, steps, np.array([False, True]), around.residual)
+    second = residuals.step_changes(x, steps, np.array([False, True]), around.residual)
     assert shapes[1:] == [(1, 2)]
     np.testing.assert_array_equal(second.changes[:, 1], around.changes[:, 1])
     assert not second.changes[:, 0].any()
