@@ -278,7 +278,7 @@ def test_inertia_that_comes_from_geoms_is_held_when_a_mass_is_written() -> None:
     model = limbs().compile()
     (mass,) = resolve('body/slab/mass', model)
     before = model.body_inertia[mass.row].copy()
-    mass.write(model, 3.0)
+    write_value(model, mass, 3.0)
     mujoco.mj_setConst(model, mujoco.MjData(model))
     np.testing.assert_array_equal(model.body_inertia[mass.row], before)
 
@@ -301,7 +301,7 @@ def test_an_inherited_control_range_is_held_when_the_joint_range_is_written() ->
     model = limbs().compile()
     (high,) = resolve('joint/a/range[1]', model)
     before = model.actuator_ctrlrange.copy()
-    high.write(model, 0.5)
+    write_value(model, high, 0.5)
     np.testing.assert_array_equal(model.actuator_ctrlrange, before)
     assert model.jnt_range[high.row, 1] == 0.5
 
