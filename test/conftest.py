@@ -6,20 +6,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytest_plugins = ['builders.bag_columns', 'builders.trajectories']
 
@@ -28,14 +23,11 @@ os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-#: Domains whose ports are free of the ephemeral range on Linux; 0 is everybody's default.
-DOMAINS = range(1, 101)
-#: Longest wait for anything that a process does, seconds. Reached only when a test fails.
-TIMEOUT = 30.0
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need ROS where there is none, except in CI, where there must be."""
+    """Begin with the longest, and skip what needs ROS where there is none, except in CI."""
+    # A fit to recordings of a real robot would otherwise keep one worker after all others ended.
+    items.sort(key=lambda item: item.get_closest_marker('shared') is None)
     if importlib.util.find_spec('rclpy') is not None or 'CI' in os.environ:
         return
     for item in items:
@@ -53,188 +45,21 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def ros_env(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Return an environment with a ROS domain that no other test on this machine has.
-
-    The test's own process gets the same domain.
-    """
-    # An abstract socket is a lock that ends with its process.
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    for domain in random.sample(DOMAINS, len(DOMAINS)):
-        try:
-            lock.bind(f'\0sysid_ros.test.domain.{domain}')
-        except OSError:
-            continue
-        break
-    else:
-        pytest.fail('all ROS domains are in use by other tests')
-    paths = [str(REPOSITORY), os.environ.get('PYTHONPATH', '')]
-    own = {'ROS_DOMAIN_ID': str(domain), 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
-    for name, value in own.items():
-        monkeypatch.setenv(name, value)
-    with lock:
-        yield {
-            **os.environ,
-            **own,
-            'PYTHONPATH': os.pathsep.join(filter(None, paths)),
-            'PYTHONUNBUFFERED': '1',
-        }
-
-
-class NodeProcess:
-    """A Python process whose output is read as it comes."""
-
-    def __init__(self, command: list[str], env: dict[str, str], log: Path) -> None:
-        self._lines: list[str] = []
-        self._ended = False
-        self._changed = threading.Condition()
-        self._log = log
-        self.process = subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self._log.open('w') as log:
-            for line in self.process.stdout:
-                log.write(line)
-                with self._changed:
-                    self._lines.append(line.rstrip('\n'))
-                    self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    @property
-    def output(self) -> str:
-        """Everything that the process printed so far, standard error included."""
-        with self._changed:
-            return '\n'.join(self._lines)
-
-    def wait_for_line(self, text: str, timeout: float = TIMEOUT) -> str:
-        """Block until a line holds a text, and return the first such line."""
-        deadline = time.monotonic() + timeout
-        seen = 0
-        with self._changed:
-            while True:
-                for line in self._lines[seen:]:
-                    if text in line:
-                        return line
-                seen = len(self._lines)
-                left = deadline - time.monotonic()
-                if self._ended or left <= 0:
-                    break
-                self._changed.wait(left)
-            printed = '\n'.join(self._lines)
-        why = 'ended' if self._ended else f'ran for {timeout:g} s'
-        pytest.fail(f'The process {why} without printing {text!r}; it printed:\n{printed}')
-
-    def wait(self, timeout: float = TIMEOUT) -> int:
-        """Block until the process has ended, and return its exit code."""
-        try:
-            code = self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f'The process still runs after {timeout:g} s; it printed:\n{self.output}')
-        self._reader.join(timeout)
-        return code
-
-    def stop(self, number: int = signal.SIGINT, timeout: float = TIMEOUT) -> int:
-        """Send a signal, wait for the end, and return the exit code."""
-        self.process.send_signal(number)
-        return self.wait(timeout)
-
-    def kill(self) -> None:
-        """End the process whatever it does."""
-        self.process.kill()
-        self.process.wait()
-        self._reader.join(TIMEOUT)
+def ros_env() -> Iterator[dict[str, str]]:
+    """Return an environment with a ROS domain that no other test on this machine has."""
+    with own_domain() as env:
+        yield env
 
 
 @pytest.fixture
-def start_node(ros_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
-    """Return a function that starts ``python -m MODULE ARGUMENTS``, or ``python FILE.py …``.
-
-    Processes that still run at the end of the test are killed.
-    """
-    started: list[NodeProcess] = []
-
-    def start(program: str | Path, *arguments: str | Path) -> NodeProcess:
-        name = str(program)
-        head = [name] if name.endswith('.py') else ['-m', name]
-        command = [sys.executable, *head, *map(str, arguments)]
-        log = tmp_path / f'{len(started)}_{Path(name).name}.log'
-        started.append(NodeProcess(command, ros_env, log))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-
-
-class RosClient:
-    """A node inside the test, to talk to nodes under test."""
-
-    def __init__(self, node: Any, executor: Any) -> None:
-        self.node = node
-        self._executor = executor
-
-    def call(self, kind: Any, name: str, request: Any = None, timeout: float = TIMEOUT) -> Any:
-        """Call a service and return the response; wait for the service first."""
-        client = self.node.create_client(kind, name)
-        assert client.wait_for_service(timeout), f'there is no service {name}'
-        return self._finish(client.call_async(request or kind.Request()), timeout, name)
-
-    def message(
-        self,
-        kind: Any,
-        topic: str,
-        accept: Callable[[Any], bool] = lambda _: True,
-        timeout: float = TIMEOUT,
-        *,
-        latched: bool = True,
-    ) -> Any:
-        """Return the first message of a topic that is accepted."""
-        from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
-        from rclpy.task import Future  # noqa: PLC0415
-
-        durability = DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE
-        found = Future(executor=self._executor)
-        subscription = self.node.create_subscription(
-            kind,
-            topic,
-            lambda message: accept(message) and not found.done() and found.set_result(message),
-            QoSProfile(depth=1000, durability=durability),
-        )
-        try:
-            return self._finish(found, timeout, topic)
-        finally:
-            self.node.destroy_subscription(subscription)
-
-    def _finish(self, future: Any, timeout: float, name: str) -> Any:
-        self._executor.spin_until_future_complete(future, timeout)
-        assert future.done(), f'nothing from {name} within {timeout:g} s'
-        return future.result()
+def start_node(ros_env: dict[str, str], tmp_path: Path) -> Iterator[StartNode]:
+    """Return a function that starts processes, which end with the test."""
+    with node_processes(ros_env, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture
 def ros_client(ros_env: dict[str, str]) -> Iterator[RosClient]:
     """Return a node in the test's own process and domain."""
-    import rclpy  # noqa: PLC0415 (absent without ROS)
-    from rclpy.executors import SingleThreadedExecutor  # noqa: PLC0415
-    from rclpy.signals import SignalHandlerOptions  # noqa: PLC0415
-
-    context = rclpy.Context()
-    rclpy.init(
-        context=context,
-        domain_id=int(ros_env['ROS_DOMAIN_ID']),
-        signal_handler_options=SignalHandlerOptions.NO,
-    )
-    node = rclpy.create_node('test_client', context=context)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    yield RosClient(node, executor)
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.try_shutdown(context=context)
+    with client_node(ros_env) as client:
+        yield client

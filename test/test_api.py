@@ -38,6 +38,7 @@ def result() -> so.Result:
     return so.calibrate(ARM / 'arm.xml', ARM / 'train', PARAMETERS, validate=ARM / 'validate')
 
 
+@pytest.mark.slow
 def test_parameters_are_found_by_name_and_by_place(result: so.Result):
     tip = result.parameters['tip_mass']
 
@@ -48,11 +49,13 @@ def test_parameters_are_found_by_name_and_by_place(result: so.Result):
     assert result.parameters[:2].names == ('joint/shoulder/armature', 'joint/elbow/armature')
 
 
+@pytest.mark.slow
 def test_a_name_that_is_not_there_is_answered_with_the_nearest(result: so.Result):
     with pytest.raises(ParameterError, match=r"no parameter 'tip_mas'; nearest: tip_mass"):
         result.parameters['tip_mas']
 
 
+@pytest.mark.slow
 def test_a_result_prints_as_the_command_line_does_and_escapes_in_html(result: so.Result):
     text, html = str(result), result._repr_html_()
 
@@ -65,6 +68,7 @@ def test_a_result_prints_as_the_command_line_does_and_escapes_in_html(result: so
     assert '<script>' not in so.Parameters([hostile])._repr_html_()
 
 
+@pytest.mark.slow
 def test_nothing_is_written_until_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     before = sorted(ARM.rglob('*'))
@@ -77,6 +81,7 @@ def test_nothing_is_written_until_asked(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(ARM.rglob('*')) == before
 
 
+@pytest.mark.slow
 def test_the_identified_spec_is_the_model_that_is_written(result: so.Result, tmp_path: Path):
     written = result.save(tmp_path / 'out')
     assert written.mjcf_path is not None
@@ -90,6 +95,7 @@ def test_the_identified_spec_is_the_model_that_is_written(result: so.Result, tmp
     assert (tmp_path / 'out' / 'report.html').is_file()
 
 
+@pytest.mark.slow
 def test_a_loaded_result_is_saved_again_as_it_was(result: so.Result, tmp_path: Path):
     first = result.save(tmp_path / 'first')
 
@@ -101,6 +107,7 @@ def test_a_loaded_result_is_saved_again_as_it_was(result: so.Result, tmp_path: P
     assert second.mjcf_path.read_bytes() == first.mjcf_path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_rejected_result_is_saved_beside_the_accepted_one(result: so.Result, tmp_path: Path):
     rejected = so.Result(result.record.model_copy(update={'accepted': False}))
 
@@ -111,6 +118,7 @@ def test_a_rejected_result_is_saved_beside_the_accepted_one(result: so.Result, t
     assert not CalibrationResult.load(written.result_path).accepted
 
 
+@pytest.mark.slow
 def test_plots_are_figures(result: so.Result):
     every = result.plot()
 
@@ -153,6 +161,7 @@ def test_importing_the_package_loads_no_engine():
         _ = so.calibrat
 
 
+@pytest.mark.slow
 def test_the_notebook_runs():
     path = ROOT / 'examples' / 'quickstart.ipynb'
     notebook = nbformat.read(path, as_version=4)

@@ -261,6 +261,7 @@ def test_services_that_are_called_exist():
         assert interface['service', f'~/{service}'] == kind
 
 
+@pytest.mark.slow
 def test_topics_that_are_echoed_exist():
     interface = _interface()
     names = [words[-1] for _, words in _commands_that_start_with('ros2', 'topic', 'echo')]
@@ -272,6 +273,7 @@ def test_topics_that_are_echoed_exist():
         assert ('topic', f'~/{topic}') in interface
 
 
+@pytest.mark.slow
 def test_the_tables_of_services_and_topics_name_their_types():
     interface = {name: kind for (_, name), kind in _interface().items()}
     rows = re.findall(

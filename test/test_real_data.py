@@ -187,6 +187,7 @@ def _write_servo_bag(path: Path, motions: Iterable[dict[str, list[float]]]) -> N
             start += round(SERVO_PAUSE * SECOND_NS)
 
 
+@pytest.mark.slow
 def test_a_real_servo_is_predicted_better_on_motions_that_were_held_out(
     shared_data: Path, tmp_path: Path
 ):

@@ -91,6 +91,7 @@ def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, arm: Any
     assert described['origin_ns'] == alignment.sequences[0].origin_ns
 
 
+@pytest.mark.slow
 def test_parquet_fields_say_what_their_column_is(alignment: Alignment, arm: Any, tmp_path: Path):
     parquet = pytest.importorskip('pyarrow.parquet')
     commands, measured, _ = write_series(tmp_path, alignment, arm, [Format.PARQUET])

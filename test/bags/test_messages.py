@@ -205,12 +205,14 @@ def _check(msgtype: str, data: list[bytes]) -> None:
     _assert_equal(columns, [{(f, k): v for f, k, v in _leaves(item)} for item in parsed])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(serialised('test_msgs/msg/Mixed'))
 def test_columns_of_any_definition_are_equal_to_rosbags(data: list[bytes]):
     _check('test_msgs/msg/Mixed', data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('msgtype', OWN)
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -218,6 +220,7 @@ def test_columns_of_common_types_are_equal_to_rosbags(msgtype: str, data: st.Dat
     _check(msgtype, data.draw(serialised(msgtype)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(serialised('test_msgs/msg/Mixed'), st.data())
 def test_damaged_messages_are_an_error_or_columns(data: list[bytes], random: st.DataObject):

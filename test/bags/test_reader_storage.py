@@ -169,6 +169,7 @@ def test_bags_of_rosbags_are_read_in_every_compression(
     assert _plain(read_bag(path)) == _plain(read_bag(file)) == _expected(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
 def test_splits_are_read_in_their_order(tmp_path: Path, rows: list[Row], storage: str):
     path = tmp_path / 'bag'
@@ -312,6 +313,7 @@ def test_a_database_of_old_rosbag2_needs_metadata_in_a_folder(tmp_path: Path, ro
         read_bag(path)
 
 
+@pytest.mark.slow
 def test_truncated_and_flipped_files_are_one_sentence_or_columns(tmp_path: Path, rows: list[Row]):
     random = np.random.default_rng(0)
     whole = {

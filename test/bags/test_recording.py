@@ -242,6 +242,7 @@ def test_an_existing_bag_is_not_touched(tmp_path: Path):
     assert list((tmp_path / 'bag').iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_removed_folder_is_reported_once(tmp_path: Path):
     failures: list[BagError] = []
     failed = threading.Event()
@@ -290,6 +291,7 @@ if 'is in it' in str(found.failure):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
 def test_a_full_disk_is_one_sentence_and_no_crash(tmp_path: Path, storage: str):
     done = subprocess.run(

@@ -246,6 +246,7 @@ def test_definitions_of_foreign_types_are_kept(tmp_path: Path):
         assert connection.msgdef.data == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('storage', STORAGES)
 def test_all_files_of_a_split_bag_become_one_and_missing_ones_are_named(
     write: Callable[..., Path], rows: list[Row], storage: str, tmp_path: Path
@@ -404,6 +405,7 @@ def _complaint(run: Callable[..., object], *arguments: Path) -> str:
     return ''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('storage', STORAGES)
 def test_random_damage_never_invents_messages_and_ends_in_one_sentence_at_most(
     write: Callable[..., Path], rows: list[Row], storage: str, tmp_path: Path

@@ -333,6 +333,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, 'SIGKILL'), reason='needs SIGKILL')
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
 def test_what_was_flushed_survives_a_kill(tmp_path: Path, storage: str):

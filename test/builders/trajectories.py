@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pytest
@@ -15,13 +15,40 @@ from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import mujoco
     from numpy.typing import ArrayLike, NDArray
 
 
-def _measure(
+class Measure(Protocol):
+    """Returns a run of a model whose targets have their true values: `measured`, as a fixture."""
+
+    def __call__(
+        self,
+        model: mujoco.MjModel,
+        truth: Mapping[str, float] | None = None,
+        *,
+        name: str = 'run',
+        times: NDArray[np.float64] | None = None,
+        commands: TimeSeries | None = None,
+        start: tuple[ArrayLike, ArrayLike] | None = None,
+        noise: Mapping[str, float] | None = None,
+        seed: int = 0,
+    ) -> Trajectory:
+        """Return the run."""
+
+
+class Sweep(Protocol):
+    """Makes a command of two sines, held between irregular samples."""
+
+    def __call__(
+        self, *names: str, amplitude: float = 1.0, duration: float = 2.0, offset: float = 0.0
+    ) -> TimeSeries:
+        """Return the command of some actuators."""
+
+
+def measured(
     model: mujoco.MjModel,
     truth: Mapping[str, float] | None = None,
     *,
@@ -72,13 +99,13 @@ def _measure(
 
 
 @pytest.fixture(scope='session')
-def measure() -> Callable[..., Trajectory]:
+def measure() -> Measure:
     """Return the function above."""
-    return _measure
+    return measured
 
 
 @pytest.fixture(scope='session')
-def sweep() -> Callable[..., TimeSeries]:
+def sweep() -> Sweep:
     """Return a function that makes a command of two sines, held between irregular samples."""
 
     def make(

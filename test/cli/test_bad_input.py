@@ -267,6 +267,7 @@ def test_a_parameter_that_cannot_be(
     assert complaint in refused()
 
 
+@pytest.mark.slow
 def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., str]):
     project.change(parameters=[{'target': 'option/gravity[1]', 'bounds': [-1, 1]}])
     assert "changes with parameter 'option/gravity[1]'" in refused()

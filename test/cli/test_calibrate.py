@@ -18,6 +18,8 @@ import yaml
 from builders.cli_project import Outcome, Project, Sysid, run_process
 from sysid_ros.results.result import CalibrationResult
 
+pytestmark = pytest.mark.slow
+
 
 def _hidden(project: Project, target: str) -> float:
     truth = yaml.safe_load((project.folder / 'truth.yaml').read_text())

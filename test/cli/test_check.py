@@ -12,6 +12,9 @@ import pytest
 if TYPE_CHECKING:
     from builders.cli_project import Project, Sysid
 
+pytestmark = pytest.mark.slow
+
+
 CHECK = ('check', 'calibration.yaml', '--baseline')
 
 

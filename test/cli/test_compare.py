@@ -8,12 +8,15 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FEW = [{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}]
 
 
+@pytest.mark.slow
 def test_models_are_compared_and_one_is_recommended(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
     done = sysid('compare', project.config, '--drop', 'body/tip/mass', '--json')

@@ -18,6 +18,9 @@ from sysid_ros.servos.laws.servo import Servo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
+
 USUAL = ('--actuator', 'xl330', '--logdir', 'logs')
 #: Fits of few coefficients are quick.
 FIXED = tuple(f'--fix={name}={M1[name]}' for name in ('R', 'q_offset', 'armature', 'kt'))

@@ -147,6 +147,7 @@ def test_progress_on_a_terminal_is_one_line():
     assert stream.getvalue().count('\r') == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_a_locale_without_our_signs_does_not_end_a_check():
     command = ['check', 'calibration.yaml', '--baseline', 'baseline.json']
@@ -155,6 +156,7 @@ def test_a_locale_without_our_signs_does_not_end_a_check():
     assert 'N\\xb7m\\xb7s/rad' in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('project')
 def test_a_reader_that_goes_away_gets_no_traceback():
     read, write = os.pipe()

@@ -28,6 +28,7 @@ def _section(text: str, title: str) -> list[str]:
     return block.splitlines()[2:]
 
 
+@pytest.mark.slow
 def test_a_process_says_what_is_mapped_at_which_rate(
     project: Any, sysid_process: Callable[..., Any]
 ):

@@ -14,6 +14,9 @@ from sysid_ros.cli.main import main
 from sysid_ros.servos.formats.logs import write_log
 from sysid_ros.servos.laws.servo import Servo
 
+pytestmark = pytest.mark.slow
+
+
 SERVO = Servo.named('xl330', 'm1')
 
 

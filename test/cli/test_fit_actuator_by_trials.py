@@ -18,6 +18,9 @@ from sysid_ros.servos.laws.servo import Servo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
+
 USUAL = ('fit-actuator', '--actuator', 'xl330', '--logdir', 'logs', '--model', 'm1')
 
 

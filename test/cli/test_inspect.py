@@ -22,6 +22,7 @@ def _row(text: str, name: str) -> list[str]:
     return line.split()
 
 
+@pytest.mark.slow
 def test_a_process_says_what_is_in_a_bag_and_what_it_shows(
     project: Any, sysid_process: Callable[..., Any]
 ):

@@ -7,8 +7,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_file_it_writes_is_a_mapping_for_the_other_commands(

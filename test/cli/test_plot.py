@@ -12,6 +12,8 @@ from PIL import Image
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.usefixtures('project')
 def test_each_joint_gets_a_picture(sysid: Callable[..., Any]):

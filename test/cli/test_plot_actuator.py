@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
+
 DT = 0.005
 MOTOR = {'kt': 0.37, 'R': 2.8, 'armature': 0.0018, 'q_offset': 0.03}
 M1 = {**MOTOR, 'friction_base': 0.012, 'friction_viscous': 0.004}

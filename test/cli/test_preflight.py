@@ -9,6 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from rich.console import Console
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
@@ -97,6 +98,7 @@ def test_sources_and_trouble_are_printed():
         assert expected in lines
 
 
+@pytest.mark.slow
 def test_what_a_fit_would_say_is_told_before_it(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=[{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}])
     done = sysid('preflight', project.config, '--json')
@@ -108,6 +110,7 @@ def test_what_a_fit_would_say_is_told_before_it(project: Any, sysid: Callable[..
     assert [j['joint'] for j in found['joints']] == ['shoulder', 'elbow']
 
 
+@pytest.mark.slow
 def test_doubt_is_told_by_the_exit_code(project: Any, sysid: Callable[..., Any]):
     # Only efforts tell damping in the joint from that of the servo.
     project.change(parameters=[{'target': 'joint/elbow/damping'}, {'target': 'actuator/elbow/kv'}])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from builders.models import rod
 from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.continuing import Known, continue_from
@@ -25,22 +26,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from builders.trajectories import Measure
     from sysid_ros.identification.fit import Fit
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
 
-PENDULUM = """
-<mujoco>
-  <option timestep="0.005"/>
-  <worldbody>
-    <body><joint name="j" axis="0 1 0" damping=".1" armature=".02"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1"/></body>
-  </worldbody>
-  <actuator><position name="a" joint="j" kp="20" kv="1"/></actuator>
-  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
-</mujoco>
-"""
+pytestmark = pytest.mark.slow
+
+
+PENDULUM = rod(timestep=0.005, damping=0.1, armature=0.02)
 NOISE = {'q': 1e-3, 'v': 1e-2}
 
 

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders.models import rod
 from sysid_ros.estimation.noise import estimate_noise, smallest_noise
 from sysid_ros.estimation.residuals import DIVERGED, Residuals
 from sysid_ros.model.unknown import make_unknowns
@@ -22,21 +23,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from builders.trajectories import Measure
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
 
-PENDULUM = """
-<mujoco>
-  <option timestep="0.002"/>
-  <worldbody>
-    <body><joint name="j" axis="0 1 0" damping=".1"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1"/></body>
-  </worldbody>
-  <actuator><position name="a" joint="j" kp="20" kv="1"/></actuator>
-  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
-</mujoco>
-"""
+PENDULUM = rod(timestep=0.002, damping=0.1)
 
 
 @pytest.fixture(scope='module')

@@ -120,6 +120,7 @@ def test_any_other_shift_is_measured_and_blamed_on_the_clock(shift: float) -> No
     assert 'rollout' not in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('correlation', [0.0, 0.95])
 def test_right_stamps_raise_no_alarm(correlation: float) -> None:
     rng = np.random.default_rng(7)
@@ -128,6 +129,7 @@ def test_right_stamps_raise_no_alarm(correlation: float) -> None:
     assert all(report.sentence(STEP) == '' for report in reports)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('correlation', [0.0, 0.95])
 def test_right_stamps_of_several_sequences_raise_no_alarm(correlation: float) -> None:
     rng = np.random.default_rng(8)
@@ -136,6 +138,7 @@ def test_right_stamps_of_several_sequences_raise_no_alarm(correlation: float) ->
     assert not any(report.alarming for report in reports)
 
 
+@pytest.mark.slow
 def test_the_standard_error_covers_the_shift() -> None:
     rng = np.random.default_rng(11)
     reports = [fitted(rng, [-STEP], count=500).shift() for _ in range(40)]
@@ -254,6 +257,7 @@ def test_a_sequence_that_stands_still_is_not_moved() -> None:
     assert standing.p_value == 1.0
 
 
+@pytest.mark.slow
 def test_two_sensors_of_one_sequence_are_whitened_apart() -> None:
     rng = np.random.default_rng(5)
     alarms = 0

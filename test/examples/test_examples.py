@@ -15,6 +15,8 @@ import mujoco
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / 'examples'
 TIMEOUT = 120  # seconds
 #: What a test of the true values allows on top of an interval of exact data, which is almost zero.

@@ -78,6 +78,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(designing, '_CHECKED', 4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_a_designed_motion_keeps_its_limits_also_where_parameters_are_off() -> None:
     with experiment(slide(), 'joint/x/damping', 'joint/x/frictionloss', 'body/cart/mass') as tried:
@@ -99,6 +100,7 @@ def test_a_designed_motion_keeps_its_limits_also_where_parameters_are_off() -> N
     np.testing.assert_allclose(found.motion.commands[[0, -1]], 0.0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_equal_seeds_give_equal_motions_and_other_seeds_others() -> None:
     motions = []
@@ -109,6 +111,7 @@ def test_equal_seeds_give_equal_motions_and_other_seeds_others() -> None:
     assert np.max(np.abs(motions[0] - motions[2])) > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_the_search_beats_the_best_random_motion(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = []
@@ -196,6 +199,7 @@ def test_one_motion_is_not_simulated_with_the_commands_of_another() -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_what_no_motion_can_tell_is_named_and_the_rest_is_designed_for() -> None:
     paths = ('joint/x/damping', 'body/cart/mass', 'joint/x/armature', 'body/cart/ipos[1]')
@@ -210,6 +214,7 @@ def test_what_no_motion_can_tell_is_named_and_the_rest_is_designed_for() -> None
     assert np.all(np.isfinite(found.half))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_nothing_is_designed_where_nothing_can_be_told() -> None:
     with (
@@ -229,6 +234,7 @@ def test_limits_that_rest_uses_up_leave_no_room() -> None:
         design(tried, plan(tried.limits.model))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('quick')
 def test_a_wall_is_not_touched() -> None:
     with experiment(slide(wall=0.3), 'joint/x/damping', clearance=0.02) as tried:

@@ -43,6 +43,7 @@ def test_a_drive_has_the_range_that_both_actuator_and_joint_allow():
     assert found[1].position(0.5) == 0.25
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),

@@ -21,15 +21,15 @@ from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from builders.trajectories import Measure, Sweep
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.fit import Fit
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
-    Sweep = Callable[..., TimeSeries]
+
+pytestmark = pytest.mark.slow
+
 
 ARM = """
 <mujoco>

@@ -464,6 +464,7 @@ def fitted(case: Case, start: float = 0.0) -> tuple[float, Any]:
     return float(found['p'].value[0]), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('case', CASES, ids=lambda case: case.path)
 def test_a_number_of_the_model_comes_back(case: Case) -> None:
     found, result = fitted(case)
@@ -515,6 +516,7 @@ TIMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('start', STARTS[1:])
 @pytest.mark.parametrize(
     'case', [case for case in CASES if case.path in TIMED], ids=lambda case: case.path
@@ -577,6 +579,7 @@ def test_a_factor_on_a_subtree_comes_back() -> None:
     assert found == pytest.approx([1.3], rel=PRECISION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('start', STARTS)
 def test_ten_numbers_of_inertia_come_back(start: float) -> None:
     """The pseudo-inertia UUᵀ of what was found is that of the plant (Rucker & Wensing 2022)."""
@@ -753,6 +756,7 @@ def noisy(seed: int) -> tuple[mujoco.MjSpec, Recording, sysid.ParameterDict, NDA
 NAMES = ('q', 'v', 'p', 'u', 'x', 'y')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', [0, 1])
 def test_the_optimum_is_scipys_within_a_ten_thousandth_of_a_standard_error(seed: int) -> None:
     spec, recording, params, sigma = noisy(seed)

@@ -76,6 +76,7 @@ def slow(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
     return np.asarray(lfilter([0.6], [1.0, -0.8], rng.standard_normal(count + 100)))[100:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('noise', [white, slow])
 def test_intervals_from_blocks_hold_the_truth_about_as_often(noise: Noise) -> None:
     jacobian, samples = columns(4), layout(4)
@@ -134,6 +135,7 @@ def test_skewed_noise_gives_skewed_intervals() -> None:
     assert value - row.low > 1.1 * (row.high - value)
 
 
+@pytest.mark.slow
 def test_recordings_that_disagree_hold_the_truth_about_as_often() -> None:
     jacobian, samples = columns(8), layout(8)
     rng = np.random.default_rng(6)

@@ -57,6 +57,7 @@ def inferred(
     return infer(found, jacobian, unknowns, samples)
 
 
+@pytest.mark.slow
 def test_recordings_that_disagree_hold_the_truth_about_as_often() -> None:
     """Each recording has coefficients of its own, as when a model lacks something."""
     jacobian, samples = columns(8), layout(8, tuple('abcdefgh'))
@@ -119,6 +120,7 @@ def test_intervals_in_white_noise_are_those_of_the_textbook() -> None:
     assert np.all(mean <= 1.3)
 
 
+@pytest.mark.slow
 def test_a_robust_loss_with_outliers_hold_the_truth_about_as_often() -> None:
     jacobian, samples = columns(2), layout(2, ('a', 'b'))
     rng = np.random.default_rng(5)

@@ -113,12 +113,14 @@ def assert_intervals_hold_the_truth(noise: Noise, layout: Samples) -> None:
     assert np.all(half / spread < high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('sequences', [1, 4])
 @pytest.mark.parametrize('noise', [white, autoregressive])
 def test_95_percent_intervals_hold_the_truth_about_as_often(noise: Noise, sequences: int) -> None:
     assert_intervals_hold_the_truth(noise, samples(COUNT, sequences))
 
 
+@pytest.mark.slow
 def test_intervals_of_uneven_stamps_hold_the_truth_as_often() -> None:
     layout = samples()
     jitter = np.random.default_rng(5).uniform(-0.004, 0.004, COUNT)

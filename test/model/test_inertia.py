@@ -63,6 +63,7 @@ def test_theta_comes_back_from_the_pseudo_inertia_it_makes(theta: np.ndarray):
     np.testing.assert_allclose(theta_from_pseudoinertia(pseudo), theta, atol=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(_thetas())
 def test_the_body_of_a_theta_is_the_one_that_the_compiler_makes(theta: np.ndarray):

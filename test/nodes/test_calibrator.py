@@ -7,13 +7,14 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import mujoco
 import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
 
+from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
 from sysid_ros.bags import BagWriter
 from sysid_ros.virtual_robot import Noise, Plant
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from builders.ros_graph import NodeProcess
+
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 CALIBRATOR = 'sysid_ros.nodes.calibrator'
 READY = 'ready: call'
-#: Seconds that a small fit may take on a busy machine.
+#: Seconds that a small fit, or the start of the process, may take on a busy machine.
 FIT_TIMEOUT = 120.0
 START_NS = 1_700_000_000_000_000_000
 
@@ -124,10 +127,8 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def problem(recordings: Path, tmp_path: Path) -> Path:
-    """Return a calibration.yaml of four parameters that fits in a second."""
-    folder = tmp_path / 'problem'
+def make_problem(recordings: Path, folder: Path) -> Path:
+    """Return a new calibration.yaml of four parameters that fits in a second."""
     folder.mkdir()
     for name in ('train_1', 'validate'):
         shutil.copytree(recordings / name, folder / name)
@@ -135,6 +136,12 @@ def problem(recordings: Path, tmp_path: Path) -> Path:
     config = folder / 'calibration.yaml'
     config.write_text(CALIBRATION)
     return config
+
+
+@pytest.fixture
+def problem(recordings: Path, tmp_path: Path) -> Path:
+    """Return a calibration.yaml of this test."""
+    return make_problem(recordings, tmp_path / 'problem')
 
 
 @pytest.fixture
@@ -152,7 +159,7 @@ def long_problem(recordings: Path, problem: Path) -> Path:
 class Node:
     """A calibrator's process and what one does with it."""
 
-    def __init__(self, process: Any, client: Any) -> None:
+    def __init__(self, process: NodeProcess, client: RosClient) -> None:
         self.process = process
         self.client = client
 
@@ -224,16 +231,56 @@ class Call:
         return self._client._finish(self._future, FIT_TIMEOUT, self._name)
 
 
-@pytest.fixture
-def calibrator(start_node: Callable[..., Any], ros_client: Any) -> Callable[..., Node]:
-    """Return a function that starts a calibrator with parameters and waits until it is ready."""
+class StartCalibrator(Protocol):
+    """Starts a calibrator with a calibration.yaml and waits until it is ready."""
 
-    def start(**parameters: object) -> Node:
-        process = start_node(CALIBRATOR, *_arguments(**parameters))
-        process.wait_for_line(READY)
-        return Node(process, ros_client)
+    def __call__(self, config: Path) -> Node:
+        """Return it."""
+
+
+@pytest.fixture
+def calibrator(start_node: StartNode, ros_client: RosClient) -> StartCalibrator:
+    """Return a function that starts a calibrator, which ends with the test."""
+
+    def start(config: Path) -> Node:
+        return start_calibrator(start_node, ros_client, config)
 
     return start
+
+
+class Running(NamedTuple):
+    """A calibrator that several tests ask, each for another problem."""
+
+    node: Node
+    start_node: StartNode
+
+
+@pytest.fixture(scope='module')
+def running(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Return the calibrator that tests share: its process takes longer to start than to fit."""
+    folder = tmp_path_factory.mktemp('running')
+    config = make_problem(recordings, folder / 'problem')
+    with (
+        own_domain() as env,
+        node_processes(env, folder) as start,
+        client_node(env) as client,
+    ):
+        yield Running(start_calibrator(start, client, config), start)
+
+
+@pytest.fixture
+def node(running: Running, problem: Path) -> Node:
+    """Return the shared calibrator, with the problem of this test."""
+    assert running.node.change('config', str(problem)) == (True, '')
+    assert running.node.change('output', '') == (True, '')
+    return running.node
+
+
+def start_calibrator(start: StartNode, client: RosClient, config: Path) -> Node:
+    """Start a calibrator and wait until it is ready."""
+    process = start(CALIBRATOR, *_arguments(config=config))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    return Node(process, client)
 
 
 def _arguments(**parameters: object) -> Iterator[str]:
@@ -252,9 +299,9 @@ def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
-    calibrator: Callable[..., Node], problem: Path
+    calibrator: StartCalibrator, problem: Path
 ):
-    node = calibrator(config=problem)
+    node = calibrator(problem)
     assert node.status().message == 'idle: no refit yet'
 
     success, message = node.ask('refit')
@@ -296,9 +343,8 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
 
 
 def test_a_second_refit_finds_the_same_and_takes_new_bags(
-    calibrator: Callable[..., Node], problem: Path, recordings: Path
+    node: Node, problem: Path, recordings: Path
 ):
-    node = calibrator(config=problem)
     found = []
     for _ in range(2):
         assert node.ask('refit')[0]
@@ -316,11 +362,11 @@ def test_a_second_refit_finds_the_same_and_takes_new_bags(
 
 
 def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
-    calibrator: Callable[..., Node], long_problem: Path
+    calibrator: StartCalibrator, long_problem: Path
 ):
     from rcl_interfaces.srv import GetParameters  # noqa: PLC0415 (absent without ROS)
 
-    node = calibrator(config=long_problem)
+    node = calibrator(long_problem)
     assert node.ask('cancel') == (False, 'No refit is running.')
     before = _files(long_problem.parent)
     call = node.begin('refit')
@@ -353,9 +399,9 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
 
 @pytest.mark.parametrize('stage', ['reading ', 'iteration 0: cost'])
 def test_ctrl_c_during_a_fit_answers_the_caller_and_ends_with_0(
-    calibrator: Callable[..., Node], long_problem: Path, stage: str
+    calibrator: StartCalibrator, long_problem: Path, stage: str
 ):
-    node = calibrator(config=long_problem)
+    node = calibrator(long_problem)
     before = _files(long_problem.parent)
     call = node.begin('refit')
     node.process.wait_for_line(stage)
@@ -370,9 +416,8 @@ def test_ctrl_c_during_a_fit_answers_the_caller_and_ends_with_0(
 
 
 def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
-    calibrator: Callable[..., Node], problem: Path, recordings: Path
+    node: Node, problem: Path, recordings: Path
 ):
-    node = calibrator(config=problem)
     assert node.ask('refit')[0]
     mjcf = node.latched('mjcf').data
     out = problem.parent / 'out'
@@ -399,9 +444,8 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
 
 
 def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
-    calibrator: Callable[..., Node], problem: Path
+    node: Node, problem: Path
 ):
-    node = calibrator(config=problem)
     assert node.ask('refit')[0]
     before = _files(problem.parent / 'out')
     result = node.result()
@@ -426,21 +470,22 @@ def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
 
 
 def test_an_unexpected_failure_is_told_and_the_node_goes_on(
-    start_node: Callable[..., Any], ros_client: Any, problem: Path, tmp_path: Path
+    start_node: StartNode, ros_client: RosClient, problem: Path, tmp_path: Path
 ):
     program = tmp_path / 'failing.py'
     program.write_text(
         'import sys\n'
-        'from sysid_ros.nodes import calibrator, fitter\n'
-        'works = fitter.calibrate\n'
+        'from sysid_ros.nodes import calibrator\n'
+        'from sysid_ros.nodes.calibrator import node\n'
+        'works = node.calibrate\n'
         'def fails(*args, **kwargs):\n'
-        '    fitter.calibrate = works\n'
+        '    node.calibrate = works\n'
         '    raise RuntimeError("out of luck")\n'
-        'fitter.calibrate = fails\n'
+        'node.calibrate = fails\n'
         'sys.exit(calibrator.main())\n'
     )
     process = start_node(program, *_arguments(config=problem))
-    process.wait_for_line(READY)
+    process.wait_for_line(READY, FIT_TIMEOUT)
     node = Node(process, ros_client)
 
     success, message = node.ask('refit')
@@ -456,11 +501,7 @@ def test_an_unexpected_failure_is_told_and_the_node_goes_on(
     assert process.stop() == 0
 
 
-def test_config_and_output_can_change_and_are_checked(
-    calibrator: Callable[..., Node], problem: Path, tmp_path: Path
-):
-    node = calibrator(config=problem)
-
+def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path, tmp_path: Path):
     missing = str(tmp_path / 'nothing.yaml')
     accepted, reason = node.change('config', missing)
     assert not accepted
@@ -485,18 +526,14 @@ def test_config_and_output_can_change_and_are_checked(
 @pytest.mark.parametrize(
     ('text', 'sentence'),
     [
-        (None, 'calibration.yaml'),
-        ('model: [', 'is not valid YAML'),
         ('model: arm.xml\n', "Missing key 'bags' in "),
         (CALIBRATION.replace('output: out', 'output: arm.xml'), 'Expected a folder for the output'),
     ],
 )
 def test_a_bad_configuration_at_the_start_is_one_line_and_exit_code_2(
-    start_node: Callable[..., Any], problem: Path, text: str | None, sentence: str
+    start_node: StartNode, problem: Path, text: str, sentence: str
 ):
-    problem.unlink()
-    if text is not None:
-        problem.write_text(text)
+    problem.write_text(text)
     process = start_node(CALIBRATOR, *_arguments(config=problem))
     assert process.wait() == 2
     assert sentence in process.output
@@ -505,7 +542,7 @@ def test_a_bad_configuration_at_the_start_is_one_line_and_exit_code_2(
 
 
 def test_without_a_configuration_it_says_which_parameter_is_missing(
-    start_node: Callable[..., Any],
+    start_node: StartNode,
 ):
     process = start_node(CALIBRATOR)
     assert process.wait() == 2
@@ -515,11 +552,9 @@ def test_without_a_configuration_it_says_which_parameter_is_missing(
     )
 
 
-def test_the_refit_client_prints_the_answer_and_what_is_latched(
-    calibrator: Callable[..., Node], start_node: Callable[..., Any], problem: Path
-):
-    calibrator(config=problem)
-    client = start_node('sysid_ros.nodes.refit')
+@pytest.mark.usefixtures('node')
+def test_the_refit_client_prints_the_answer_and_what_is_latched(running: Running):
+    client = running.start_node('sysid_ros.nodes.refit')
     assert client.wait(FIT_TIMEOUT) == 0
     for line in (
         'success: True',
@@ -532,7 +567,7 @@ def test_the_refit_client_prints_the_answer_and_what_is_latched(
         assert line in client.output
 
 
-def test_the_refit_client_ends_with_2_when_there_is_no_calibrator(start_node: Callable[..., Any]):
+def test_the_refit_client_ends_with_2_when_there_is_no_calibrator(start_node: StartNode):
     client = start_node('sysid_ros.nodes.refit', *_arguments(calibrator='/sysid', timeout=0.5))
     assert client.wait() == 2
     assert client.output == 'refit: No service /sysid/refit appeared within 0.5 s.'
@@ -561,7 +596,7 @@ os._exit(0)
 
 
 def test_the_refit_client_ends_with_2_when_the_calibrator_goes(
-    start_node: Callable[..., Any], tmp_path: Path
+    start_node: StartNode, tmp_path: Path
 ):
     program = tmp_path / 'leaving.py'
     program.write_text(LEAVING)

@@ -12,6 +12,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -172,6 +174,7 @@ def test_only_the_nodes_import_ros():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_third_party_imports_are_declared_in_setup_py():
     declared = {_normal(name) for name in (*_strings_of('REQUIRED'), *_strings_of('PARQUET'))}
     providers = packages_distributions()

@@ -143,6 +143,7 @@ def test_sensors_with_several_values_are_shown_by_component(
     assert not any(finding.kind in {'shift', 'masked'} for finding in result.health)
 
 
+@pytest.mark.slow
 def test_measurements_that_are_late_are_a_warning_and_a_finding_per_sequence(
     result_of: Callable[..., CalibrationResult],
 ) -> None:

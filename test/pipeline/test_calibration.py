@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.solver.problem import Iteration
 
+pytestmark = pytest.mark.slow
+
+
 COMMANDS = '/forward_position_controller/commands'
 
 

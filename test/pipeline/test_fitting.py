@@ -32,6 +32,7 @@ def test_told_noise_of_no_sensor_is_an_error_with_the_nearest() -> None:
         _told_noise({'elbow_positon': 1.0}, problem('elbow_position', 'tip_force'))
 
 
+@pytest.mark.slow
 def test_ends_of_a_profile_are_where_fits_of_models_with_that_value_are_equally_bad(
     workshop: Any,
 ) -> None:

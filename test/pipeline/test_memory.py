@@ -43,6 +43,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Calibration
     return done.result_path, done.result
 
 
+@pytest.mark.slow
 def test_a_refit_continues_the_result_that_is_named(
     earlier: tuple[Path, CalibrationResult], tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_refit_continues_the_result_that_is_named(
     assert {parameter.verdict for parameter in result.parameters} == {'identified'}
 
 
+@pytest.mark.slow
 def test_no_bag_is_learned_twice(earlier: tuple[Path, CalibrationResult], tmp_path: Path) -> None:
     path, _ = earlier
     memory, _ = recall(MemoryConfig(previous=path), tmp_path)
@@ -76,6 +78,7 @@ def test_no_bag_is_learned_twice(earlier: tuple[Path, CalibrationResult], tmp_pa
         without_known_bags(contaminated, memory)
 
 
+@pytest.mark.slow
 def test_the_bags_of_the_earlier_result_stay_known(
     earlier: tuple[Path, CalibrationResult],
 ) -> None:
@@ -89,6 +92,7 @@ def test_the_bags_of_the_earlier_result_stay_known(
     assert type(memory)(path, '', later).trained == memory.trained
 
 
+@pytest.mark.slow
 def test_a_rejected_result_is_not_continued(
     earlier: tuple[Path, CalibrationResult], tmp_path: Path
 ) -> None:
@@ -111,6 +115,7 @@ def test_a_result_that_is_not_there_is_an_error_unless_it_would_be_the_first(
     assert recall(MemoryConfig(), tmp_path) == (None, ())
 
 
+@pytest.mark.slow
 def test_only_what_is_the_same_and_was_determined_is_known(
     earlier: tuple[Path, CalibrationResult], tmp_path: Path
 ) -> None:

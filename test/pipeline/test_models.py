@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.models import ModelComparison
 
+pytestmark = pytest.mark.slow
+
+
 TARGETS = ('joint/j/damping', 'body/bob/mass', 'joint/j/frictionloss')
 DROP = ('joint/*/frictionloss',)
 

@@ -54,6 +54,7 @@ def _wild(sequence: Trajectory) -> Trajectory:
     return dataclasses.replace(sequence, name='wild', commands=(far,))
 
 
+@pytest.mark.slow
 def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
     truth = workshop.spec(damping=0.11, mass=1.05)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]

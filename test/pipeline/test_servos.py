@@ -167,6 +167,7 @@ def found(folder: Path) -> tuple[CalibrationConfig, Any]:
     return config, calibrate(config)
 
 
+@pytest.mark.slow
 def test_every_joint_has_the_coefficients_of_its_servo(found: tuple[CalibrationConfig, Any]):
     _, done = found
     assert done.result.accepted, done.result.acceptance
@@ -181,6 +182,7 @@ def test_every_joint_has_the_coefficients_of_its_servo(found: tuple[CalibrationC
     assert 'actuator/shoulder/load_friction_base' in told
 
 
+@pytest.mark.slow
 def test_coefficients_are_written_for_each_actuator(found: tuple[CalibrationConfig, Any]):
     config, done = found
     written = sorted(path.name for path in (config.output / 'servos').iterdir())
@@ -192,6 +194,7 @@ def test_coefficients_are_written_for_each_actuator(found: tuple[CalibrationConf
     assert values['q_offset'] == 0
 
 
+@pytest.mark.slow
 def test_the_model_that_is_written_has_the_armatures(found: tuple[CalibrationConfig, Any]):
     _, done = found
     model = mujoco.MjModel.from_xml_path(str(done.mjcf_path))

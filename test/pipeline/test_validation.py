@@ -69,6 +69,7 @@ def test_one_bag_cannot_be_left_out_of_one():
         families_of('bag', bags)
 
 
+@pytest.mark.slow
 def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
     truth = workshop.spec(damping=0.15, mass=1.2)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(3)]
@@ -85,6 +86,7 @@ def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
     assert found.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_bag_of_another_robot_is_named(workshop: Any):
     truth, other = workshop.spec(damping=0.15), workshop.spec(damping=0.25)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(3)]
@@ -103,6 +105,7 @@ def test_a_bag_of_another_robot_is_named(workshop: Any):
     assert "most without 'other'" in moved
 
 
+@pytest.mark.slow
 def test_what_only_one_bag_tells_has_no_value_without_it(workshop: Any):
     truth = workshop.spec(damping=0.15)
     runs = [workshop.sequence(truth, f'b{i}', i, seconds=1.5) for i in range(3)]
@@ -151,6 +154,7 @@ def test_without_a_measured_position_there_is_no_horizon(workshop: Any):
     assert "position of joint 'j' is not measured" in no_window
 
 
+@pytest.mark.slow
 def test_fits_to_windows_agree_where_the_model_is_right(workshop: Any):
     truth = workshop.spec(damping=0.15, mass=1.2)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]

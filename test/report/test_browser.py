@@ -117,6 +117,7 @@ def seen(rich_result: CalibrationResult, tmp_path_factory: pytest.TempPathFactor
     return Seen(wide, narrow, page.stderr, mpimg.imread(folder / 'report.png')[..., :3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('frame', ['wide', 'narrow'])
 def test_every_plot_is_drawn_with_its_three_lines(seen: Seen, frame: str) -> None:
     found = getattr(seen, frame)
@@ -124,6 +125,7 @@ def test_every_plot_is_drawn_with_its_three_lines(seen: Seen, frame: str) -> Non
     assert found['lines'] == [3] * 54 + [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('frame', 'width'), [('wide', WIDE), ('narrow', NARROW)])
 def test_the_page_does_not_scroll_sideways(seen: Seen, frame: str, width: int) -> None:
     found = getattr(seen, frame)
@@ -132,10 +134,12 @@ def test_the_page_does_not_scroll_sideways(seen: Seen, frame: str, width: int) -
     assert found['overflowing'] == 0
 
 
+@pytest.mark.slow
 def test_the_browser_has_nothing_to_complain_about(seen: Seen) -> None:
     assert [line for line in seen.log.splitlines() if 'CONSOLE' in line] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('columns', [slice(0, WIDE), slice(WIDE, WIDE + NARROW)])
 def test_a_screenshot_shows_all_three_colours(seen: Seen, columns: slice) -> None:
     pixels = seen.picture[:, columns]

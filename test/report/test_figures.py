@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.results.result import CalibrationResult, SignalPlot
 
+pytestmark = pytest.mark.slow
+
 
 def _with_plots(result: CalibrationResult, *plots: SignalPlot) -> CalibrationResult:
     return result.model_copy(update={'plots': plots})

@@ -24,6 +24,9 @@ from sysid_ros.results.result import CalibrationResult, StartEntry
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
+
 EVIL = '</script><script>evil()</script><img src=x onerror=evil()> & "quoted" {{ 7 * 7 }} '
 LIMIT = 8_000_000  # bytes
 

@@ -16,6 +16,8 @@ from sysid_ros.results.result import HorizonPoint
 if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
 
+pytestmark = pytest.mark.slow
+
 
 def _section(result: CalibrationResult, name: str) -> str:
     page = lxml.html.document_fromstring(render_report(result.model_copy(update={'plots': ()})))

@@ -171,6 +171,7 @@ def test_an_encoder_that_freezes_for_a_while_is_named(role: str) -> None:
     assert 'elbow_position stands still for 1.5 s' in found['no stuck position']
 
 
+@pytest.mark.slow
 def test_a_fault_of_a_third_of_a_second_in_ten_minutes_is_seen() -> None:
     times = np.arange(0.0, 600.0, 0.002)
     first = int(np.searchsorted(times, 300.0))
@@ -190,6 +191,7 @@ def test_a_fault_of_a_third_of_a_second_in_ten_minutes_is_seen() -> None:
     assert found.seconds == pytest.approx(0.3, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_signal_that_slowly_drifts_does_not_stand_still() -> None:
     times = np.arange(0.0, 600.0, 0.002)
     slow = [

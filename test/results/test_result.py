@@ -298,6 +298,7 @@ def test_a_missing_field_is_told_with_its_place(tmp_path: Path) -> None:
         CalibrationResult.load(path)
 
 
+@pytest.mark.slow
 def test_units_are_read_in_any_locale(tmp_path: Path) -> None:
     path = tmp_path / 'result.json'
     make().save(path)

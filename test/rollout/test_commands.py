@@ -45,6 +45,7 @@ def held(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return times, values
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(held(), st.floats(0.0, 0.05))
 def test_each_step_gets_the_mean_of_the_command_over_it(

@@ -271,6 +271,7 @@ def test_what_the_compiler_reads_cannot_be_beside_servos():
         make_simulator(spec, [density], [], 1, drives=own)
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_friction_of_every_joint():
     runs = [recorded(1.6, phase, f'run {phase}', 3e-4) for phase in (0.0, 2.0)]
     start = {**TRUTH, 'friction_base': 0.06, 'load_friction_base': 0.05, 'friction_stribeck': 0.05}
@@ -305,6 +306,7 @@ def test_a_regression_says_why_it_is_not_possible():
         )
 
 
+@pytest.mark.slow
 def test_windows_are_driven_by_servos_too():
     own = joints(kt=1.2)
     (gain,) = servo_unknowns(own, ['kt'], shared=True)

@@ -19,14 +19,11 @@ from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
+    from builders.trajectories import Measure, Sweep
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
-    Sweep = Callable[..., TimeSeries]
 
 TIMESTEP = 0.002
 ARM = """

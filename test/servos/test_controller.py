@@ -66,6 +66,7 @@ def difference_from_the_bench(model: str, timestep: float) -> float:
     return float(np.abs(found - expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model', MODELS)
 def test_a_pendulum_moves_as_on_the_bench_the_nearer_the_shorter_the_step(model: str):
     coarse, fine = (difference_from_the_bench(model, step) for step in (0.002, 0.0005))

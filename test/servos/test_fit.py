@@ -33,6 +33,7 @@ def logs() -> list[ServoLog]:
     return record(SERVO, M1)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_and_are_narrow(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=3))
     for unknown, value, interval in zip(
@@ -45,6 +46,7 @@ def test_intervals_hold_the_truth_and_are_narrow(logs: list[ServoLog]) -> None:
         assert interval.high - interval.low < 0.1 * truth, unknown.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(1, 4))
 def test_starts_anywhere_lead_to_the_same_optimum(logs: list[ServoLog], seed: int) -> None:
     usual = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4))
@@ -52,6 +54,7 @@ def test_starts_anywhere_lead_to_the_same_optimum(logs: list[ServoLog], seed: in
     assert other.solution.x == pytest.approx(usual.solution.x, rel=0.002)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(logs: list[ServoLog]) -> None:
     one, other = (fit_servo(SERVO, logs, settings=ServoFitSettings(starts=2)) for _ in range(2))
     assert np.array_equal(one.solution.x, other.solution.x)
@@ -119,12 +122,14 @@ def test_a_fit_ends_when_it_is_cancelled(logs: list[ServoLog]) -> None:
         fit_servo(SERVO, logs, cancel=cancel)
 
 
+@pytest.mark.slow
 def test_logs_without_speeds_are_fitted_as_well(logs: list[ServoLog]) -> None:
     bare = [dataclasses.replace(log, speed=None) for log in logs]
     found = fit_servo(SERVO, bare, settings=ServoFitSettings(starts=3))
     assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.02)
 
 
+@pytest.mark.slow
 def test_predictions_may_go_on_from_measured_states(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=3, reset_period=0.5))
     assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.05)
@@ -160,6 +165,7 @@ def test_logs_of_different_lengths_count_their_own_samples(logs: list[ServoLog])
     assert len(both.samples.time) == sum(len(one.samples.time) for one in alone) < 600
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_the_noise_floor_of_simulated_recordings_is_reached(shared_data: Path) -> None:
     logs = read_logs(shared_data / 'bam_xl330' / 'm1')

@@ -27,6 +27,9 @@ from sysid_ros.servos.laws.servo import Servo
 if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
 
+pytestmark = pytest.mark.slow
+
+
 FIXED = {'R': M1['R'], 'q_offset': M1['q_offset']}
 SETTINGS = ServoFitSettings(starts=1, fixed=FIXED)
 LOGS = tuple(record(Servo.named('xl330', 'm1'), M1, motions=('sin_sin',), seconds=1.5))

@@ -7,7 +7,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_documented_names_of_actuators_are_those_of_servos():
     code = (
         'from sysid_ros.actuators.controller import ServoController as a\n'

@@ -41,6 +41,7 @@ def test_the_error_of_a_job_is_that_of_the_work(count: int):
         workers.do(pieces.refuse_odd, [2, 3, 4], size=float, tell=lambda *_: None)
 
 
+@pytest.mark.slow
 def test_work_that_is_cancelled_ends():
     cancel = threading.Event()
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.servos.formats.logs import ServoLog
 
+pytestmark = pytest.mark.slow
+
+
 SERVO = Servo.named('xl330', 'm1')
 
 

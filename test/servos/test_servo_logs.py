@@ -147,6 +147,7 @@ def test_the_motor_is_off_from_when_its_topic_says_so(record: Callable[..., Path
     np.testing.assert_array_equal(second.enabled, second.position < 4.5)
 
 
+@pytest.mark.slow
 def test_sign_and_zero_of_the_joint_count_for_commands_as_well(record: Callable[..., Path]):
     path = record()
     plain, *_ = _logs(path)
@@ -195,6 +196,7 @@ def test_a_servo_that_is_off_needs_no_commands(record: Callable[..., Path]):
     assert not log.enabled.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('changes', 'kind', 'sentence'),
     [
@@ -224,6 +226,7 @@ def test_a_pendulum_that_never_moves_is_refused(record: Callable[..., Path]):
         _logs(record(still=True))
 
 
+@pytest.mark.slow
 def test_the_command_writes_logs_that_fits_read(
     record: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

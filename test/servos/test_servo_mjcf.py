@@ -85,6 +85,7 @@ def test_the_actuator_gives_the_torque_of_its_law_inside_and_at_its_limits(kind:
     assert data.qfrc_actuator[0] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', KINDS)
 def test_what_mjcf_can_hold_moves_as_the_law_but_for_the_length_of_steps(kind: str):
     servo, values = _servo(kind)
@@ -99,6 +100,7 @@ def test_what_mjcf_can_hold_moves_as_the_law_but_for_the_length_of_steps(kind: s
     assert fine.off < 0.35 * coarse.off
 
 
+@pytest.mark.slow
 def test_a_position_actuator_is_as_good_while_a_motor_without_other_limits_is_powered():
     servo, values = _servo('voltage')
     friction = plain_friction(servo, values)
@@ -111,6 +113,7 @@ def test_a_position_actuator_is_as_good_while_a_motor_without_other_limits_is_po
     assert position.off > 10 * dcmotor.off
 
 
+@pytest.mark.slow
 def test_friction_chosen_for_the_logs_is_nearer_to_a_law_with_load():
     servo = Servo(KINDS['voltage'], friction_law('m3'))
     values = {name: usual.initial for name, usual in servo.coefficients.items()}

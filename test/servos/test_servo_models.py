@@ -78,6 +78,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> ServoComparison:
     return compare_servos(request, ('m1', 'm3'), workers=1)
 
 
+@pytest.mark.slow
 def test_a_law_that_the_logs_do_not_need_is_not_recommended(simple: ServoComparison):
     assert simple.recommended == 'm1'
     assert [model.name for model in simple.models] == ['m3', 'm1']
@@ -88,6 +89,7 @@ def test_a_law_that_the_logs_do_not_need_is_not_recommended(simple: ServoCompari
     assert simple.chosen.bic == 0.0
 
 
+@pytest.mark.slow
 def test_a_law_that_the_logs_need_is_recommended_with_what_the_other_lacks(
     loaded: ServoComparison,
 ):
@@ -103,6 +105,7 @@ def test_a_law_that_the_logs_need_is_recommended_with_what_the_other_lacks(
     assert 'other loads' in loaded.reason
 
 
+@pytest.mark.slow
 def test_every_group_of_logs_is_judged_once(loaded: ServoComparison):
     assert (loaded.by, loaded.why) == ('load', 'as it is load that friction laws differ in')
     for model in loaded.models:
@@ -117,6 +120,7 @@ def test_every_group_of_logs_is_judged_once(loaded: ServoComparison):
         assert model.held_out == pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_a_comparison_is_plain_json(simple: ServoComparison):
     document = json.loads(simple.to_json())
     assert document['recommended'] == 'm1'
@@ -128,6 +132,7 @@ def test_a_comparison_is_plain_json(simple: ServoComparison):
     }
 
 
+@pytest.mark.slow
 def test_two_groups_and_groups_that_change_together_are_told(simple: ServoComparison):
     said = ' '.join(simple.warnings)
     assert 'only two loads' in said
@@ -135,6 +140,7 @@ def test_two_groups_and_groups_that_change_together_are_told(simple: ServoCompar
     assert 'The motor is never off' in said
 
 
+@pytest.mark.slow
 def test_one_load_is_told_and_gains_are_left_out_instead(tmp_path: Path):
     logs = record(SERVO, M1, motions=MOTIONS[:1], runs=ONE_LOAD, seconds=1.0)
     found = compare_servos(_request(tmp_path, logs), ('m1', 'm3'), workers=1)
@@ -208,6 +214,7 @@ def test_models_and_coefficients_are_checked_before_any_fit(tmp_path: Path):
         compare_servos(strange, ('m1', 'm3'))
 
 
+@pytest.mark.slow
 def test_every_law_is_written_and_the_recommended_one_to_the_output(tmp_path: Path):
     logs = record(SERVO, M1, motions=MOTIONS[:1], seconds=1.5)
     request = _request(tmp_path, logs)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.solver.problem import Iteration
 
+pytestmark = pytest.mark.slow
+
+
 SERVO = Servo.named('xl330', 'm1')
 TRIALS = 60
 

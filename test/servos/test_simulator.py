@@ -130,6 +130,7 @@ def numbers(servo: Servo, log: ServoLog, candidate: NDArray[np.float64]) -> dict
     return {**constants, **dict(zip(servo.coefficients, candidate.tolist(), strict=True))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('reset_period', [None, 0.05])
 @pytest.mark.parametrize('name', CASES)
 def test_every_law_equals_its_equations_on_both_sides_of_its_limits(

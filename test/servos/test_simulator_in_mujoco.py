@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
+import pytest
 
 from sysid_ros.servos.bench.pendulum import simulate, stack_logs
 from sysid_ros.servos.formats.logs import ServoLog
@@ -15,6 +16,9 @@ from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+pytestmark = pytest.mark.slow
+
 
 SERVO = Servo.named('xl330', 'm1')
 MASS, ARM_MASS, LENGTH = 0.5, 0.08, 0.15

@@ -19,6 +19,7 @@ SQUARES = TimeSeries([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 4.0, 9.0, 16.0])
 STARTS = st.one_of(st.just(0.0), st.just(0.3), st.floats(-1e3, 1e3), st.floats(1.6e9, 1.8e9))
 
 
+@pytest.mark.slow
 @given(start=STARTS, period=st.sampled_from([1e-3, 2e-3, 1 / 300, 0.01, 0.02]), count=st.data())
 @settings(max_examples=300, deadline=None)
 def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
@@ -34,6 +35,7 @@ def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
         np.testing.assert_array_equal(resampled.data, data)
 
 
+@pytest.mark.slow
 @given(start=STARTS, period=st.floats(1e-3, 0.1), length=st.floats(0.0, 5.0))
 @settings(max_examples=200, deadline=None)
 def test_resampled_stamps_are_exactly_one_period_apart_and_never_beyond_the_last(

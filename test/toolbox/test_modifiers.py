@@ -173,6 +173,7 @@ def test_a_spec_is_written_in_place():
     assert spec.joint('elbow').armature == 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('path', 'value'),
     [

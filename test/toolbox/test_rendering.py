@@ -62,6 +62,7 @@ def _gl() -> None:
         pytest.skip(str(err))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('start', [0.01, 0.3, 1.7e9])
 @pytest.mark.parametrize('framerate', [7, 30, 120])
 def test_a_frame_shows_the_state_of_its_time(start: float, framerate: int):
@@ -90,6 +91,7 @@ def test_motions_with_different_steps_stay_in_time():
         assert _column(red) == pytest.approx(_column(blue), abs=0.08)
 
 
+@pytest.mark.slow
 def test_copies_of_one_model_are_tinted_apart_and_coloured_models_keep_their_colours():
     times = np.zeros(1)
     both = np.concatenate([_states(times, np.array([x])) for x in (-0.8, 0.8)])
@@ -112,6 +114,7 @@ def test_copies_of_one_model_are_tinted_apart_and_coloured_models_keep_their_col
         assert strong.min() > 1.4 * weak.max()
 
 
+@pytest.mark.slow
 def test_the_geoms_of_the_collision_group_are_drawn_only_where_there_are_no_others():
     states = _states(np.zeros(1), np.zeros(1))
     visual = SLIDER.format(timestep=0.01, rgba=WHITE, group=2).replace(
@@ -137,6 +140,7 @@ def test_a_picture_may_be_larger_than_the_models_offscreen_buffer():
     assert model.vis.global_.offwidth == 640
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_not_finite_is_left_out():
     good = _states(np.array([0.0, 0.01]), np.zeros(2))
     bad = good.copy()
@@ -160,6 +164,7 @@ def test_the_free_camera_keeps_the_whole_motion_in_the_picture():
     assert _column(frames[-1]) - _column(frames[0]) > 0.2
 
 
+@pytest.mark.slow
 def test_a_spotlight_brightens_what_is_below_it():
     model = _model(rgba='.3 .3 .3 1')
     states = _states(np.zeros(1), np.zeros(1))

@@ -244,6 +244,7 @@ def test_all_other_names_of_the_toolbox_are_there() -> None:
     assert sysid.parameter.Parameter is sysid.Parameter
 
 
+@pytest.mark.slow
 def test_the_report_is_a_module_that_is_loaded_when_it_is_asked_for() -> None:
     program = """
 import sys

@@ -121,6 +121,7 @@ def filmed(fit: Fit) -> ToolboxReport:
     return report
 
 
+@pytest.mark.slow
 def test_the_result_holds_value_interval_and_verdict_of_the_free_parameters(fit: Fit):
     result = fit.report(generate_videos=False).result
 
@@ -133,6 +134,7 @@ def test_the_result_holds_value_interval_and_verdict_of_the_free_parameters(fit:
     assert 'Not identified: unused.' in result.warnings
 
 
+@pytest.mark.slow
 def test_a_value_at_its_bound_has_no_interval_and_no_interval_leaves_the_bounds(fit: Fit):
     at_bound = fit.after.copy()
     at_bound['damping'].value = 0.0
@@ -160,6 +162,7 @@ def test_every_channel_is_drawn_and_its_error_is_told_in_its_unit(fit: Fit):
     assert result.accepted
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing(fit: Fit):
     page = fit.report(generate_videos=False).build()
 
@@ -168,6 +171,7 @@ def test_the_page_loads_nothing(fit: Fit):
     assert "default-src 'none'" in page
 
 
+@pytest.mark.slow
 def test_the_title_stands_above_and_is_escaped(fit: Fit):
     page = fit.report(generate_videos=False, title='<b>Arm').build()
 
@@ -181,6 +185,7 @@ def test_known_truth_adds_a_column(fit: Fit):
     assert 'True value' in page
 
 
+@pytest.mark.slow
 def test_saving_writes_what_build_returns(fit: Fit, tmp_path: Path):
     report = fit.report(generate_videos=False, save_path=tmp_path / 'new' / 'folder')
     report.save(tmp_path / 'again.html')
@@ -189,6 +194,7 @@ def test_saving_writes_what_build_returns(fit: Fit, tmp_path: Path):
     assert written == report.build() == (tmp_path / 'again.html').read_text('utf-8')
 
 
+@pytest.mark.slow
 def test_the_animation_runs_as_long_as_the_recording_and_moves(filmed: ToolboxReport):
     [data] = re.findall(r'src="data:image/webp;base64,([^"]+)"', filmed.build())
 
@@ -204,6 +210,7 @@ def test_the_animation_runs_as_long_as_the_recording_and_moves(filmed: ToolboxRe
     assert np.abs(frames[0] - frames[-1]).max() > 50
 
 
+@pytest.mark.slow
 def test_the_animation_shows_before_after_and_what_was_measured(filmed: ToolboxReport):
     [alt] = re.findall(r'alt="(Animation[^"]+)"', filmed.build())
 

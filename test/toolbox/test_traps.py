@@ -165,6 +165,7 @@ def cart_recording() -> Recording:
     return record(mujoco.MjSpec.from_string(SPRING_MASS), command=push)
 
 
+@pytest.mark.slow
 def test_five_armatures_of_an_identical_plant_are_exact(arm_recording: Recording) -> None:
     assert fitted(armatures(), arm_recording.sequences()) == pytest.approx(ARMATURES, rel=1e-6)
 
@@ -189,6 +190,7 @@ def test_the_tutorials_stamps_are_understood_when_said() -> None:
     assert found == pytest.approx([1.0], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_tutorials_stamps_are_understood_unsaid_and_told_once() -> None:
     fn = sysid.build_residual_fn(models_sequences=tutorial())
     with pytest.warns(sysid.StampWarning, match='times of the states of mujoco.rollout') as told:
@@ -233,6 +235,7 @@ def test_stamps_that_a_rollout_might_have_are_taken_as_they_are_where_they_fit()
         assert fitted(mass(), groups) == pytest.approx([1.0], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_tutorials_stamps_are_warned_of_with_their_shift() -> None:
     fn = sysid.build_residual_fn(models_sequences=tutorial(), sensor_stamps='measured')
     with pytest.warns(sysid.StampWarning, match=r'-2\.0\d ms .* one time step late'):
@@ -264,6 +267,7 @@ def test_a_start_without_any_stable_beginning_is_an_error() -> None:
         fitted(stiffness(-4e7, -4e7), recording.sequences())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('rate', [50.0, 20.0])
 def test_commands_hold_until_the_next(rate: float) -> None:
     """A plant keeps a command; it does not know the next one."""
@@ -307,6 +311,7 @@ def test_the_start_time_does_not_matter(cart_recording: Recording, start: float)
     assert fitted(mass(), cart_recording.sequences(start)) == pytest.approx([1.0], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_sensors_and_controls_are_paired_by_name(arm_recording: Recording) -> None:
     model = arm_recording.spec.copy().compile()
     order = [3, 0, 4, 2, 1]
@@ -418,6 +423,7 @@ def test_a_fit_survives_candidates_that_diverge(optimizer: str) -> None:
     assert result.diverged >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['Mass', 'MassIpos', 'Pseudo'])
 @pytest.mark.parametrize('given', [True, False])
 def test_every_kind_of_inertia_is_fitted_with_its_own_modifier(kind: str, *, given: bool) -> None:
@@ -466,6 +472,7 @@ def test_a_number_for_a_polynomial_is_answered_with_what_to_write(
         fn(np.array([4.0]), params)
 
 
+@pytest.mark.slow
 def test_nothing_changes_the_users_spec(tmp_path: Path) -> None:
     recording = record(mujoco.MjSpec.from_string(SPRING_MASS), duration=0.5, command=push)
     before = recording.spec.to_xml()
@@ -530,6 +537,7 @@ def verdicts(groups: list[sysid.ModelSequences]) -> dict[str, tuple[float, str]]
     return {p.name: (p.value, p.verdict) for p in report.result.parameters}
 
 
+@pytest.mark.slow
 def test_a_combination_that_cannot_be_told_apart_is_named_until_a_payload_tells_it() -> None:
     alone = record(mujoco.MjSpec.from_string(CART), duration=0.6, command=push)
     found = verdicts(alone.sequences())
@@ -547,6 +555,7 @@ def test_a_combination_that_cannot_be_told_apart_is_named_until_a_payload_tells_
     assert both['gear'] == (pytest.approx(3.0, rel=1e-6), 'identified')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_random_starts_all_end_at_the_truth(arm_recording: Recording, seed: int) -> None:
     start = np.random.default_rng(seed).uniform(0.01, 0.6, 5)
@@ -554,6 +563,7 @@ def test_random_starts_all_end_at_the_truth(arm_recording: Recording, seed: int)
     assert found == pytest.approx(ARMATURES, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings('ignore::sysid_ros.toolbox.optimization.StampWarning')
 @pytest.mark.parametrize('starts', [1, 16])
 def test_a_far_start_does_not_end_in_a_false_valley(starts: int) -> None:

@@ -34,6 +34,7 @@ def _log(samples: int, name: str) -> ServoLog:
     return ServoLog('', 'xl330', name, 0.3, 0.013, 0.13, NUMBERS, DT, start, goal, enabled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [('xl330', 'm1'), ('xl330', 'm6'), ('sts3215', 'm4')])
 @pytest.mark.parametrize('name', ['sin_sin', 'lift_and_drop'])
 def test_it_moves_as_fits_simulate_it(kind: tuple[str, str], name: str):
@@ -69,6 +70,7 @@ def test_it_hangs_still_until_it_is_told_something():
     assert all(sample.effort == 0.0 for sample in samples)
 
 
+@pytest.mark.slow
 def test_without_power_it_falls_and_its_effort_is_zero():
     servo = Servo.named('xl330', 'm1')
     pendulum = Pendulum(servo, _values(servo))

@@ -70,6 +70,7 @@ def _in_force(
     return np.array([0, -1.1, 1.4, -0.4, 0, 0]) if row < 0 else commands[row]
 
 
+@pytest.mark.slow
 def test_the_plant_is_a_plain_loop_over_mj_step_with_the_mean_command_of_each_step():
     arrivals, commands = _commands(1.5)
     plant = Plant(ARM, load_truth(TRUTH))
@@ -93,6 +94,7 @@ def test_the_plant_is_a_plain_loop_over_mj_step_with_the_mean_command_of_each_st
     np.testing.assert_allclose(_table(samples), np.array(expected), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_plant_is_what_tiny_steps_with_held_commands_give(tmp_path: Path):
     arrivals, commands = _commands(1.0)
     text = ARM.read_text().replace('timestep="0.002"', 'timestep="0.0005"')
@@ -115,6 +117,7 @@ def test_the_plant_is_what_tiny_steps_with_held_commands_give(tmp_path: Path):
     assert np.all(np.sqrt(np.mean(error**2, axis=0)) < 2e-3 * travel)
 
 
+@pytest.mark.slow
 def test_a_delay_is_the_same_as_commands_that_come_later():
     arrivals, commands = _commands(1.0)
     truth = load_truth(TRUTH)
@@ -166,6 +169,7 @@ def test_a_rate_that_the_step_does_not_divide_gives_the_nearest_steps_with_their
     assert times == pytest.approx([0, 0.004, 0.006, 0.01, 0.014, 0.016])
 
 
+@pytest.mark.slow
 def test_encoder_and_noise_are_as_large_as_told():
     count = 2 * np.pi / 2**14
     exact = Plant(ARM)

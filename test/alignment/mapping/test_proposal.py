@@ -86,6 +86,7 @@ def _plain(bench: Any, run: Any) -> BagColumns:
     return bag
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', [0, 3, 7])
 def test_signs_degrees_offsets_swapped_names_and_orders_are_found(
     bench: Any, run: Any, seed: int
@@ -94,6 +95,7 @@ def test_signs_degrees_offsets_swapped_names_and_orders_are_found(
     assert bench.mistakes(propose(bag, bench.model()), right) == []
 
 
+@pytest.mark.slow
 def test_a_bag_in_which_nothing_is_wrong_is_left_as_it_is(bench: Any, run: Any) -> None:
     found = propose(_plain(bench, run), bench.model())
     assert len(found.pairs) == 24
@@ -105,6 +107,7 @@ def test_a_bag_in_which_nothing_is_wrong_is_left_as_it_is(bench: Any, run: Any) 
         assert pair.labels == (expected,)
 
 
+@pytest.mark.slow
 def test_counts_and_gears_are_found(bench: Any, run: Any) -> None:
     wrist, pan = run.joints.index('wrist_3'), run.joints.index('shoulder_pan')
 

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from builders.trajectories import Measure
     from sysid_ros.identification.fit import Fit
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
+
+pytestmark = pytest.mark.slow
+
 
 ARM = """
 <mujoco>

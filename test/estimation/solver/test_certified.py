@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+pytestmark = pytest.mark.slow
+
+
 #: The other trust region stops at another stationary point from the far starts.
 BACKENDS: list[Any] = ['mujoco', 'scipy-trf', 'scipy-lm']
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from builders.models import rod
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
@@ -28,24 +29,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from builders.trajectories import Measure, Sweep
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
-    Sweep = Callable[..., TimeSeries]
 
 TIMESTEP = 0.005
-PENDULUM = """
-<mujoco>
-  <option timestep="0.005"/>
-  <worldbody>
-    <body><joint name="j" axis="0 1 0" damping=".2" armature=".05"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1"/></body>
-  </worldbody>
-  <actuator><position name="a" joint="j" kp="20" kv="1"/></actuator>
-  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
-</mujoco>
-"""
+PENDULUM = rod(timestep=TIMESTEP, damping=0.2, armature=0.05)
 TRUTH = {'joint/j/armature': 0.09, 'joint/j/damping': 0.5, 'actuator/a/kp': 33.0}
 NOISE = {'q': 2e-3, 'v': 3e-2}
 BACKENDS: list[Any] = ['mujoco', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
@@ -84,6 +74,7 @@ def standard_errors(solution: Solution) -> NDArray[np.float64]:
     return np.sqrt(np.diag(np.linalg.inv(solution.jacobian.T @ solution.jacobian)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('loss', ['linear', *ROBUST])
 def test_all_solvers_find_the_same_optimum(
     residuals: Residuals, parameters: list[Unknown], loss: Any
@@ -103,6 +94,7 @@ def test_all_solvers_find_the_same_optimum(
     assert loss != 'linear' or first.cost == pytest.approx(200, rel=0.2)
 
 
+@pytest.mark.slow
 def test_scipy_called_by_hand_finds_the_same_optimum(
     run: Trajectory, residuals: Residuals, parameters: list[Unknown]
 ) -> None:
@@ -175,6 +167,7 @@ def test_the_jacobian_at_a_bound_looks_inwards(
     assert np.linalg.norm(wide - narrow) < 1e-3 * np.linalg.norm(wide)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('backend', BACKENDS)
 @pytest.mark.parametrize('loss', ROBUST)
 def test_robust_losses_resist_outliers(
@@ -213,6 +206,7 @@ def test_a_start_at_a_bound_is_left(
     assert solution.x[0] == pytest.approx(0.0123, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('backend', BACKENDS)
 def test_an_optimum_outside_of_the_bounds_ends_at_the_bound(
     model: mujoco.MjModel, run: Trajectory, backend: Any

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders.models import Drive, rod
 from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
@@ -22,24 +23,11 @@ from sysid_ros.rollout.simulation import Simulator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from builders.trajectories import Measure, Sweep
     from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
-    Sweep = Callable[..., TimeSeries]
 
-ARM = """
-<mujoco>
-  <option timestep="0.002"/>
-  <worldbody>
-    <body name="upper"><joint name="j" axis="0 1 0" damping=".3" armature=".01"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/></body>
-  </worldbody>
-  <actuator><motor name="a" joint="j" gear="3"/></actuator>
-  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
-</mujoco>
-"""
+ARM = rod(timestep=0.002, damping=0.3, armature=0.01, drive=Drive.MOTOR)
 TRUTH = {'joint/j/damping': 0.8, 'joint/j/armature': 0.1}
 
 
@@ -73,6 +61,7 @@ def residuals(
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('count', [1, 6])
 def test_the_optimum_is_that_of_all_data(
     residuals: Callable[..., tuple[Residuals, np.ndarray]], count: int

@@ -16,13 +16,9 @@ from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sysid_ros.signals import TimeSeries
+    from builders.trajectories import Measure, Sweep
     from sysid_ros.signals.trajectory import Trajectory
 
-    Measure = Callable[..., Trajectory]
-    Sweep = Callable[..., TimeSeries]
 
 MOTORS = '<motor name="a" joint="j"/><motor name="b" joint="k"/>'
 SERVOS = (
@@ -72,6 +68,7 @@ def relative(result: Regression, truth: dict[str, float]) -> np.ndarray:
     return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('actuators', 'sensors', 'integrator', 'source'),
     [
@@ -103,6 +100,7 @@ def test_the_start_does_not_matter_to_what_is_linear(measure: Measure, sweep: Sw
     np.testing.assert_allclose(near.x, far.x, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_gains_and_delays_of_servos_come_with_it(measure: Measure, sweep: Sweep) -> None:
     model = make(SERVOS)
     truth = {'actuator/a/kp': 35.0, 'actuator/b/kp': 6.0, 'actuator/a/delay': 0.02}
@@ -125,6 +123,7 @@ def test_a_joint_without_actuator_has_no_torque(measure: Measure) -> None:
     assert np.all(relative(found(model, truth, run), truth) < 0.1)
 
 
+@pytest.mark.slow
 def test_an_inertia_is_found_and_physical(measure: Measure, sweep: Sweep) -> None:
     model = make()
     true = make()

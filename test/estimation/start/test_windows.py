@@ -23,9 +23,10 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    Measure = Callable[..., Trajectory]
+    from builders.trajectories import Measure
+
 
 #: A double pendulum that falls from above.
 CHAOTIC = mujoco.MjModel.from_xml_string(
@@ -102,6 +103,7 @@ def test_chaos_is_rough_and_an_overdamped_pendulum_is_not(whole: Residuals) -> N
     assert roughness_at(whole, np.array([0.7, 5.0, 0.0]), 2) < ROUGH
 
 
+@pytest.mark.slow
 def test_windows_recover_what_whole_sequences_lose(measure: Measure) -> None:
     times = np.arange(0, 5, 0.02)
     run = measure(CHAOTIC, TRUTH, times=times, start=ABOVE, noise=NOISE)

@@ -617,6 +617,7 @@ def _present(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_real_model_differs_only_in_identified_attributes(
     real_model: tuple[Path, list[str]], tmp_path: Path
 ) -> None:

@@ -200,6 +200,7 @@ SPELLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('element', 'attribute'), FIELD_KINDS)
 def test_a_value_changes_its_own_attribute_only(
     tmp_path: Path, element: str, attribute: str
@@ -240,6 +241,7 @@ def test_what_only_the_compiler_sees_is_written_too(tmp_path: Path, path: str) -
     assert target.start == pytest.approx(0.35, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_values_of_all_kinds_are_written_together(tmp_path: Path, seed: int) -> None:
     targets = [t for key in FIELD_KINDS for t in every(*key) if spellable(t)]
@@ -271,6 +273,7 @@ ROBOTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('robot', ROBOTS)
 def test_values_of_all_kinds_are_written_into_a_real_robot(tmp_path: Path, robot: str) -> None:
     package, file = ROBOTS[robot]

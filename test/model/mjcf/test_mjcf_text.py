@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from sysid_ros.errors import ModelError
 from sysid_ros.model.mjcf.text import Document, decode, encode
 
+pytestmark = pytest.mark.slow
+
+
 SPACE = st.sampled_from([' ', '  ', '\n', '\r\n    ', '\t', '\n\n  '])
 LOOSE = st.sampled_from(['', ' ', '\n'])
 VALUE = st.text(st.sampled_from('0123456789.- <>=/é[]!'), max_size=8).map(

@@ -313,6 +313,7 @@ def test_the_model_above_has_a_target_of_every_kind_that_is_written_by_numbers()
     assert {(target.element, target.attribute) for target in SAMPLE} == set(FIELD_KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
 def test_writing_a_number_equals_recompiling(target: Target) -> None:
     value = another(target, MODEL)
@@ -324,6 +325,7 @@ def test_writing_a_number_equals_recompiling(target: Target) -> None:
         assert differing_fields(model, writable_model(SPEC, [target]), 1e-14) != ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
 def test_a_written_value_is_read_back(target: Target) -> None:
     model = writable_model(SPEC, [target])
@@ -339,6 +341,7 @@ def test_a_written_value_is_read_back(target: Target) -> None:
         assert target.read(model) == pytest.approx(value, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('target', SAMPLE, ids=lambda target: target.path)
 def test_what_is_called_constant_leaves_derived_numbers_alone(target: Target) -> None:
     model = writable_model(SPEC, [target])
@@ -388,6 +391,7 @@ def without_pictures(spec: mujoco.MjSpec) -> mujoco.MjSpec:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('robot', INSTALLED)
 def test_writing_a_real_robot_equals_recompiling(robot: str) -> None:
     package, file = INSTALLED[robot]

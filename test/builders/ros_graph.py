@@ -1,0 +1,228 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""ROS processes in a domain of their own, and a node inside the test to talk to them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+#: Domains whose ports are free of the ephemeral range on Linux; 0 is everybody's default.
+DOMAINS = range(1, 101)
+#: Longest wait for anything that a process does, seconds. Reached only when a test fails.
+TIMEOUT = 30.0
+
+
+@contextmanager
+def own_domain() -> Iterator[dict[str, str]]:
+    """Take a ROS domain that no other test on this machine has, and yield an environment with it.
+
+    The test's own process gets the same domain.
+    """
+    # An abstract socket is a lock that ends with its process.
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for domain in random.sample(DOMAINS, len(DOMAINS)):
+        try:
+            lock.bind(f'\0sysid_ros.test.domain.{domain}')
+        except OSError:
+            continue
+        break
+    else:
+        pytest.fail('all ROS domains are in use by other tests')
+    paths = [str(REPOSITORY), os.environ.get('PYTHONPATH', '')]
+    own = {'ROS_DOMAIN_ID': str(domain), 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
+    with lock, pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in own.items():
+            monkeypatch.setenv(name, value)
+        yield {
+            **os.environ,
+            **own,
+            'PYTHONPATH': os.pathsep.join(filter(None, paths)),
+            'PYTHONUNBUFFERED': '1',
+        }
+
+
+class NodeProcess:
+    """A Python process whose output is read as it comes."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str], log: Path) -> None:
+        self._lines: list[str] = []
+        self._ended = False
+        self._changed = threading.Condition()
+        self._log = log
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self._log.open('w') as log:
+            for line in self.process.stdout:
+                log.write(line)
+                with self._changed:
+                    self._lines.append(line.rstrip('\n'))
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def output(self) -> str:
+        """Everything that the process printed so far, standard error included."""
+        with self._changed:
+            return '\n'.join(self._lines)
+
+    def wait_for_line(self, text: str, timeout: float = TIMEOUT) -> str:
+        """Block until a line holds a text, and return the first such line."""
+        deadline = time.monotonic() + timeout
+        seen = 0
+        with self._changed:
+            while True:
+                for line in self._lines[seen:]:
+                    if text in line:
+                        return line
+                seen = len(self._lines)
+                left = deadline - time.monotonic()
+                if self._ended or left <= 0:
+                    break
+                self._changed.wait(left)
+            printed = '\n'.join(self._lines)
+        why = 'ended' if self._ended else f'ran for {timeout:g} s'
+        pytest.fail(f'The process {why} without printing {text!r}; it printed:\n{printed}')
+
+    def wait(self, timeout: float = TIMEOUT) -> int:
+        """Block until the process has ended, and return its exit code."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f'The process still runs after {timeout:g} s; it printed:\n{self.output}')
+        self._reader.join(timeout)
+        return code
+
+    def stop(self, number: int = signal.SIGINT, timeout: float = TIMEOUT) -> int:
+        """Send a signal, wait for the end, and return the exit code."""
+        self.process.send_signal(number)
+        return self.wait(timeout)
+
+    def kill(self) -> None:
+        """End the process whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(TIMEOUT)
+
+
+class StartNode(Protocol):
+    """Starts ``python -m MODULE ARGUMENTS``, or ``python FILE.py …``."""
+
+    def __call__(self, program: str | Path, *arguments: str | Path) -> NodeProcess:
+        """Return the process."""
+
+
+@contextmanager
+def node_processes(env: Mapping[str, str], folder: Path) -> Iterator[StartNode]:
+    """Yield a function that starts processes; those that still run at the end are killed.
+
+    Args:
+        env: Their environment.
+        folder: Where what they print is kept.
+    """
+    started: list[NodeProcess] = []
+
+    def start(program: str | Path, *arguments: str | Path) -> NodeProcess:
+        name = str(program)
+        head = [name] if name.endswith('.py') else ['-m', name]
+        command = [sys.executable, *head, *map(str, arguments)]
+        log = folder / f'{len(started)}_{Path(name).name}.log'
+        started.append(NodeProcess(command, env, log))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+
+
+class RosClient:
+    """A node inside the test, to talk to nodes under test."""
+
+    def __init__(self, node: Any, executor: Any) -> None:
+        self.node = node
+        self._executor = executor
+
+    def call(self, kind: Any, name: str, request: Any = None, timeout: float = TIMEOUT) -> Any:
+        """Call a service and return the response; wait for the service first."""
+        client = self.node.create_client(kind, name)
+        assert client.wait_for_service(timeout), f'there is no service {name}'
+        return self._finish(client.call_async(request or kind.Request()), timeout, name)
+
+    def message(
+        self,
+        kind: Any,
+        topic: str,
+        accept: Callable[[Any], bool] = lambda _: True,
+        timeout: float = TIMEOUT,
+        *,
+        latched: bool = True,
+    ) -> Any:
+        """Return the first message of a topic that is accepted."""
+        from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
+        from rclpy.task import Future  # noqa: PLC0415
+
+        durability = DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE
+        found = Future(executor=self._executor)
+        subscription = self.node.create_subscription(
+            kind,
+            topic,
+            lambda message: accept(message) and not found.done() and found.set_result(message),
+            QoSProfile(depth=1000, durability=durability),
+        )
+        try:
+            return self._finish(found, timeout, topic)
+        finally:
+            self.node.destroy_subscription(subscription)
+
+    def _finish(self, future: Any, timeout: float, name: str) -> Any:
+        self._executor.spin_until_future_complete(future, timeout)
+        assert future.done(), f'nothing from {name} within {timeout:g} s'
+        return future.result()
+
+
+@contextmanager
+def client_node(env: Mapping[str, str]) -> Iterator[RosClient]:
+    """Yield a node in the test's own process and the domain of an environment."""
+    import rclpy  # noqa: PLC0415 (absent without ROS)
+    from rclpy.executors import SingleThreadedExecutor  # noqa: PLC0415
+    from rclpy.signals import SignalHandlerOptions  # noqa: PLC0415
+
+    context = rclpy.Context()
+    rclpy.init(
+        context=context,
+        domain_id=int(env['ROS_DOMAIN_ID']),
+        signal_handler_options=SignalHandlerOptions.NO,
+    )
+    node = rclpy.create_node('test_client', context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    yield RosClient(node, executor)
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.try_shutdown(context=context)
