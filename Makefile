@@ -59,7 +59,7 @@ check: venv ## Lint, check types and run the quick tests, in less than a minute
 	log=$$(mktemp)
 	trap 'rm -f "$$log"' EXIT
 	$(BIN)/mypy >"$$log" 2>&1 & types=$$!
-	$(BIN)/python -m pytest --quiet --numprocesses auto \
+	$(BIN)/python -m pytest --quiet --numprocesses auto --dist worksteal \
 	  -m 'not slow and not ros and not package and not shared' || failed=1
 	wait $$types || failed=1
 	cat "$$log"
@@ -69,7 +69,7 @@ check: venv ## Lint, check types and run the quick tests, in less than a minute
 # once more, and counted as rerun: a machine may stall for longer than any robot would.
 test: lint $(ROBOTS) ## Lint, check types and run the tests
 	failed=0
-	$(BIN)/python -m pytest --numprocesses auto -m 'not ros or patient' || failed=1
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not ros or patient' || failed=1
 	$(BIN)/python -m pytest --reruns 1 -m 'ros and not patient' || failed=1
 	exit $$failed
 

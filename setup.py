@@ -122,7 +122,6 @@ setup(
     long_description=Path('README.md').read_text('utf-8') if Path('README.md').exists() else '',
     long_description_content_type='text/markdown',
     license=_package.findtext('license'),
-    url=_package.findtext('url'),
     maintainer=_maintainer.text,
     maintainer_email=_maintainer.get('email'),
     packages=find_packages(include=[NAME, f'{NAME}.*']),
