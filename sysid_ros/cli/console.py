@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.results.comparison import Comparison
+    from sysid_ros.results.comparison import ComparedQuantity
 
 __all__ = ['Progress', 'make_console', 'print_comparison', 'print_paths', 'print_result']
 
@@ -82,7 +82,7 @@ def print_paths(console: Console, paths: Mapping[str, Path]) -> None:
         console.print(f'{name + ":":18s} {path}', markup=False, soft_wrap=True)
 
 
-def print_comparison(console: Console, comparisons: Iterable[Comparison]) -> None:
+def print_comparison(console: Console, comparisons: Iterable[ComparedQuantity]) -> None:
     """Print what agrees with a baseline and what moved."""
     columns = [
         Column('quantity', number=False),

@@ -114,10 +114,11 @@ def _mean_error(errors: Mapping[str, float]) -> str:
 
 def _print(done: ServoCalibration) -> None:
     from sysid_ros.cli.console import make_console, print_paths, print_result  # noqa: PLC0415
+    from sysid_ros.results.parts import StartKind  # noqa: PLC0415
 
     console = make_console()
     print_result(console, done.result)
-    if done.result.solver.start == 'sampled':
+    if done.result.solver.start is StartKind.SAMPLED:
         sentence = done.result.solver.start_sentence
         console.print(f'The fit began at {sentence}.', markup=False)
     console.print(_mean_error(done.errors), markup=False)

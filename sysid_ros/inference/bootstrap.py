@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.signal
-import scipy.special
+import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 
 from sysid_ros.inference.clusters import recordings
 from sysid_ros.inference.spread import ENOUGH, LEVEL, Ends, number_of_recordings, prior_jacobian

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
-import scipy.signal
+import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import sha256
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.memory import Remembered
-from sysid_ros.results.diagnostics import Curve
+from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import FileHash
 from sysid_ros.results.summary import judged_result, provenance_now, summarise
 from sysid_ros.rollout.prediction import predict
@@ -85,7 +85,7 @@ def assemble(
     )
 
 
-def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[Curve]:
+def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
     sequences = [(s, r.role) for r in problem.recordings for s in r.alignment.sequences]
     # Commands act when the fit found them to, which it knows of training data only.
     bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
@@ -104,7 +104,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[Curve]:
                 for place, column in enumerate(own)
             ]
             for predicted, (sensor, name, column) in enumerate(columns):
-                yield Curve(
+                yield SignalCurve(
                     sequence.name,
                     role,
                     sensor,

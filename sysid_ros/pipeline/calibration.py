@@ -22,7 +22,6 @@ from sysid_ros.pipeline.loading import load, parameters_of, read_aligned
 from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
-from sysid_ros.report import write_figures, write_report
 from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.comparison import Comparison
+    from sysid_ros.results.comparison import ComparedQuantity
 
 RESULT = 'result.json'
 #: Folder in the output for a result that was rejected.
@@ -201,6 +200,9 @@ def write(identified: Identified, config: CalibrationConfig) -> Calibration:
     Raises:
         SysidError: In one sentence, what cannot be written.
     """
+    # Drawing takes long to import, and who only asks for a calibration later should not wait.
+    from sysid_ros.report import write_figures, write_report  # noqa: PLC0415
+
     result, problem = identified.result, identified.problem
     mjcf = None
     folder = config.output if result.accepted else config.output / REJECTED
@@ -228,7 +230,7 @@ def check(
     *,
     command: str = '',
     observer: Observer | None = None,
-) -> tuple[CalibrationResult, tuple[Comparison, ...]]:
+) -> tuple[CalibrationResult, tuple[ComparedQuantity, ...]]:
     """Convert and fit again, and compare with an earlier result; writes nothing.
 
     Args:

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.signals.trajectory import Trajectory
 
-#: Targets whose elements are known only when the bags were read.
-_OF_SEQUENCES = 'sequence/'
+
+def of_sequence(path: str) -> bool:
+    """Whether a target, as it is written, is of a sequence: known only when the bags were read."""
+    return path.partition('/')[0] == 'sequence'
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def parameters_of(
     found: list[Unknown] = []
     joints = joints_of(config.servos, model)
     for entry in config.parameters:
-        if training is None and entry.target.startswith(_OF_SEQUENCES):
+        if training is None and of_sequence(entry.target):
             continue
         found.extend(
             make_unknowns(

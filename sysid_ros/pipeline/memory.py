@@ -18,7 +18,7 @@ from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import Known, continue_from
 from sysid_ros.inference.drift import Estimate
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.loading import bags_of, of_sequence
 from sysid_ros.results.result import (
     CalibrationResult,
     Drift,
@@ -282,15 +282,15 @@ def known_of(
 def _same(earlier: ParameterResult, unknown: Unknown) -> bool:
     """Return whether a parameter is what one of the same name was; that of a run never is."""
     paths = {target.path for target in unknown.targets}
-    return paths == set(earlier.targets) and not any(p.startswith('sequence/') for p in paths)
+    return paths == set(earlier.targets) and not any(map(of_sequence, paths))
 
 
 def _unmatched(
     result: CalibrationResult, parameters: tuple[Unknown, ...], config: CalibrationConfig
 ) -> list[str]:
     """Say which parameters were, or are, others than now."""
-    earlier = {p.name: p for p in result.parameters if not p.targets[0].startswith('sequence/')}
-    now = {p.name: p for p in parameters if not p.targets[0].path.startswith('sequence/')}
+    earlier = {p.name: p for p in result.parameters if not of_sequence(p.targets[0])}
+    now = {p.name: p for p in parameters if not of_sequence(p.targets[0].path)}
     new = [n for n, p in now.items() if n not in earlier or not _same(earlier[n], p)]
     gone = [n for n, p in earlier.items() if n not in now or not _same(p, now[n])]
     found = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -45,7 +45,8 @@ class Drawing(Figure):
         self.dpi = _DPI
         try:
             # Other than savefig, this lays the figure out once, not before drawing and with it.
-            FigureCanvasAgg(self).print_png(buffer)
+            canvas: Any = FigureCanvasAgg(self)
+            canvas.print_png(buffer)
         finally:
             self.dpi = dpi
         return buffer.getvalue()

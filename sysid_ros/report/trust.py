@@ -24,7 +24,7 @@ _MOST_PAIRS = 12
 _TICKS = 6
 
 
-class Pair(NamedTuple):
+class CorrelatedPair(NamedTuple):
     """Two parameters whose estimates move together."""
 
     first: str
@@ -87,14 +87,14 @@ def unsure(result: CalibrationResult) -> tuple[ParameterResult, ...]:
     return tuple(parameter for parameter in result.parameters if parameter.explanation)
 
 
-def strong_pairs(result: CalibrationResult) -> tuple[Pair, ...]:
+def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
     """List the strongest correlations of the estimates, the strongest first."""
     if result.inference is None:
         return ()
     names = [parameter.name for parameter in result.parameters]
     rows = result.inference.correlation
     pairs = [
-        Pair(names[i], names[j], rows[i][j])
+        CorrelatedPair(names[i], names[j], rows[i][j])
         for i in range(len(rows))
         for j in range(i)
         if math.isfinite(rows[i][j]) and abs(rows[i][j]) > _STRONG

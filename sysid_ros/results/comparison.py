@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 
-class Comparison(NamedTuple):
+class ComparedQuantity(NamedTuple):
     """One quantity of a baseline and of a new result.
 
     ``allowed`` is the largest absolute difference that counts as agreement; ``note`` says why a
@@ -37,7 +37,7 @@ def compare(
     baseline: CalibrationResult,
     tolerance: Mapping[str, float],
     held_out_factor: float,
-) -> tuple[Comparison, ...]:
+) -> tuple[ComparedQuantity, ...]:
     """Compare every parameter and the held-out error of a result with a baseline's.
 
     A parameter agrees when it lies within the baseline's 95 % interval or within its tolerance,
@@ -65,7 +65,7 @@ def compare(
         allowed = max([0.0 if math.isnan(side) else side, *wide])
         if actual is None:
             rows.append(
-                Comparison(
+                ComparedQuantity(
                     expected.name,
                     expected.unit,
                     expected.value,
@@ -78,7 +78,7 @@ def compare(
             continue
         moved = abs(actual.value - expected.value)
         rows.append(
-            Comparison(
+            ComparedQuantity(
                 expected.name,
                 expected.unit,
                 expected.value,
@@ -90,7 +90,7 @@ def compare(
             )
         )
     rows.extend(
-        Comparison(
+        ComparedQuantity(
             extra.name,
             extra.unit,
             math.nan,
@@ -126,11 +126,13 @@ def _same_verdict(one: ParameterResult, other: ParameterResult) -> bool:
     return (one.verdict_kind, one.confounded_with) == (other.verdict_kind, other.confounded_with)
 
 
-def _held_out(result: CalibrationResult, baseline: CalibrationResult, factor: float) -> Comparison:
+def _held_out(
+    result: CalibrationResult, baseline: CalibrationResult, factor: float
+) -> ComparedQuantity:
     held_out = not math.isnan(baseline.held_out_after)
     before = baseline.held_out_after if held_out else baseline.training_after
     now = result.held_out_after if held_out else result.training_after
-    return Comparison(
+    return ComparedQuantity(
         'held-out error' if held_out else 'training error',
         '1',
         before,

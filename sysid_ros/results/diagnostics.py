@@ -51,7 +51,7 @@ _FEWEST_COMMON = 4
 
 
 @dataclass(frozen=True)
-class Curve:
+class SignalCurve:
     """One component of a sensor in one sequence: (n,) times, measured, before and after.
 
     ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
@@ -75,7 +75,9 @@ def rms(values: Values) -> float:
     return float(np.sqrt(np.mean(values**2))) if len(values) else math.nan
 
 
-def sensor_errors(curves: Sequence[Curve], units: Mapping[str, str]) -> tuple[SensorError, ...]:
+def sensor_errors(
+    curves: Sequence[SignalCurve], units: Mapping[str, str]
+) -> tuple[SensorError, ...]:
     """Return the errors and the motion of each sensor over all sequences of each role.
 
     Args:
@@ -86,7 +88,7 @@ def sensor_errors(curves: Sequence[Curve], units: Mapping[str, str]) -> tuple[Se
 
 
 def diagnose(
-    curves: Sequence[Curve],
+    curves: Sequence[SignalCurve],
     units: Mapping[str, str],
     noise: Mapping[str, float],
 ) -> FitDiagnostics:
@@ -97,7 +99,7 @@ def diagnose(
         units: Sensor name to its SI unit.
         noise: Sensor name to standard deviation; sensors without one do not count for errors.
     """
-    sequences: dict[tuple[Role, str], list[Curve]] = {}
+    sequences: dict[tuple[Role, str], list[SignalCurve]] = {}
     for curve in curves:
         sequences.setdefault((curve.role, curve.sequence), []).append(curve)
     squared = {key: _Squares.of(own, noise) for key, own in sequences.items()}
@@ -137,10 +139,10 @@ def moving(errors: Sequence[SensorError]) -> list[SensorError]:
 
 
 def _errors_of_role(
-    curves: Sequence[Curve], units: Mapping[str, str], role: Role | None
+    curves: Sequence[SignalCurve], units: Mapping[str, str], role: Role | None
 ) -> Iterator[SensorError]:
     """Yield the errors of each sensor in sequences of a role, or in all of them."""
-    joined: dict[str, Curve] = {}
+    joined: dict[str, SignalCurve] = {}
     for name in dict.fromkeys(curve.name for curve in curves):
         own = [c for c in curves if c.name == name and role in {None, c.role}]
         if own:
@@ -170,13 +172,13 @@ def _errors_of_role(
         )
 
 
-def _joined(curves: Sequence[Curve]) -> Curve:
+def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
     """Put the curves of one component in several sequences one after the other."""
 
-    def together(part: Callable[[Curve], Values]) -> Values:
+    def together(part: Callable[[SignalCurve], Values]) -> Values:
         return np.concatenate([part(curve) for curve in curves])
 
-    return Curve(
+    return SignalCurve(
         curves[0].sequence,
         curves[0].role,
         curves[0].sensor,
@@ -189,7 +191,9 @@ def _joined(curves: Sequence[Curve]) -> Curve:
     )
 
 
-def _likeness(curve: Curve, others: Mapping[str, Curve], units: Mapping[str, str]) -> Likeness:
+def _likeness(
+    curve: SignalCurve, others: Mapping[str, SignalCurve], units: Mapping[str, str]
+) -> Likeness:
     """Compare what the nominal model predicts for a sensor with what its like measured."""
     like = {
         name: _correlation(curve.before, other.measured)
@@ -223,8 +227,8 @@ class _Squares:
     after: Values
 
     @classmethod
-    def of(cls, curves: Sequence[Curve], noise: Mapping[str, float]) -> _Squares:
-        def squared(curve: Curve, predicted: Values) -> Values:
+    def of(cls, curves: Sequence[SignalCurve], noise: Mapping[str, float]) -> _Squares:
+        def squared(curve: SignalCurve, predicted: Values) -> Values:
             away: Values = (predicted - curve.measured) / noise.get(curve.sensor, math.nan)
             away = np.where(np.isfinite(away), away, np.nan)
             return np.asarray(away**2)
@@ -289,7 +293,7 @@ def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:
     )
 
 
-def _standstills(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[Standstill]:
+def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:
     """Yield, of each position that moves, the standstill in which it should move most."""
     for error in moving(list(_errors_of_role(curves, units, None))):
         if error.unit not in POSITIONS:

@@ -116,10 +116,10 @@ def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     solver = result.solver
     costs = [entry.cost for entry in solver.trace[-_LAST_ITERATIONS:]]
     settled = len(costs) == _LAST_ITERATIONS and max(costs) - costs[-1] <= _STILL_FALLS * costs[-1]
-    ended = solver.success or solver.status == SolverStatus.STALLED or settled
+    ended = solver.success or solver.status is SolverStatus.STALLED or settled
     said = solver.message.rstrip('.')
     detail = f'{said}.' if ended else f'The solver did not converge: {said}.'
-    if settled and solver.status == SolverStatus.ITERATIONS:
+    if settled and solver.status is SolverStatus.ITERATIONS:
         detail = f'{said}, but the cost hardly fell any more.'
     return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
 

@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
     computed_field,
     model_validator,
@@ -351,8 +352,11 @@ class StartEntry(Frozen):
 
 
 class SolverStatus(StrEnum):
-    """How a solve may have ended without converging."""
+    """How a solve ended; the words of older files beside these stay words."""
 
+    GRADIENT = 'gradient'
+    STEP = 'step'
+    COST = 'cost'
     STALLED = 'stalled'
     ITERATIONS = 'iterations'
 
@@ -378,7 +382,7 @@ class SolverSummary(Frozen):
 
     backend: str
     loss: str
-    status: str
+    status: Annotated[SolverStatus | str, Field(union_mode='left_to_right')]
     message: str
     success: bool
     iterations: int

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.health import HealthFinding, TopicRate
     from sysid_ros.config import GateConfig
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.results.diagnostics import Curve
+    from sysid_ros.results.diagnostics import SignalCurve
     from sysid_ros.results.result import (
         CalibrationResult,
         Drift,
@@ -110,7 +110,7 @@ class Validation(NamedTuple):
 def summarise(
     model: str,
     fit: Fit,
-    curves: Sequence[Curve],
+    curves: Sequence[SignalCurve],
     units: Mapping[str, str],
     *,
     backend: str,
@@ -278,7 +278,9 @@ def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
         )
 
 
-def whitened(curves: Sequence[Curve], noise: Mapping[str, float], role: str) -> tuple[float, float]:
+def whitened(
+    curves: Sequence[SignalCurve], noise: Mapping[str, float], role: str
+) -> tuple[float, float]:
     """Return the root mean square residual before and after, in units of the noise."""
     chosen = [curve for curve in curves if curve.role == role and curve.sensor in noise]
     if not chosen:
@@ -326,7 +328,7 @@ def _inference(fit: Fit) -> InferenceSummary:
     )
 
 
-def _plots(curves: Sequence[Curve], units: Mapping[str, str]) -> Iterator[SignalPlot]:
+def _plots(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[SignalPlot]:
     share = _PLOT_POINTS // max(len(curves), 1)
     points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
     for curve in curves:

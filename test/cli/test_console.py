@@ -16,7 +16,7 @@ from rich.console import Console
 from builders.cli_project import Project, run_process
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.estimation.solver.problem import Iteration
-from sysid_ros.results.comparison import Comparison
+from sysid_ros.results.comparison import ComparedQuantity
 from sysid_ros.results.result import CalibrationResult, CombinationResult, Fold, InferenceSummary
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
 
 
 def test_names_with_brackets_are_shown_as_they_are():
-    row = Comparison('geom/[bold]/friction[0]', '1', 1.0, 1.5, 0.1, agrees=False, note='')
+    row = ComparedQuantity('geom/[bold]/friction[0]', '1', 1.0, 1.5, 0.1, agrees=False, note='')
     for width in (200, 40):
         (line,) = [
             line

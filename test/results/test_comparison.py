@@ -14,7 +14,7 @@ from sysid_ros.results.comparison import compare
 from sysid_ros.results.result import CalibrationResult, ParameterResult, Provenance, SolverSummary
 
 if TYPE_CHECKING:
-    from sysid_ros.results.comparison import Comparison
+    from sysid_ros.results.comparison import ComparedQuantity
 
 NAN = float('nan')
 
@@ -79,7 +79,7 @@ def rows(
     baseline: CalibrationResult = BASELINE,
     tolerance: dict[str, float] | None = None,
     factor: float = 1.1,
-) -> dict[str, Comparison]:
+) -> dict[str, ComparedQuantity]:
     return {row.name: row for row in compare(result, baseline, tolerance or {}, factor)}
 
 

@@ -14,9 +14,9 @@ import pytest
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config import GateConfig
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.results.diagnostics import Curve, diagnose, sensor_errors
+from sysid_ros.results.diagnostics import SignalCurve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
-from sysid_ros.results.parts import Fold, NoiseScale, TraceEntry
+from sysid_ros.results.parts import Fold, NoiseScale, SolverStatus, TraceEntry
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sysid_ros.config.calibration import Role
 
     Array = NDArray[np.float64]
-    Change = Callable[[Curve], dict[str, Array]]
+    Change = Callable[[SignalCurve], dict[str, Array]]
 
 BASELINE = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
 JOINTS = ('pan', 'lift', 'elbow')
@@ -45,16 +45,18 @@ SEQUENCES: tuple[tuple[str, Role], ...] = (
 BARE = CalibrationResult.load(BASELINE)
 
 
-def curve(sequence: str, role: Role, number: int, seed: int, times: Array = TIMES) -> Curve:
+def curve(sequence: str, role: Role, number: int, seed: int, times: Array = TIMES) -> SignalCurve:
     """Return a joint that moves by sines of its own, a poor nominal model and an honest fit."""
     rng = np.random.default_rng([seed, number])
     true = np.sin((2 + number) * times + seed) + 0.3 * np.sin((5 + number) * times)
     measured = true + SIGMA * rng.standard_normal(len(times))
     name = SENSORS[number]
-    return Curve(sequence, role, name, name, times, measured, 0.9 * true, true, diverged=False)
+    return SignalCurve(
+        sequence, role, name, name, times, measured, 0.9 * true, true, diverged=False
+    )
 
 
-def honest(times: Array = TIMES) -> list[Curve]:
+def honest(times: Array = TIMES) -> list[SignalCurve]:
     """Return the curves of three joints, two training sequences and a held-out one."""
     return [
         curve(sequence, role, number, seed, times)
@@ -63,7 +65,7 @@ def honest(times: Array = TIMES) -> list[Curve]:
     ]
 
 
-def made(curves: list[Curve] | None = None, **changes: Any) -> CalibrationResult:
+def made(curves: list[SignalCurve] | None = None, **changes: Any) -> CalibrationResult:
     """Return a result with the errors and diagnostics of curves, by default honest ones."""
     curves = honest() if curves is None else curves
     noise = [
@@ -83,7 +85,9 @@ def made(curves: list[Curve] | None = None, **changes: Any) -> CalibrationResult
     )
 
 
-def changed(curves: list[Curve], change: Change, role: str, *sensors: str) -> list[Curve]:
+def changed(
+    curves: list[SignalCurve], change: Change, role: str, *sensors: str
+) -> list[SignalCurve]:
     """Return curves of which those of some sensors are others in sequences of a role."""
     return [
         dataclasses.replace(own, **change(own))
@@ -136,7 +140,7 @@ def test_a_solver_that_did_not_converge_is_a_reason() -> None:
     solver = result.solver.model_copy(
         update={
             'success': False,
-            'status': 'iterations',
+            'status': SolverStatus.ITERATIONS,
             'message': 'The limit is reached.',
             'trace': falling,
         }
@@ -145,7 +149,7 @@ def test_a_solver_that_did_not_converge_is_a_reason() -> None:
     assert failed(result) == {'converged': 'The solver did not converge: The limit is reached.'}
     assert not failed(result, converged=False)
     settled = tuple(_iteration(number, 100.0 - 1e-3 * number) for number in range(8))
-    for change in ({'trace': settled}, {'status': 'stalled'}):
+    for change in ({'trace': settled}, {'status': SolverStatus.STALLED}):
         calm = result.model_copy(update={'solver': solver.model_copy(update=change)})
         assert not failed(calm)
 
@@ -162,7 +166,7 @@ def test_a_model_that_becomes_unstable_is_a_reason() -> None:
 
 @pytest.mark.parametrize('role', ['train', 'validate'])
 def test_an_encoder_that_freezes_for_a_while_is_named(role: str) -> None:
-    def freeze(own: Curve) -> dict[str, Array]:
+    def freeze(own: SignalCurve) -> dict[str, Array]:
         measured = own.measured.copy()
         measured[200:350] = measured[200]
         return {'measured': measured}
@@ -176,7 +180,7 @@ def test_a_fault_of_a_third_of_a_second_in_ten_minutes_is_seen() -> None:
     times = np.arange(0.0, 600.0, 0.002)
     first = int(np.searchsorted(times, 300.0))
 
-    def freeze(own: Curve) -> dict[str, Array]:
+    def freeze(own: SignalCurve) -> dict[str, Array]:
         measured = own.measured.copy()
         measured[first : first + 151] = measured[first]
         return {'measured': measured}
@@ -202,7 +206,7 @@ def test_a_signal_that_slowly_drifts_does_not_stand_still() -> None:
 
 
 def test_a_coarse_encoder_of_a_joint_that_hardly_moves_is_not_stuck() -> None:
-    def coarse(_: Curve) -> dict[str, Array]:
+    def coarse(_: SignalCurve) -> dict[str, Array]:
         slow = 0.1 * np.sin(TIMES) + 0.25
         return {'measured': np.round(slow / 0.1) * 0.1, 'after': slow}
 
@@ -211,7 +215,7 @@ def test_a_coarse_encoder_of_a_joint_that_hardly_moves_is_not_stuck() -> None:
 
 
 def test_a_position_that_never_changes_though_it_should_is_named() -> None:
-    def stop(own: Curve) -> dict[str, Array]:
+    def stop(own: SignalCurve) -> dict[str, Array]:
         return {'measured': np.full(len(own.measured), 0.5)}
 
     curves = honest()
@@ -230,7 +234,7 @@ def test_a_position_that_never_changes_though_it_should_is_named() -> None:
 
 
 def test_a_wrong_sign_and_swapped_joints_are_told_apart() -> None:
-    def turn(own: Curve) -> dict[str, Array]:
+    def turn(own: SignalCurve) -> dict[str, Array]:
         return {'measured': -own.measured}
 
     found = failed(made(changed(honest(), turn, 'validate', 'lift_position')))
@@ -239,7 +243,7 @@ def test_a_wrong_sign_and_swapped_joints_are_told_apart() -> None:
     held = {own.sensor: own.measured for own in curves if own.role == 'validate'}
     held |= {'lift_position': held['elbow_position'], 'elbow_position': held['lift_position']}
 
-    def swap(own: Curve) -> dict[str, Array]:
+    def swap(own: SignalCurve) -> dict[str, Array]:
         return {'measured': held[own.sensor]}
 
     result = made(changed(curves, swap, 'validate', *SENSORS))
@@ -247,7 +251,7 @@ def test_a_wrong_sign_and_swapped_joints_are_told_apart() -> None:
 
 
 def test_a_bag_of_another_robot_is_named() -> None:
-    def other(own: Curve) -> dict[str, Array]:
+    def other(own: SignalCurve) -> dict[str, Array]:
         return {'measured': 1.05 * own.measured}
 
     result = made(changed(honest(), other, 'validate', *SENSORS))
@@ -258,7 +262,7 @@ def test_a_bag_of_another_robot_is_named() -> None:
 
 
 def test_jolts_that_do_not_last_are_no_other_robot() -> None:
-    def jolted(own: Curve) -> dict[str, Array]:
+    def jolted(own: SignalCurve) -> dict[str, Array]:
         measured = own.measured.copy()
         measured[50::60] += 100 * SIGMA
         return {'measured': measured}
@@ -324,7 +328,7 @@ def test_verdicts_that_are_not_allowed_are_a_reason() -> None:
 
 
 def test_in_chaotic_motion_errors_over_whole_sequences_do_not_judge() -> None:
-    def lost(own: Curve) -> dict[str, Array]:
+    def lost(own: SignalCurve) -> dict[str, Array]:
         return {'after': -own.measured}
 
     result = made(changed(honest(), lost, 'validate', 'pan_position'))

@@ -32,7 +32,7 @@ _STAGE_TOLERANCE = 1.0
 
 
 @dataclass(frozen=True)
-class WindowFit:
+class GrownWindows:
     """What growing windows led to.
 
     Attributes:
@@ -52,7 +52,7 @@ class WindowFit:
 
 def solve_in_windows(
     context: FitContext, residuals: Residuals, start: NDArray[np.float64]
-) -> WindowFit | None:
+) -> GrownWindows | None:
     """Fit windows that grow until they are the whole sequences, or until motion becomes chaotic.
 
     Args:
@@ -94,7 +94,7 @@ def solve_in_windows(
             if roughness_at(part, solution.x, count) > ROUGH:
                 break
             x = solution.x[:count]
-            best = WindowFit(part, solution, seconds, windows.taken)
+            best = GrownWindows(part, solution, seconds, windows.taken)
             context.opened.enter_context(opened.pop_all())
     return best and dataclasses.replace(best, leads=roughness_at(residuals, x, count) <= LOST)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.starts import Attempt
-    from sysid_ros.estimation.start.growing_windows import WindowFit
+    from sysid_ros.estimation.start.growing_windows import GrownWindows
 
 #: Weights that are to change are not worth more digits than these, in standard errors.
 ROUGH_TOLERANCE = 0.1
@@ -170,7 +170,7 @@ def _solved(context: FitContext, residuals: Residuals, x: NDArray[np.float64]) -
         return None
 
 
-def _is_better(windows: WindowFit, known: Solution | None) -> bool:
+def _is_better(windows: GrownWindows, known: Solution | None) -> bool:
     """Return whether windows explain clearly more than a solution for whole sequences, if any."""
     if known is None:
         return True

@@ -18,7 +18,7 @@ from sysid_ros.files import sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
-from sysid_ros.results.diagnostics import Curve
+from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import FileHash, StartKind
 from sysid_ros.results.summary import judged_result, provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
@@ -325,12 +325,12 @@ def result_of(
 
 def _curves(
     servo: Servo, roles: Sequence[tuple[ServoLog, Role]], fit: Fit, config: ServoFitConfig
-) -> Iterator[Curve]:
+) -> Iterator[SignalCurve]:
     logs = [log for log, _ in roles]
     before = predict(servo, config.fixed, logs, config.reset_period)
     after = predict(servo, values_of(servo, fit, config.fixed), logs, config.reset_period)
     for (log, role), old, new in zip(roles, before, after, strict=True):
-        yield Curve(
+        yield SignalCurve(
             log.name,
             role,
             POSITION,
