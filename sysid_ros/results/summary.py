@@ -153,7 +153,7 @@ def solver_of(fit: Fit, backend: str, loss: str) -> SolverSummary:
 def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
     seen = {noise.sensor: noise for noise in fit.inference.noises}
     for sensor, sigma in sorted(fit.noise.items()):
-        source = 'configuration' if sensor in fit.told else 'estimated from residuals'
+        source = 'configuration' if sensor in fit.known_noise else 'estimated from residuals'
         scale = NoiseScale(sensor=sensor, unit=units[sensor], sigma=sigma, source=source)
         noise = seen.get(sensor)
         if noise is not None:

@@ -15,7 +15,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.loading import is_writable, writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
-from sysid_ros.rollout.measurement import Law
+from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.toolbox.building import ParameterBuilder
 from sysid_ros.toolbox.custom import Callbacks, CustomResiduals, Measured
@@ -369,7 +369,7 @@ def _enabled(options: Options, model: str) -> Callable[[str], bool]:
 
 def _laws(
     transform: SignalTransform, params: ParameterDict, simulators: list[Simulator]
-) -> dict[Signal, Law]:
+) -> dict[Signal, MeasurementModel]:
     """Return what a transform does to each sensor, in terms of a candidate's columns."""
     places: dict[str, int] = {}
     for frozen in (False, True):
@@ -384,7 +384,7 @@ def _laws(
         for sensor in channels.sensors
     )
     return {
-        law.sensor: Law(
+        law.sensor: MeasurementModel(
             tuple(places[name] for name in law.predicted_gains),
             tuple(places[name] for name in law.predicted_biases),
             tuple(places[name] for name in law.measured_gains),

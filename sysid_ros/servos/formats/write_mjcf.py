@@ -12,7 +12,7 @@ import mujoco
 
 from sysid_ros.errors import ModelError
 from sysid_ros.files import replace_file
-from sysid_ros.model.mjcf.numbers import join, number
+from sysid_ros.model.mjcf.attributes import join, number
 from sysid_ros.servos.bench.pendulum import GRAVITY
 
 if TYPE_CHECKING:

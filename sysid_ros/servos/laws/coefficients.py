@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sysid_ros.model.targets.servos import SERVO
+from sysid_ros.model.targets.table import SERVO
 
 
 class Coefficient(NamedTuple):
