@@ -15,7 +15,7 @@ STAMP := $(VENV)/.installed
 # ROS nodes started from here talk to this machine only.
 export ROS_AUTOMATIC_DISCOVERY_RANGE ?= LOCALHOST
 
-.PHONY: help venv demo test lint bench clean
+.PHONY: help venv demo check test lint bench clean
 
 help: ## Say what there is to make
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -50,6 +50,20 @@ ROBOTS := $(VENV)/.robots
 $(ROBOTS): $(STAMP)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	touch $@
+
+# For daily work: types are checked beside the tests, since one of the two cores would wait else.
+check: venv ## Lint, check types and run the quick tests, in less than a minute
+	@failed=0
+	$(BIN)/ruff check . || failed=1
+	$(BIN)/ruff format --check . || failed=1
+	log=$$(mktemp)
+	trap 'rm -f "$$log"' EXIT
+	$(BIN)/mypy >"$$log" 2>&1 & types=$$!
+	$(BIN)/python -m pytest --quiet --numprocesses auto \
+	  -m 'not slow and not ros and not package and not shared' || failed=1
+	wait $$types || failed=1
+	cat "$$log"
+	exit $$failed
 
 # Nodes are tested one after the other: they need the processor in time. One that fails is run
 # once more, and counted as rerun: a machine may stall for longer than any robot would.

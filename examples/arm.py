@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from table import Row, output_folder, show
 
-from sysid_ros import identification as sysid
+from sysid_ros import toolbox as sysid
 
 if TYPE_CHECKING:
     from pathlib import Path

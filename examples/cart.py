@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from table import Row, output_folder, show
 
-from sysid_ros import identification as sysid
+from sysid_ros import toolbox as sysid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import importlib.util
 import io
 import itertools
@@ -28,8 +29,9 @@ from sysid_ros.config import CalibrationConfig, MappingConfig, Section, ServoBag
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
-from sysid_ros.nodes.ros.qos_overrides import QosOverride
+from sysid_ros.nodes.recorder.qos_overrides import QosOverride
 from sysid_ros.servos.laws.catalogue import actuator_type
+from sysid_ros.servos.laws.friction import FRICTION_LAWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +62,13 @@ PACKAGES = {
     'String': 'std_msgs/msg',
     'DiagnosticArray': 'diagnostic_msgs/msg',
 }
+
+#: Files and folders in the text that are the user's.
+USER_FILES = {'config/NODE.yaml'} | {
+    f'{name}/' for name in ('bags', 'demo', 'figures', 'mjcf', 'rejected', 'servos')
+}
+FILE = r'[\w.-]+(?:/[\w.-]+)*\.(?:py|yaml|j2|xml|md|rst|toml|cfg|ipynb)'
+FOLDER = r'[\w.-]+/(?:[\w.-]+/)*'
 
 by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -318,6 +327,22 @@ def test_the_table_of_solvers_equals_the_schema():
             assert f'`{choice}`' in default + text, choice
 
 
+def test_the_table_of_conditions_names_every_key_of_the_gate_with_its_default():
+    text = _text(ROOT / 'docs' / 'gate.md')
+
+    for name, field in config.GateConfig.model_fields.items():
+        rows = re.findall(rf'^\|.*`{name}`(?: \(([^)]*)\))?', text, re.MULTILINE)
+        assert rows, name
+        assert all(yaml.safe_load(row) == field.default for row in rows if row), name
+
+
+def test_the_table_of_friction_laws_names_all():
+    rows = re.findall(r'^\| (`\w+`[^|]*) \|', _text(ROOT / 'docs' / 'servos.md'), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r'`(\w+)`', row)}
+
+    assert set(FRICTION_LAWS) <= named
+
+
 def _span(bounds: tuple[float, float]) -> str:
     low, high = bounds
     if high < float('inf'):
@@ -441,13 +466,117 @@ def test_make_targets_exist(page: Path):
     assert named <= known
 
 
+def _spans(page: Path) -> list[str]:
+    """Return what stands between single backticks."""
+    return re.findall(r'`([^`\n]+)`', _prose(page))
+
+
+def _named_in_python() -> tuple[set[str], set[str]]:
+    """Return the names that Python files define or import, and the words of their strings.
+
+    Docstrings and comments are left out: they may mention what is gone.
+    """
+    names: set[str] = set()
+    words: set[str] = set()
+    for path in itertools.chain(*((ROOT / f).rglob('*.py') for f in ('sysid_ros', 'test'))):
+        if path == Path(__file__):
+            continue
+        tree = ast.parse(path.read_text('utf-8'))
+        docstrings = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            for field in ('name', 'arg', 'id', 'attr'):
+                names |= set(str(getattr(node, field, None) or '').split('.'))
+            if isinstance(node, ast.Constant) and id(node) not in docstrings:
+                words |= set(re.findall(r'\w+', str(node.value)))
+    return names, words
+
+
+NAMES, WORDS = _named_in_python()
+#: Words that stand for what a user puts there, and names of a user's own.
+PLACEHOLDERS = {'DIR', 'FILE', 'NAME', 'NODE', 'SEED', 'TOPIC', 'left_elbow_joint', 'servo_params'}
+#: What looks like a name in Python: a constant, a class, words joined by underscores.
+LOOKS = re.compile(r'[A-Z][A-Z_]{3,}|[A-Z][a-z]+\w*[A-Z]\w*|[a-z]+(?:_[a-z]+)+')
+
+
+def _unknown(span: str) -> list[str]:
+    """Return the names of Python in a span of code that nothing defines."""
+    if re.fullmatch(FILE, span) or not re.fullmatch(r'[\w.]+(\(.*\))?', span):
+        return []
+    dotted, call, _ = span.strip('.').partition('(')
+    if dotted.startswith('sysid_ros.'):
+        return [] if _resolves(dotted) else [span]
+    known = NAMES if call else NAMES | WORDS | PLACEHOLDERS
+    return [p for p in dotted.split('.') if (call or LOOKS.fullmatch(p)) and p not in known]
+
+
+def _resolves(dotted: str) -> bool:
+    """Tell whether a dotted name can be imported, or is an attribute of what can be."""
+    parts = dotted.split('.')
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module('.'.join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[end:]:
+            if not hasattr(found, name):
+                return False
+            found = getattr(found, name)
+        return True
+    return False
+
+
+@by_page
+def test_names_of_python_in_the_text_exist(page: Path):
+    unknown = [(span, name) for span in _spans(page) for name in _unknown(span)]
+
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    'span',
+    [
+        'DECODERS',
+        'no_such_name',
+        'CalibratedResult',
+        'fit_everything(model)',
+        'so.calibrates(model)',
+        'sysid_ros.identification.Parameters',
+        'sysid_ros.nothing',
+    ],
+)
+def test_a_name_that_is_gone_is_found(span: str):
+    assert _unknown(span)
+
+
+def test_the_table_of_rooms_equals_their_order():
+    tree = ast.parse((ROOT / 'test' / 'package' / 'test_imports.py').read_text('utf-8'))
+    (rooms,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == 'ROOMS'
+    )
+    rows = [row[0].strip('`') for row in _table('rooms')]
+
+    assert [Path(row).stem for row in rows] == [room for room in rooms if room != '__init__']
+    assert all((ROOT / 'sysid_ros' / row).exists() for row in rows)
+
+
 @by_page
 def test_source_files_that_are_named_exist(page: Path):
-    pattern = r'`([\w.-]+(?:/[\w.-]+)+\.(?:py|yaml|j2|xml|md|rst)|[\w.-]+/(?:[\w.-]+/)*)`'
-    user_files = ('config/NODE.yaml', 'bags/', 'demo/', 'figures/', 'mjcf/', 'servos/')
-    for name in re.findall(pattern, _prose(page)):
-        places = (ROOT / name, ROOT / 'sysid_ros' / name, page.parent / name)
-        assert name in user_files or any(place.exists() for place in places), name
+    folders = ('sysid_ros', 'test', 'examples', 'benchmarks')
+    modules = {path.name for folder in folders for path in (ROOT / folder).rglob('*.py')}
+    for name in (word for span in _spans(page) for word in span.split()):
+        bare = re.fullmatch(r'[\w-]+\.py', name)
+        slashed = '/' in name and re.fullmatch(f'{FILE}|{FOLDER}', name)
+        if bare:
+            assert name in {*modules, 'setup.py'}, name
+        elif slashed and name not in USER_FILES:
+            places = (ROOT / name, ROOT / 'sysid_ros' / name, page.parent / name)
+            assert any(place.exists() for place in places), name
 
 
 def test_pytest_commands_name_existing_files_and_markers():

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
-#: Unit of what an actuator is told, at a hinge and at a slide.
+#: Unit of an actuator's command by its field, at a hinge and at a slide.
 _COMMAND_UNITS = {
     'position': ('rad', 'm'),
     'velocity': ('rad/s', 'm/s'),
@@ -343,7 +343,13 @@ def write_series(
             columns = _columns(series, role, alignment.pairs, model)
             described.update({(column.element, column.name): column for column in columns})
             table = SeriesTable(
-                series.times, series.data, columns, _mapping(series), sequence.origin_ns
+                series.times,
+                series.data,
+                columns,
+                to_json(
+                    {name: [kind.value, at] for name, (kind, at) in series.signal_mapping.items()}
+                ),
+                sequence.origin_ns,
             )
             for item in chosen:
                 for suffix, content in WRITERS[item](table):
@@ -385,12 +391,6 @@ def _all_series(sequence: Trajectory) -> Iterator[_Named]:
     ):
         for number, series in enumerate(several):
             yield _Named(f'{sequence.name}_{what}_{number}', series, role)
-
-
-def _mapping(series: TimeSeries) -> str:
-    return to_json(
-        {name: [kind.value, indices] for name, (kind, indices) in series.signal_mapping.items()}
-    )
 
 
 def _columns(

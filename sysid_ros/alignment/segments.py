@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which parts of a bag become sequences: what is left out, what is chosen, where it is cut."""
+"""Which parts of a bag become trajectories: what is left out, what is chosen, where it is cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
 
-#: A sequence with fewer instants than this says nothing.
+#: A trajectory with fewer instants than this is left out.
 FEWEST_SAMPLES = 5
 #: Kinds of findings about instants that were left out because segments asks for it.
 LEFT_OUT = frozenset({'e-stop', 'contact', 'told', 'rest', 'not chosen'})
@@ -36,7 +36,7 @@ _FOREVER = int(np.iinfo(np.int64).max)
 
 
 class Segment(NamedTuple):
-    """First and last measured instant of a sequence, ns, and of the run it was cut from.
+    """First and last measured instant of a trajectory, ns, and of the run it was cut from.
 
     What was measured earlier in the run helps to tell the state at the first instant.
     """
@@ -61,7 +61,7 @@ class Cut(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """What motion and stops are told from, in groups of channels with common stamps.
+    """The channels that show motion and stops, in groups with common stamps.
 
     Attributes:
         states: Positions of joints, velocities of those whose position is not measured.
@@ -116,7 +116,7 @@ def find_cuts(
     Args:
         bag: Columns of the bag.
         config: What is asked for.
-        signals: Where the joints are and what they are told.
+        signals: Where the joints are and what they are commanded.
         stamped: The times of the marker topics.
         start: The first measured instant, ns.
 
@@ -138,7 +138,11 @@ def find_cuts(
     chosen = None if config.times is None else _ranges(config.times, name, start)
     if config.marker is not None:
         on = _while_on(bag, config.marker, stamped)
-        chosen = on if chosen is None else _both(chosen, on)
+        if chosen is None:
+            chosen = on
+        else:
+            common = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in chosen for b in on)
+            chosen = [piece for piece in common if piece.first <= piece.last]
     return cuts, chosen
 
 
@@ -252,11 +256,6 @@ def _while_on(bag: BagColumns, marker: MarkerConfig, stamped: Mapping[str, Stamp
         else:
             pieces.append(Piece(int(times[row]), int(ends[row])))
     return pieces
-
-
-def _both(several: Sequence[Piece], others: Sequence[Piece]) -> list[Piece]:
-    common = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in several for b in others)
-    return [piece for piece in common if piece.first <= piece.last]
 
 
 def _named(pieces: Sequence[Piece], start: int) -> str:

@@ -30,7 +30,7 @@ _CERTAIN = 5.0
 LARGEST_DRIFT = 1000.0
 #: Messages are taken together in at most so many groups of neighbours.
 _GROUPS = 400
-#: A drift is told from so many messages and seconds on.
+#: A drift is estimated from so many messages and seconds on.
 _FEWEST = 20
 _SHORTEST_S = 5.0
 #: A step is the difference between so many messages before and after it.

@@ -256,7 +256,7 @@ def _find_segments(
 
 
 def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection]) -> Signals:
-    """Sort columns by what motion and stops are told from."""
+    """Sort columns by what they show: motion, effort, commands."""
     kind = mujoco.mjtSensor
     types = dict(zip(sensor_names(model), model.sensor_type.tolist(), strict=True))
     measured = {

@@ -101,7 +101,7 @@ class _Content:
 
     def read(self, file: InputFile) -> None:
         """Read all of a file."""
-        for stream, messages in file.batches(self._wanted):
+        for stream, messages in file.batches(self._is_needed):
             key = stream.topic, stream.msgtype
             self._counts[key] = self._counts.get(key, 0) + len(messages.sizes)
             try:
@@ -138,7 +138,7 @@ class _Content:
             texts,
         )
 
-    def _wanted(self, stream: Stream) -> bool:
+    def _is_needed(self, stream: Stream) -> bool:
         key = stream.topic, stream.msgtype
         asked = self._topics is None or stream.topic in self._topics
         return asked and key not in self._refused
@@ -217,8 +217,8 @@ def _readable(path: Path, file: Path) -> Iterator[None]:
     # The libraries let everything through that damaged bytes can cause: struct.error, KeyError,
     # AssertionError, TypeError, sqlite and zstd errors beside their own.
     except Exception as err:
-        told = isinstance(err, (DamagedFileError, sqlite3.Error, ReaderError))
-        reason = ' '.join(str(err).split()).rstrip('.') if told else ''
+        explained = isinstance(err, (DamagedFileError, sqlite3.Error, ReaderError))
+        reason = ' '.join(str(err).split()).rstrip('.') if explained else ''
         where = '' if file == path else f' ({file.name})'
         hint = '' if suffix(file) == ROS1 else f'; {recovery_hint(path)}'
         msg = f'The bag {str(path)!r} is damaged: {reason or "it cannot be decoded"}{where}{hint}.'

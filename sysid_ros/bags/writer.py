@@ -63,7 +63,7 @@ class BagWriter:
     is whole. One thread at a time may use the writer, except for :meth:`sync`. Leaving the context
     closes the bag even after an exception: what was written until then is a valid bag.
 
-    What the disk does not take is told once; then only :meth:`close` makes sense. It finishes the
+    What the disk does not take raises once; then only :meth:`close` makes sense. It finishes the
     bag as it was flushed before, from space that was kept free for that.
     """
 

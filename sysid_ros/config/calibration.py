@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,13 +14,29 @@ from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section
 from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
 
-Kind = Literal['identified', 'at bound', 'not excited', 'confounded', 'prior-dominated']
 Share = Annotated[float, Field(ge=0, lt=1)]
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0.01, le=1e4)]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
 StampChoice = Stamps | dict[str, Stamps]
+
+
+class VerdictKind(StrEnum):
+    """What the data say about a parameter."""
+
+    IDENTIFIED = 'identified'
+    AT_BOUND = 'at bound'
+    NOT_EXCITED = 'not excited'
+    CONFOUNDED = 'confounded'
+    PRIOR_DOMINATED = 'prior-dominated'
+
+    def among(self, others: Sequence[str]) -> str:
+        """Return the verdict in words, with the parameters that one is confounded with."""
+        return f'{self} with {", ".join(others)}' if others else str(self)
 
 
 class GateConfig(Section):
@@ -32,8 +49,13 @@ class GateConfig(Section):
     significance: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.05, description='largest probability that the error fell by chance'
     )
-    allowed_verdicts: tuple[Kind, ...] = Field(
-        default=('identified', 'at bound', 'confounded', 'prior-dominated'),
+    allowed_verdicts: tuple[VerdictKind, ...] = Field(
+        default=(
+            VerdictKind.IDENTIFIED,
+            VerdictKind.AT_BOUND,
+            VerdictKind.CONFOUNDED,
+            VerdictKind.PRIOR_DOMINATED,
+        ),
         description='what may be said of a parameter',
     )
     converged: bool = Field(default=True, description='whether the solver must have converged')

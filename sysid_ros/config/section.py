@@ -51,7 +51,9 @@ def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
         schema: The schema that was asked for.
         where: File, flag or parameter that held the values.
     """
-    first = _first(error)
+    complaints = error.errors()
+    # Complaints of union members that were not meant come first.
+    first = next((item for item in complaints if not _is_tag(item['loc'][-1:])), complaints[0])
     parts = [part for part in first['loc'] if not _is_tag(part)]
     place = '.'.join(map(str, parts))
     kind, context = first['type'], first.get('ctx', {})
@@ -65,7 +67,7 @@ def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
         return f'Missing key {place!r} in {where}.'
     if kind == 'value_error':
         return f'{context["error"]}, in {where}.'
-    if kind == 'literal_error':
+    if kind in {'literal_error', 'enum'}:
         expected = context['expected'].replace("'", '')
         choices = [word for part in expected.split(', ') for word in part.split(' or ')]
         value = _shown(first['input'])
@@ -73,12 +75,6 @@ def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
         return f'Expected {expected} for {place!r} in {where}, found {value}; {hint}.'
     expected = _expected(first, _keys(schema, parts))
     return f'Bad value {_shown(first["input"])} for {place!r} in {where}: expected {expected}.'
-
-
-def _first(error: ValidationError) -> ErrorDetails:
-    """Return the first complaint, past those of union members that were not meant."""
-    complaints = error.errors()
-    return next((item for item in complaints if not _is_tag(item['loc'][-1:])), complaints[0])
 
 
 def _is_tag(part: Any) -> bool:

@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sysid_ros.config.calibration import GateConfig
+from sysid_ros.config.calibration import GateConfig, VerdictKind
 from sysid_ros.config.section import Section
 
 #: Servos are used whatever the logs say of single coefficients; what they do not say is told. A
 #: simple law may be far better for some loads than for others: a comparison of laws shows that.
 _GATE = GateConfig(
-    allowed_verdicts=('identified', 'at bound', 'not excited', 'confounded', 'prior-dominated'),
+    allowed_verdicts=tuple(VerdictKind),
     outer_bounds=True,
     sequence_growth=30.0,
 )

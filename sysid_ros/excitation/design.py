@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sysid_ros.excitation.limits import Usage
     from sysid_ros.model.unknown import Unknown
 
-    #: Is told what happens, and which part of the work is done.
+    #: Called with what happens, and which part of the work is done.
     Observer = Callable[[str, float], None]
 
 #: Random motions of each plan; the search improves the best of them.
@@ -123,7 +123,7 @@ def best_coefficients(
         kept: Rows of the parameters that count.
         sizes: (p,) what intervals are relative to.
         rng: Chooses the starts.
-        tell: Is told the part that is done.
+        tell: Called with the part that is done.
     """
     trials = [_Trial(experiment, plan, kept, sizes) for plan in plans]
     total = max(len(trials) * _COMPARED + _IMPROVED, 1)
@@ -258,7 +258,7 @@ def design(
         experiment: Model, parameters, limits and sensors.
         plan: The family of motions.
         seed: Equal seeds give equal motions.
-        observe: Is told of the progress.
+        observe: Called with what happens and the part that is done.
 
     Raises:
         ModelError: The limits leave no room for any motion.

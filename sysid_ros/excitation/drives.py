@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each actuator may be told: its range, and the command that holds a pose."""
+"""The actuators as the sender of commands sees them: ranges, and commands that hold a pose."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.excitation.motion import Motion, quintic, sample_times
+from sysid_ros.excitation.motion import Motion, ramp_window, sample_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,8 +118,8 @@ class Plan:
         times = sample_times(self.duration, self.rate)
         series = self.series(times - self.ramp, coefficients)
         end = 2 * self.ramp + self.periods * self.period
-        series *= _window(times, 0.0, end, self.ramp)[:, None]
-        centre = coefficients[:, 0] * _window(times, 0.0, self.duration, self.ramp)[:, None]
+        series *= ramp_window(times, 0.0, end, self.ramp)[:, None]
+        centre = coefficients[:, 0] * ramp_window(times, 0.0, self.duration, self.ramp)[:, None]
         home = np.array([drive.home for drive in self.drives])
         commands = home + series + self.spans * centre + self._sweeps(times - end)
         return Motion(times, commands, tuple(drive.actuator for drive in self.drives))
@@ -213,11 +213,3 @@ def make_plan(
         rate,
         max_frequency,
     )
-
-
-def _window(
-    times: NDArray[np.float64], start: float, end: float, ramp: float
-) -> NDArray[np.float64]:
-    """Return the (n,) weights that rise from 0 to 1 at the start and fall to 0 at the end."""
-    rising: NDArray[np.float64] = quintic((times - start) / ramp)
-    return rising * quintic((end - times) / ramp)

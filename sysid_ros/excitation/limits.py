@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: Fastest that joints are moved unless told otherwise: MJCF holds no limit of speed. rad/s, m/s.
+#: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
 MAX_HINGE_SPEED = 2.0
 MAX_SLIDE_SPEED = 0.5
 #: Bodies that may collide stay so far apart, m.
@@ -73,12 +74,12 @@ class Limits:
     speeds: NDArray[np.float64]
     clearance: float = CLEARANCE
 
-    @property
+    @functools.cached_property
     def joints(self) -> NDArray[np.int64]:
         """Rows of the hinges and slides."""
         return np.flatnonzero(np.isin(self.model.jnt_type, _SCALAR))
 
-    @property
+    @functools.cached_property
     def allowed(self) -> NDArray[np.float64]:
         """(k,) part of each limit that may be used, in the order of `parts`."""
         model = self.model
@@ -139,34 +140,34 @@ class Limits:
             for name, part, allowed in zip(names, parts, self.allowed, strict=True)
         )
 
-    @property
+    @functools.cached_property
     def _limited(self) -> NDArray[np.int64]:
         limited: NDArray[np.int64] = self.joints[self.model.jnt_limited[self.joints].astype(bool)]
         return limited
 
-    @property
+    @functools.cached_property
     def _forced(self) -> NDArray[np.int64]:
         return np.flatnonzero(self.model.actuator_forcelimited)
 
-    @property
+    @functools.cached_property
     def _forces(self) -> NDArray[np.float64]:
         # Both ends count alike: what pushes pulls as well when a motion is turned around.
         found: NDArray[np.float64] = np.abs(self.model.actuator_forcerange).min(axis=1)
         return found
 
-    @property
+    @functools.cached_property
     def _torqued(self) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = self.joints[
             self.model.jnt_actfrclimited[self.joints].astype(bool)
         ]
         return rows
 
-    @property
+    @functools.cached_property
     def _torques(self) -> NDArray[np.float64]:
         found: NDArray[np.float64] = np.abs(self.model.jnt_actfrcrange).min(axis=1)
         return found
 
-    @property
+    @functools.cached_property
     def _commanded(self) -> NDArray[np.int64]:
         return np.flatnonzero(self.model.actuator_ctrllimited)
 

@@ -69,6 +69,16 @@ def quintic(phase: NDArray[np.float64]) -> NDArray[np.float64]:
     return shape
 
 
+def ramp_window(
+    times: NDArray[np.float64], start: float, end: float, ramp: float
+) -> NDArray[np.float64]:
+    """Return (n,) weights that rise from 0 to 1 after a start and fall to 0 before an end."""
+    if ramp <= 0:
+        return np.ones_like(times)
+    rising: NDArray[np.float64] = quintic((times - start) / ramp)
+    return rising * quintic((end - times) / ramp)
+
+
 def quintic_duration(distance: float, max_speed: float) -> float:
     """Return the seconds of a rest-to-rest quintic over a distance that keeps a speed."""
     return _QUINTIC_PEAK_SPEED * distance / max_speed
@@ -153,7 +163,7 @@ def sum_of_sines(
     angle = 2.0 * np.pi * frequencies * times[:, None, None] + phases
     waves = np.sum(frequencies**-_AMPLITUDE_POWER * np.sin(angle), axis=2)
     waves /= np.max(np.abs(waves), axis=0)
-    window = _window(times, ramp)
+    window = ramp_window(times, 0.0, float(times[-1]), ramp)
     commands = np.stack(
         [
             _inside(drive, wave, window, amplitude)
@@ -176,12 +186,6 @@ def _frequencies(
     slots = _SINES * actuators
     grid = highest * (lowest / highest) ** (np.arange(slots)[::-1] / slots)
     return np.stack([rng.permutation(band) for band in grid.reshape(_SINES, actuators)], axis=1)
-
-
-def _window(times: NDArray[np.float64], ramp: float) -> NDArray[np.float64]:
-    if ramp <= 0:
-        return np.ones_like(times)
-    return quintic(times / ramp) * quintic((times[-1] - times) / ramp)
 
 
 def _inside(

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sysid_ros.excitation.experiment import Experiment
     from sysid_ros.excitation.fourier import Plan
 
+    #: Commands, states less rest, and readings of one period.
+    _LinearMotion = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
 #: Instants for each period of the fastest sine, and at least for a whole period.
 _PER_SINE, _FEWEST = 6, 64
 #: Dry friction changes its sign within this part of the largest speed.
@@ -68,6 +71,8 @@ class Surrogate:
         _smooth(self._model)
         self._linearise(experiment.noise)
         self.size = len(nominal)
+        # A cost asks for the parts of limits and for the information of one motion.
+        self._last: tuple[bytes, _LinearMotion] = b'', self._motion(np.zeros(plan.shape))
 
     def _linearise(self, noise: dict[str, float]) -> None:
         """Find the frequency responses of states and sensors to commands and torques."""
@@ -108,10 +113,14 @@ class Surrogate:
         sigma = np.array([value for _, value in seen])
         self._sees = (c[chosen] @ inverse @ pushed) / sigma[:, None]
 
-    def motion(
-        self, x: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def motion(self, x: NDArray[np.float64]) -> _LinearMotion:
         """Return (n, nu) commands, (n, 2 nv + na) states less rest, (n, sensors) readings."""
+        key = x.tobytes()
+        if self._last[0] != key:
+            self._last = key, self._motion(x)
+        return self._last[1]
+
+    def _motion(self, x: NDArray[np.float64]) -> _LinearMotion:
         change = self._plan.series(self._phases, x) + self._plan.spans * x[:, 0]
         spectrum = np.fft.rfft(change, axis=0)[..., None]
         home = np.array([drive.home for drive in self._plan.drives])

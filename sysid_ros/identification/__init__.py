@@ -14,7 +14,7 @@ import importlib
 def __getattr__(name: str) -> object:
     """Find a name of the toolbox, which is loaded when it is first asked for."""
     toolbox = importlib.import_module('sysid_ros.toolbox')
-    if name not in toolbox.__all__:
+    if name not in {'__all__', *toolbox.__all__}:
         msg = f'module {__name__!r} has no attribute {name!r}'
         raise AttributeError(msg)
     return getattr(toolbox, name)

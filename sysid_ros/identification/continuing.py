@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.inference.drift import Estimate, difference
-from sysid_ros.inference.verdicts import IDENTIFIED, PRIOR_DOMINATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -158,6 +158,9 @@ def _judged(last: Fit, first: Fit) -> Inference:
     """
     intervals = list(last.inference.intervals)
     for place, (own, other) in enumerate(zip(last.intervals, first.intervals, strict=True)):
-        if own.verdict == PRIOR_DOMINATED and other.verdict == IDENTIFIED:
-            intervals[place] = dataclasses.replace(own, verdict=IDENTIFIED, explanation='')
+        known = other.verdict_kind is VerdictKind.IDENTIFIED
+        if own.verdict_kind is VerdictKind.PRIOR_DOMINATED and known:
+            intervals[place] = dataclasses.replace(
+                own, verdict_kind=VerdictKind.IDENTIFIED, explanation=''
+            )
     return dataclasses.replace(last.inference, intervals=tuple(intervals))

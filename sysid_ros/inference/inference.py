@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.losses import Loss
@@ -62,8 +63,14 @@ class Interval:
 
     low: float
     high: float
-    verdict: str
+    verdict_kind: VerdictKind
+    confounded_with: tuple[str, ...] = ()
     explanation: str = ''
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words: its kind, and what the parameter is confounded with."""
+        return self.verdict_kind.among(self.confounded_with)
 
 
 class SensorNoise(NamedTuple):
@@ -149,7 +156,13 @@ def infer(
     high = np.minimum(ends.high, [unknown.max_value for unknown in parameters])
     return Inference(
         tuple(
-            Interval(float(low[index]), float(high[index]), verdict.text, verdict.explanation)
+            Interval(
+                float(low[index]),
+                float(high[index]),
+                verdict.kind,
+                verdict.confounded_with,
+                verdict.explanation,
+            )
             for index, verdict in enumerate(judged.each)
         ),
         covariance,

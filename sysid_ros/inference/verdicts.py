@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.combinations import Combination, combinations, plus_minus
 from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
@@ -37,26 +38,21 @@ _PUSHED = float(ndtri((1 + LEVEL) / 2))
 #: So many combinations are told in a sentence.
 _TOLD = 2
 
-IDENTIFIED = 'identified'
-AT_BOUND = 'at bound'
-NOT_EXCITED = 'not excited'
-PRIOR_DOMINATED = 'prior-dominated'
-CONFOUNDED = 'confounded with'
-
 
 @dataclass(frozen=True)
 class Verdict:
     """What the data say about one parameter.
 
     Attributes:
-        text: ``identified``, ``at bound``, ``not excited``, ``prior-dominated`` or
-            ``confounded with NAME, …``.
+        kind: What it is.
+        confounded_with: Names of the parameters that it cannot be told from.
         blind: Whether the data do not determine it at all, so that there is no interval.
         explanation: A sentence for the user: what is determined instead, what would help; empty
             for what is identified.
     """
 
-    text: str
+    kind: VerdictKind
+    confounded_with: tuple[str, ...] = ()
     blind: bool = False
     explanation: str = ''
 
@@ -152,7 +148,7 @@ class _Judge:
         alone = self._half[index] / np.sqrt(max(self._inflation[index], np.finfo(float).tiny))
         weak = alone > self._limit[index]
         if exact is None and not self._wide[index] > self._limit[index]:
-            return Verdict(IDENTIFIED)
+            return Verdict(VerdictKind.IDENTIFIED)
         if weak or (exact is None and (self._wide[index] / alone) ** 2 < _INFLATION):
             return self._not_excited(index, blind=exact is not None)
         if exact is not None:
@@ -188,10 +184,11 @@ class _Judge:
         return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
 
     def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
-        names = [self._names[c] for c in dependent.columns if c != index]
+        names = tuple(self._names[c] for c in dependent.columns if c != index)
         remedy = separating([self._unknowns[c] for c in dependent.columns])
         return Verdict(
-            f'{CONFOUNDED} {", ".join(names)}',
+            VerdictKind.CONFOUNDED,
+            names,
             blind=blind,
             explanation=f'{self._instead(index, dependent)}; {remedy}.',
         )
@@ -231,7 +228,9 @@ class _Judge:
         else:
             why = f'It is only known to be {plus_minus(self._linear.x[index], half)}'
         blind = blind or not np.isfinite(half)
-        return Verdict(NOT_EXCITED, blind=blind, explanation=f'{why}; {exciting(unknown)}.')
+        return Verdict(
+            VerdictKind.NOT_EXCITED, blind=blind, explanation=f'{why}; {exciting(unknown)}.'
+        )
 
     def _at_bound(self, index: int) -> Verdict:
         """Say which bound, and whether the data push beyond it."""
@@ -256,7 +255,7 @@ class _Judge:
                 f'{where}, and the data ask for about {end.beyond:.3g}: the bounds are too narrow, '
                 'or the model lacks something'
             )
-        return Verdict(AT_BOUND, blind=True, explanation=f'{text}.')
+        return Verdict(VerdictKind.AT_BOUND, blind=True, explanation=f'{text}.')
 
     def _optimum(self, index: int) -> _End:
         """Return where a value at its bound would go, the others following."""
@@ -317,7 +316,7 @@ class _Judge:
             text += f'; {exciting(unknown)}'
         else:
             text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
-        return Verdict(PRIOR_DOMINATED, explanation=f'{text}.')
+        return Verdict(VerdictKind.PRIOR_DOMINATED, explanation=f'{text}.')
 
     def _priors(self) -> NDArray[np.bool_]:
         """Return (n,) which residuals are priors on parameters; on one run they are measurements.

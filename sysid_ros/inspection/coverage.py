@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-from scipy.signal import savgol_coeffs, savgol_filter
+import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 
 from sysid_ros.alignment.pairs import scalar_joints
 from sysid_ros.inspection.joints import gaps
@@ -197,21 +197,25 @@ def _motion(joint: Joint, grid: NDArray[np.float64]) -> _Motion:
 
 
 def _slope(values: NDArray[np.float64], step: float, order: int) -> NDArray[np.float64]:
-    slopes: NDArray[np.float64] = savgol_filter(values, _WINDOW, _DEGREE, deriv=order, delta=step)
+    slopes: NDArray[np.float64] = scipy.signal.savgol_filter(
+        values, _WINDOW, _DEGREE, deriv=order, delta=step
+    )
     return slopes
 
 
 def _gain(step: float, order: int) -> float:
     """Return the standard deviation of a slope whose values have standard deviation one."""
-    return float(np.linalg.norm(savgol_coeffs(_WINDOW, _DEGREE, deriv=order, delta=step)))
+    return float(
+        np.linalg.norm(scipy.signal.savgol_coeffs(_WINDOW, _DEGREE, deriv=order, delta=step))
+    )
 
 
 def _noise(values: NDArray[np.float64]) -> float:
     """Estimate the noise of a signal by its distance from smooth, on the safe side."""
     if len(values) <= _WINDOW:
         return math.inf
-    rest = values - savgol_filter(values, _WINDOW, _DEGREE)
-    leverage = savgol_coeffs(_WINDOW, _DEGREE)[_WINDOW // 2]
+    rest = values - scipy.signal.savgol_filter(values, _WINDOW, _DEGREE)
+    leverage = scipy.signal.savgol_coeffs(_WINDOW, _DEGREE)[_WINDOW // 2]
     return float(np.std(rest) / math.sqrt(1 - leverage))
 
 

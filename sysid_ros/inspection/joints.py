@@ -263,7 +263,10 @@ def _collect(
             item.quantity, item.command, item.topic, item.channel, item.unit, times, values
         )
     return tuple(
-        Joint(name, tuple(sorted(traces.values(), key=_place)))
+        Joint(
+            name,
+            tuple(sorted(traces.values(), key=lambda t: (t.command, QUANTITIES.index(t.quantity)))),
+        )
         for name, traces in found.items()
         if traces
     )
@@ -277,10 +280,6 @@ def _increases(
         increase = bool(longest_increasing(stamps).all())
         shared[topic] = (stamps - origin) / SECOND_NS if increase else np.empty(0)
     return len(shared[topic]) == len(stamps)
-
-
-def _place(trace: Trace) -> tuple[bool, int]:
-    return trace.command, QUANTITIES.index(trace.quantity)
 
 
 def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]:

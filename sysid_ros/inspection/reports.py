@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,17 +21,18 @@ from sysid_ros.alignment.health import (
 )
 from sysid_ros.alignment.mapping.by_name import is_command
 from sysid_ros.alignment.pairs import column_name
+from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.inspection.joints import is_of_joints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.stamps import ClockFit, Stamped
+    from sysid_ros.alignment.stamps import Stamped
     from sysid_ros.bags import BagColumns, TopicColumns
 
-_STORAGE = {'.mcap': 'mcap', '.db3': 'sqlite3', '.bag': 'ROS 1'}
-#: Suffix of a data file that was compressed as a whole.
-_COMPRESSED = '.zstd'
+_STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
 #: Steps are looked for in so many samples, spread over the recording.
 _SAMPLES = 20_000
 #: Fewer distinct values do not show a step.
@@ -64,7 +64,7 @@ _ROBOT_TYPES = (
 )
 #: A topic with so many messages is taken to be periodic.
 FEWEST_PERIODIC = 5
-#: No message for longer than this at the begin or the end of a bag is worth a word, s.
+#: A silence at the beginning or the end of a bag is reported from this on, s.
 SILENCE_S = 1.0
 #: A drift is shown when it is known to this, millionths, one standard deviation.
 _KNOWN_DRIFT = 5.0
@@ -122,13 +122,9 @@ def bag_facts(bag: BagColumns) -> BagFacts:
 def _files(path: Path) -> tuple[str, int]:
     """Return the storage of a bag and the size of its data files."""
     files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    known = [(_STORAGE.get(_suffix(file), ''), file) for file in files]
+    known = [(_STORAGE.get(suffix(file), ''), file) for file in files]
     data = [(storage, file) for storage, file in known if storage]
     return next((storage for storage, _ in data), ''), sum(file.stat().st_size for _, file in data)
-
-
-def _suffix(file: Path) -> str:
-    return Path(file.name.removesuffix(_COMPRESSED)).suffix
 
 
 def _counts(text: str) -> dict[str, int]:
@@ -286,6 +282,7 @@ def topic_findings(
 
 def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     """Describe how the messages of a topic came."""
+    clock = stamped.clock
     times = stamped.times_ns[stamped.usable]
     rate = topic_rate('', topic.topic, len(topic.receive_ns), times)
     periods = np.diff(times) / SECOND_NS
@@ -304,13 +301,9 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
         longest_gap=rate.longest_gap,
         gaps=sum(gaps),
         stamps='header' if by_header else 'receive',
-        clock=math.nan if stamped.clock is None else stamped.clock.offset,
-        drift=_drift(stamped.clock),
+        clock=math.nan if clock is None else clock.offset,
+        drift=clock.drift if clock is not None and clock.deviation < _KNOWN_DRIFT else math.nan,
     )
-
-
-def _drift(clock: ClockFit | None) -> float:
-    return math.nan if clock is None or not clock.deviation < _KNOWN_DRIFT else clock.drift
 
 
 def report_channels(topic: TopicColumns) -> list[ChannelReport]:

@@ -27,7 +27,7 @@ _TOPIC_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 
 
-class Refit:
+class RefitCall:
     """One call and three subscriptions; ends the process when all has arrived."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
@@ -117,7 +117,7 @@ def _show_text(message: Any) -> str:
 
 def main() -> int:
     """Run the node ``refit``."""
-    return run('refit', Refit)
+    return run('refit', RefitCall)
 
 
 if __name__ == '__main__':

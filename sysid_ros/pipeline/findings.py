@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.result import HealthFinding, Role
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def warnings(
     doubtful = [
         parameter.name
         for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)
-        if interval.verdict != 'identified'
+        if interval.verdict_kind is not VerdictKind.IDENTIFIED
     ]
     if doubtful:
         yield f'Not identified: {", ".join(doubtful)}.'

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.stats
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
@@ -327,7 +328,7 @@ def jackknife_ratios(fit: Fit, folds: Sequence[Fold]) -> NDArray[np.float64]:
     spread = np.sqrt((count - 1) * np.var(values, axis=0))
     error = np.sqrt(np.diag(fit.inference.covariance)[:size])
     for j, interval in enumerate(fit.intervals):
-        if interval.verdict == 'at bound':
+        if interval.verdict_kind is VerdictKind.AT_BOUND:
             error[j] = np.nan
     with np.errstate(divide='ignore', invalid='ignore'):
         return np.asarray(np.where(error > 0, spread / error, np.nan))

@@ -19,7 +19,13 @@ from sysid_ros.identification.continuing import Known, continue_from
 from sysid_ros.inference.drift import Estimate
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of
-from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter, FileHash
+from sysid_ros.results.result import (
+    CalibrationResult,
+    Drift,
+    DriftedParameter,
+    FileHash,
+    StartKind,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -197,7 +203,7 @@ def fit_with_memory(
         chosen = config
         if earlier is not None:
             observer.stage(f'continuing {memory.path}')
-            start = 'nominal' if earlier.window is None else config.solver.start
+            start = StartKind.NOMINAL if earlier.window is None else config.solver.start
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
         moved = dataclasses.replace(problem, parameters=parameters)
@@ -212,7 +218,7 @@ def fit_with_memory(
         known, parameters, fit, forgetting=config.memory.forgetting, level=config.memory.level
     )
     found = done.fit
-    if found.start == 'nominal':
+    if found.start == StartKind.NOMINAL:
         found = dataclasses.replace(found, start_sentence=f'the values of {memory.path}')
     drift = _drift(memory, found, known, done.difference)
     if drift.changed or math.isnan(drift.p_value):

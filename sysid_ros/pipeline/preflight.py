@@ -14,6 +14,7 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.config import load_mapping
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
@@ -22,7 +23,7 @@ from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import LEVEL, Spread, prior_jacobian
-from sysid_ros.inference.verdicts import IDENTIFIED, verdicts
+from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.pipeline.information import Source, condensed, sources
 from sysid_ros.pipeline.loading import load
@@ -67,8 +68,9 @@ class PredictedParameter(NamedTuple):
         nominal: Value where it was judged.
         half: Half-width of the 95 % interval at best, from noise alone; NaN where there would be
             none.
-        verdict: As after a fit, by that interval.
+        verdict: As after a fit, by that interval, in words.
         explanation: What is determined instead, and what to record; empty where identified.
+        verdict_kind: The verdict without the names of other parameters.
     """
 
     name: str
@@ -77,6 +79,7 @@ class PredictedParameter(NamedTuple):
     half: float
     verdict: str
     explanation: str
+    verdict_kind: VerdictKind
 
 
 class JointMotion(NamedTuple):
@@ -132,7 +135,9 @@ class Preflight:
     @property
     def doubtful(self) -> tuple[str, ...]:
         """Names of parameters that would not be identified."""
-        return tuple(p.name for p in self.parameters if p.verdict != IDENTIFIED)
+        return tuple(
+            p.name for p in self.parameters if p.verdict_kind is not VerdictKind.IDENTIFIED
+        )
 
 
 def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
@@ -223,7 +228,8 @@ def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0
                 unit=unknown.unit,
                 nominal=unknown.nominal,
                 half=np.nan if verdict.blind else float(half),
-                verdict=verdict.text,
+                verdict=verdict.kind.among(verdict.confounded_with),
+                verdict_kind=verdict.kind,
                 explanation=verdict.explanation,
             )
             for unknown, half, verdict in zip(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.report.forest import true_value
 from sysid_ros.report.numbers import significant, times
 
@@ -29,39 +30,33 @@ if TYPE_CHECKING:
 
 ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 
-#: Symbol and tone of each verdict, by how the verdict begins; the text always stands beside it.
-_VERDICTS = (
-    ('identified', '✓', 'good'),
-    ('at bound', '▲', 'warn'),
-    ('prior-dominated', '◐', 'warn'),
-    ('confounded', '⇄', 'bad'),
-    ('not excited', '○', 'bad'),
-)
+#: Symbol and tone of each verdict; the text always stands beside it.
+_VERDICTS = {
+    VerdictKind.IDENTIFIED: ('✓', 'good'),
+    VerdictKind.AT_BOUND: ('▲', 'warn'),
+    VerdictKind.PRIOR_DOMINATED: ('◐', 'warn'),
+    VerdictKind.CONFOUNDED: ('⇄', 'bad'),
+    VerdictKind.NOT_EXCITED: ('○', 'bad'),
+}
 
 
-class Verdict(NamedTuple):
-    """A verdict with the symbol and the tone (``good``, ``warn``, ``bad``) that go with it."""
+class Tag(NamedTuple):
+    """A word with the symbol and the tone (``good``, ``warn``, ``bad``) that go with it.
 
-    text: str
+    ``detail`` is what follows the word, as ``with a, b``.
+    """
+
+    word: str
     symbol: str
     tone: str
-
-    @property
-    def kind(self) -> str:
-        """The verdict without the names it may go on with."""
-        return self.text.partition(' with ')[0]
-
-    @property
-    def detail(self) -> str:
-        """The names that the verdict goes on with, as ``with a, b``; empty when there are none."""
-        return self.text[len(self.kind) :].strip()
+    detail: str = ''
 
 
 class ParameterRow(NamedTuple):
     """A parameter and what is known about it from elsewhere."""
 
     parameter: ParameterResult
-    verdict: Verdict
+    verdict: Tag
     truth: float | None
 
     @property
@@ -127,7 +122,7 @@ class Headline(NamedTuple):
     ``before`` and ``after`` are root mean squares in units of the noise scale.
     """
 
-    verdict: Verdict
+    verdict: Tag
     word: str
     sentence: str
     error_name: str
@@ -136,12 +131,14 @@ class Headline(NamedTuple):
     change: str
 
 
-def verdict(text: str) -> Verdict:
+def verdict(parameter: ParameterResult) -> Tag:
     """Find the symbol and tone of a parameter's verdict."""
-    for start, symbol, tone in _VERDICTS:
-        if text.startswith(start):
-            return Verdict(text, symbol, tone)
-    return Verdict(text, '•', 'warn')
+    others = ', '.join(parameter.confounded_with)
+    return Tag(
+        parameter.verdict_kind,
+        *_VERDICTS[parameter.verdict_kind],
+        f'with {others}' if others else '',
+    )
 
 
 def headline(result: CalibrationResult) -> Headline:
@@ -158,7 +155,7 @@ def headline(result: CalibrationResult) -> Headline:
     if sentence and sentence[-1] not in '.!?':
         sentence += '.'
     return Headline(
-        Verdict(word, '✓', 'good') if result.accepted else Verdict(word, '✕', 'bad'),
+        Tag(word, '✓', 'good') if result.accepted else Tag(word, '✕', 'bad'),
         word,
         sentence,
         'Held-out error' if held_out else 'Training error (nothing is held out)',
@@ -173,7 +170,7 @@ def parameter_rows(
 ) -> tuple[ParameterRow, ...]:
     """Pair each parameter with its verdict and its true value."""
     return tuple(
-        ParameterRow(parameter, verdict(parameter.verdict), true_value(parameter, truth))
+        ParameterRow(parameter, verdict(parameter), true_value(parameter, truth))
         for parameter in result.parameters
     )
 
@@ -182,7 +179,7 @@ def verdict_counts(rows: tuple[ParameterRow, ...]) -> str:
     """Count the verdicts in words: ``5 identified, 1 not excited, 1 confounded``."""
     counts: dict[str, int] = {}
     for row in rows:
-        counts[row.verdict.kind] = counts.get(row.verdict.kind, 0) + 1
+        counts[row.verdict.word] = counts.get(row.verdict.word, 0) + 1
     return ', '.join(f'{count} {kind}' for kind, count in counts.items())
 
 

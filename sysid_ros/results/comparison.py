@@ -13,7 +13,7 @@ from sysid_ros.errors import ResultError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 
 class Comparison(NamedTuple):
@@ -86,7 +86,7 @@ def compare(
                 allowed,
                 # A rerun on the same machine differs by nothing, one elsewhere by rounding.
                 agrees=moved <= max(allowed, 1e-9 * abs(expected.value)),
-                note='' if actual.verdict == expected.verdict else f'now {actual.verdict}',
+                note='' if _same_verdict(actual, expected) else f'now {actual.verdict}',
             )
         )
     rows.extend(
@@ -120,6 +120,10 @@ def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> No
 def _matches(name: str, pattern: str) -> bool:
     """Match a name against itself or a pattern; names themselves may hold wildcards."""
     return name == pattern or fnmatch.fnmatchcase(name, pattern)
+
+
+def _same_verdict(one: ParameterResult, other: ParameterResult) -> bool:
+    return (one.verdict_kind, one.confounded_with) == (other.verdict_kind, other.confounded_with)
 
 
 def _held_out(result: CalibrationResult, baseline: CalibrationResult, factor: float) -> Comparison:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import MOTION, moving
-from sysid_ros.results.parts import GateCheck
+from sysid_ros.results.parts import GateCheck, SolverStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,10 +115,10 @@ def _convergence(result: CalibrationResult, config: GateConfig) -> GateCheck:
     solver = result.solver
     costs = [entry.cost for entry in solver.trace[-_LAST_ITERATIONS:]]
     settled = len(costs) == _LAST_ITERATIONS and max(costs) - costs[-1] <= _STILL_FALLS * costs[-1]
-    ended = solver.success or solver.status == 'stalled' or settled
+    ended = solver.success or solver.status == SolverStatus.STALLED or settled
     said = solver.message.rstrip('.')
     detail = f'{said}.' if ended else f'The solver did not converge: {said}.'
-    if settled and solver.status == 'iterations':
+    if settled and solver.status == SolverStatus.ITERATIONS:
         detail = f'{said}, but the cost hardly fell any more.'
     return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
 
@@ -277,7 +278,7 @@ def _bounds(result: CalibrationResult, config: GateConfig) -> GateCheck:
     outer = [
         f'{parameter.name} ({parameter.value:.3g} {parameter.unit}'.rstrip() + ')'
         for parameter in result.parameters
-        if parameter.verdict == 'at bound' and not _is_absent(parameter)
+        if parameter.verdict_kind is VerdictKind.AT_BOUND and not _is_absent(parameter)
     ]
     passed = config.outer_bounds or not outer
     detail = (
@@ -295,8 +296,7 @@ def _is_absent(parameter: ParameterResult) -> bool:
 
 
 def _verdicts(result: CalibrationResult, config: GateConfig) -> GateCheck:
-    allowed = config.allowed_verdicts
-    bad = [p for p in result.parameters if not p.verdict.startswith(allowed)]
+    bad = [p for p in result.parameters if p.verdict_kind not in config.allowed_verdicts]
     if not bad:
         return GateCheck(name='verdicts', passed=True, detail='All verdicts are allowed.')
     named = ', '.join(f'{parameter.name} is {parameter.verdict}' for parameter in bad)

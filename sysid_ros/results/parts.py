@@ -4,10 +4,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    computed_field,
+    model_validator,
+)
+
+from sysid_ros.config.calibration import VerdictKind
 
 Role = Literal['train', 'validate']
 
@@ -46,8 +56,8 @@ class ParameterResult(Frozen):
     """One identified parameter.
 
     ``low`` and ``high`` bound the 95 % interval; both are NaN when the data do not determine it.
-    ``verdict`` is ``identified``, ``at bound``, ``not excited``, ``prior-dominated`` or
-    ``confounded with NAME, …``.
+    ``confounded_with`` names the parameters that it cannot be told from, and ``verdict`` says
+    ``verdict_kind`` and them in words.
     ``explanation`` says what is determined instead and what would help; empty where identified.
     ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
     """
@@ -60,8 +70,32 @@ class ParameterResult(Frozen):
     low: MaybeFloat
     high: MaybeFloat
     bounds: tuple[float, float]
-    verdict: str
+    verdict_kind: VerdictKind
+    confounded_with: tuple[str, ...] = ()
     explanation: str = ''
+
+    @model_validator(mode='before')
+    @classmethod
+    def _read_verdict(cls, fields: Any) -> Any:
+        """Read the verdict in words, which is all that older results have."""
+        if not isinstance(fields, dict) or 'verdict' not in fields:
+            return fields
+        found = {name: value for name, value in fields.items() if name != 'verdict'}
+        if 'verdict_kind' not in fields:
+            kind, _, others = str(fields['verdict']).partition(' with ')
+            found |= {'verdict_kind': kind, 'confounded_with': others.split(', ') if others else ()}
+        return found
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def verdict(self) -> str:
+        """The verdict in words: ``identified``, ``confounded with NAME, …`` and so on."""
+        return self.verdict_kind.among(self.confounded_with)
+
+    @property
+    def identified(self) -> bool:
+        """Whether the data determine it."""
+        return self.verdict_kind is VerdictKind.IDENTIFIED
 
     @property
     def half_width(self) -> float:
@@ -331,14 +365,30 @@ class StartEntry(Frozen):
     status: str
 
 
+class SolverStatus(StrEnum):
+    """How a solve may have ended without converging."""
+
+    STALLED = 'stalled'
+    ITERATIONS = 'iterations'
+
+
+class StartKind(StrEnum):
+    """Where a fit began."""
+
+    NOMINAL = 'nominal'
+    REGRESSION = 'regression'
+    WINDOWS = 'windows'
+    SPREAD = 'spread'
+    SAMPLED = 'sampled'
+
+
 class SolverSummary(Frozen):
     """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change.
 
     ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
-    empty for one start, else in the order of the costs there. ``start`` says where the fit began:
-    ``nominal``, ``regression``, ``windows``, ``spread`` or ``sampled``, ``start_sentence`` where
-    those values are from. ``window`` is the length of the windows that the values rest on, s, where
-    the motion cannot be predicted over whole sequences.
+    empty for one start, else in the order of the costs there. ``start`` says where the fit began,
+    ``start_sentence`` where those values are from. ``window`` is the length of the windows that
+    the values rest on, s, where the motion cannot be predicted over whole sequences.
     """
 
     backend: str
@@ -355,7 +405,7 @@ class SolverSummary(Frozen):
     trace: tuple[TraceEntry, ...]
     central: tuple[str, ...] = ()
     starts: tuple[StartEntry, ...] = ()
-    start: str = 'nominal'
+    start: StartKind = StartKind.NOMINAL
     start_sentence: str = ''
     window: float | None = None
 

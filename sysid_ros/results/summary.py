@@ -22,6 +22,7 @@ from sysid_ros.results.result import (
     SignalPlot,
     SolverSummary,
     StartEntry,
+    StartKind,
     TraceEntry,
 )
 from sysid_ros.version import __version__
@@ -144,7 +145,7 @@ def solver_of(fit: Fit, backend: str, loss: str) -> SolverSummary:
             )
             for attempt in fit.attempts
         ),
-        start=fit.start,
+        start=StartKind(fit.start),
         start_sentence=fit.start_sentence,
         window=fit.window,
     )
@@ -182,7 +183,8 @@ def _parameters(fit: Fit) -> tuple[ParameterResult, ...]:
             low=interval.low,
             high=interval.high,
             bounds=(parameter.min_value, parameter.max_value),
-            verdict=interval.verdict,
+            verdict_kind=interval.verdict_kind,
+            confounded_with=interval.confounded_with,
             explanation=interval.explanation,
         )
         for parameter, value, interval in zip(

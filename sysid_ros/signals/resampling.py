@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 InterpolationMethod = Literal['linear', 'cubic', 'quadratic', 'quintic', 'zero_order_hold', 'zoh']
 
 _DEGREES = {'quadratic': 2, 'cubic': 3, 'quintic': 5}
-#: Stamps that differ by less than this fraction of a period mean the same instant …
+#: Stamps mean the same instant where they differ by less than the sum of this fraction of a period
+#: and so many steps to the neighbouring float: 1 µs for seconds since the epoch.
 _SAME_INSTANT = 1e-6
-#: … and so do those that are so many neighbouring floats apart: 1 µs for seconds since the epoch.
 _ROUNDING_STEPS = 4
 #: No rounding is taken for more than this fraction of a period.
 _LARGEST_SLACK = 0.25

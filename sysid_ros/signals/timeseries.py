@@ -11,8 +11,16 @@ import numpy as np
 
 from sysid_ros.errors import SignalError, nearest
 from sysid_ros.signals import storage
-from sysid_ros.signals.construction import Construction
-from sysid_ros.signals.mapping import SignalMapping, SignalType
+from sysid_ros.signals.mapping import (
+    CONTROLS,
+    OBSERVATIONS,
+    SignalMapping,
+    SignalType,
+    control_mapping,
+    find_signals,
+    sensor_mapping,
+    state_mappings,
+)
 from sysid_ros.signals.resampling import (
     InterpolationMethod,
     interpolate,
@@ -22,10 +30,14 @@ from sysid_ros.signals.resampling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
+    from typing import Self
 
+    import mujoco
     from numpy.typing import ArrayLike, NDArray
+
+    from sysid_ros.signals.mapping import SignalDict
 
     Instants = float | Sequence[float] | NDArray[np.float64]
 
@@ -33,13 +45,16 @@ __all__ = ['InterpolationMethod', 'SignalMapping', 'SignalType', 'TimeSeries']
 
 
 @dataclass(frozen=True, repr=False)
-class TimeSeries(Construction):
+class TimeSeries:
     """Named channels sampled at common instants; immutable.
+
+    The constructors have the names of MuJoCo's sysid toolbox. ``times`` is (n,) in seconds, and
+    ``data`` (n, k), or (n,) for one column.
 
     Attributes:
         times: (n,) float64, seconds, strictly increasing.
-        data: (n, k) float64, in the unit of each channel; NaN where there is no sample. Data
-            given as (n,) become one column.
+        data: (n, k) float64, in the unit of each channel; NaN where there is no sample. One
+            channel may be (n,).
         signal_mapping: Name of each signal to its type and its columns in ``data``; empty, or
             None when it is given, for columns without names.
     """
@@ -51,22 +66,24 @@ class TimeSeries(Construction):
     def __post_init__(self) -> None:
         times = np.array(self.times, dtype=np.float64)
         data = np.array(self.data, dtype=np.float64)
-        if data.ndim == 1:
-            data = data[:, None]
-        if times.ndim != 1 or data.ndim != times.ndim + 1 or len(times) != len(data):
-            msg = (
-                'A time series needs times of shape (n,) and data of shape (n, k), '
-                f'got {times.shape} and {data.shape}.'
-            )
+        if times.ndim != 1:
+            msg = f'Expected times to be a 1D array, found one of shape {times.shape}.'
+            raise SignalError(msg)
+        if data.ndim not in {1, 2}:
+            msg = f'Expected data of shape (n, k) or (n,), found {data.shape}.'
+            raise SignalError(msg)
+        if len(times) != len(data):
+            msg = f'Length of times ({len(times)}) and data ({len(data)}) must match.'
             raise SignalError(msg)
         if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
             msg = 'The times of a time series must be finite and strictly increasing.'
             raise SignalError(msg)
+        width = 1 if data.ndim == 1 else data.shape[1]
         mapping = {}
         for name, (kind, given) in (self.signal_mapping or {}).items():
             columns = np.array(given, dtype=np.int64, ndmin=1)
-            if np.any(columns >= data.shape[1]) or np.any(columns < 0):
-                msg = f'Signal {name!r} names columns {columns}, but there are {data.shape[1]}.'
+            if np.any(columns >= width) or np.any(columns < 0):
+                msg = f'Signal {name!r} names columns {columns}, but there are {width}.'
                 raise SignalError(msg)
             columns.setflags(write=False)
             mapping[name] = (kind, columns)
@@ -82,7 +99,171 @@ class TimeSeries(Construction):
     def __repr__(self) -> str:
         span = f', {self.times[0]:g} to {self.times[-1]:g} s' if len(self) else ''
         names = f': {", ".join(self.names)}' if self.signal_mapping else ''
-        return f'TimeSeries({len(self)} x {self.data.shape[1]}{span}{names})'
+        return f'TimeSeries({len(self)} x {self.matrix.shape[1]}{span}{names})'
+
+    @classmethod
+    def create(
+        cls,
+        times: ArrayLike,
+        data: ArrayLike,
+        signal_mapping: Mapping[str, tuple[SignalType, ArrayLike]],
+    ) -> Self:
+        """Build a series whose columns may be given as an index, a list or an array."""
+        mapping = {name: (kind, np.atleast_1d(at)) for name, (kind, at) in signal_mapping.items()}
+        return cls(np.asarray(times), np.asarray(data), mapping)
+
+    @classmethod
+    def from_columns(
+        cls,
+        times: ArrayLike,
+        data: ArrayLike,
+        names: Sequence[str],
+        kind: SignalType = SignalType.MjSensor,
+    ) -> Self:
+        """Build a series of scalar channels, one name per column.
+
+        Args:
+            times: (n,) seconds.
+            data: (n, k) values.
+            names: k names, in column order.
+            kind: What all of them are.
+        """
+        mapping = {name: (kind, np.array([column])) for column, name in enumerate(names)}
+        return cls(np.asarray(times), np.asarray(data), mapping)
+
+    @classmethod
+    def from_custom_map(
+        cls,
+        times: ArrayLike,
+        data: ArrayLike,
+        signals: Sequence[str | tuple[str, int, SignalType]],
+    ) -> Self:
+        """Build a series of signals that the model need not have.
+
+        Args:
+            times: (n,) seconds.
+            data: (n, k) values.
+            signals: What the columns are, in order: a name (one column, ``CustomObs``), or name,
+                number of columns and kind.
+
+        Raises:
+            SignalError: A width is not positive, a name comes twice, or the widths do not add up
+                to the columns.
+        """
+        mapping: SignalDict = {}
+        begin = 0
+        for item in signals:
+            name, width, kind = (item, 1, SignalType.CustomObs) if isinstance(item, str) else item
+            if width <= 0 or name in mapping:
+                msg = f'Signal {name!r} must come once and have positive width, got {width}.'
+                raise SignalError(msg)
+            mapping[name] = (kind, np.arange(begin, begin + width))
+            begin += width
+        return cls._of_width(times, data, mapping, begin)
+
+    @classmethod
+    def from_names(
+        cls,
+        times: ArrayLike,
+        data: ArrayLike,
+        model: mujoco.MjModel,
+        names: Sequence[str | tuple[str, SignalType]] | None = None,
+    ) -> Self:
+        """Build a series of sensors and states of a model.
+
+        Args:
+            times: (n,) seconds.
+            data: (n, k) values.
+            model: The model that has the signals.
+            names: What the columns are, in order: names of sensors, or of joints, free bodies and
+                actuators with activation, with or without ``_qpos``, ``_qvel``, ``_act``; a pair
+                of name and kind where the name alone is ambiguous. All sensors in the model's
+                order by default.
+
+        Raises:
+            SignalError: The model has no such signal, it comes twice or is a control (see
+                ``from_control_names``), or their widths do not add up to the columns.
+        """
+        if names is None:
+            return cls._of_width(times, data, sensor_mapping(model), model.nsensordata)
+        return cls._of_found(times, data, find_signals(model, names, OBSERVATIONS))
+
+    @classmethod
+    def from_control_names(
+        cls,
+        times: ArrayLike,
+        data: ArrayLike,
+        model: mujoco.MjModel,
+        names: Sequence[str | tuple[str, SignalType]] | None = None,
+    ) -> Self:
+        """Build a series of controls of a model.
+
+        Args:
+            times: (n,) seconds.
+            data: (n, k) values.
+            model: The model that has the actuators.
+            names: What the columns are, in order: names of actuators, with or without ``_ctrl``.
+                All actuators in the model's order by default.
+
+        Raises:
+            SignalError: The model has no such actuator, it comes twice, or the number of controls
+                is not that of the columns.
+        """
+        if names is None:
+            return cls._of_width(times, data, control_mapping(model), model.nu)
+        return cls._of_found(times, data, find_signals(model, names, CONTROLS))
+
+    @staticmethod
+    def compute_all_sensor_mapping(model: mujoco.MjModel) -> SignalDict:
+        """Map every sensor of the model to its columns in ``sensordata``."""
+        return sensor_mapping(model)
+
+    @staticmethod
+    def compute_all_control_mapping(model: mujoco.MjModel) -> SignalDict:
+        """Map every actuator of the model, as ``NAME_ctrl``, to its columns in ``ctrl``."""
+        return control_mapping(model)
+
+    @staticmethod
+    def compute_all_state_mappings(
+        model: mujoco.MjModel,
+    ) -> tuple[SignalDict, SignalDict, SignalDict, SignalDict]:
+        """Map ``qpos``, ``qvel``, ``act`` and ``ctrl`` of the model.
+
+        The columns of the first three count in the full physics state without its first number,
+        the time; those of the last in ``ctrl``.
+        """
+        return *state_mappings(model), control_mapping(model)
+
+    @classmethod
+    def _of_found(cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping) -> Self:
+        width = sum(len(columns) for _, columns in mapping.values())
+        return cls._of_width(times, data, mapping, width)
+
+    @classmethod
+    def _of_width(
+        cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping, width: int
+    ) -> Self:
+        values = np.asarray(data, dtype=np.float64)
+        if values.ndim == 1:
+            values = values[:, None]
+        if values.ndim != 2 or values.shape[1] != width:  # noqa: PLR2004 (rows and columns)
+            msg = (
+                f'Expected data of shape (n, {width}) for the signals {", ".join(mapping)}, '
+                f'found {np.shape(data)}.'
+            )
+            raise SignalError(msg)
+        return cls(np.asarray(times), values, mapping)
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """The data as (n, k) numbers, whatever their shape."""
+        return self.data[:, None] if self.data.ndim == 1 else self.data
+
+    def as_columns(self) -> TimeSeries:
+        """Return the series with data of shape (n, k): itself where they have it already."""
+        if self.data.ndim > 1:
+            return self
+        return TimeSeries(self.times, self.matrix, self.signal_mapping)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,13 +303,13 @@ class TimeSeries(Construction):
 
         Returns:
             For a name its (n, d) samples. For instants the pair of them as an array and the
-            (m, k) values, (k,) for a single one.
+            (m, k) values, (k,) for a single one; see ``interpolate``.
 
         Raises:
             SignalError: There is no signal of that name, or see ``interpolate``.
         """
         if isinstance(t, str):
-            return self.data[:, self.get_indices(t)[1]]
+            return self.matrix[:, self.get_indices(t)[1]]
         at = np.asarray(t, dtype=np.float64)
         values = self.interpolate(at, method)
         return at, values if at.ndim else values[0]
@@ -155,7 +336,7 @@ class TimeSeries(Construction):
             name: (kind, np.array([place[int(column)] for column in at], dtype=np.int64))
             for name, (kind, at) in ((name, self.signal_mapping[name]) for name in wanted)
         }
-        return TimeSeries(self.times, self.data[:, order], mapping)
+        return TimeSeries(self.times, self.matrix[:, order], mapping)
 
     def interpolate(
         self, t: Instants, method: InterpolationMethod = 'linear'
@@ -170,14 +351,15 @@ class TimeSeries(Construction):
             method: ``linear``, ``quadratic``, ``cubic``, ``quintic``, ``zero_order_hold``, ``zoh``.
 
         Returns:
-            (m, k) values, (1, k) for one instant.
+            (m, k) values, (1, k) for one instant; (m,) where the data are (n,).
 
         Raises:
             SignalError: There are too few samples for the method, an instant is not finite, or
                 there is no such method.
         """
         at = np.atleast_1d(np.asarray(t, dtype=np.float64))
-        return interpolate(self.times, self.data, at, method)
+        values = interpolate(self.times, self.matrix, at, method)
+        return values.reshape(len(at), *self.data.shape[1:])
 
     def resample(
         self,
@@ -272,7 +454,7 @@ class TimeSeries(Construction):
         Raises:
             ResultError: The folder cannot be written.
         """
-        storage.write_table(path, np.column_stack([self.times, self.data]))
+        storage.write_table(path, np.column_stack([self.times, self.matrix]))
 
     @classmethod
     def load_from_disk(cls, path: str | PathLike[str]) -> TimeSeries:

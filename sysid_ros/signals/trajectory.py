@@ -43,6 +43,11 @@ class Trajectory:
     initial_act: NDArray[np.float64] | None = None
     bag: str = ''
 
+    def __post_init__(self) -> None:
+        for name in ('commands', 'measurements'):
+            columns = tuple(series.as_columns() for series in getattr(self, name))
+            object.__setattr__(self, name, columns)
+
     @property
     def duration(self) -> float:
         """Seconds from time zero to the last measured sample."""

@@ -3,15 +3,19 @@
 """The names of MuJoCo's sysid toolbox, on this engine.
 
 ``from sysid_ros import toolbox as sysid`` runs code written for ``mujoco.sysid``; where that is
-wrong, the docstrings here say what is done instead.
+wrong, the docstrings here say what is done instead. What draws and reports is loaded when it is
+first asked for.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox import modifiers as model_modifier
 from sysid_ros.toolbox import parameter, signal_modifier
 from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
-from sysid_ros.toolbox.confidence import calculate_intervals
-from sysid_ros.toolbox.evaluation import construct_ts_from_defaults, model_residual, residual
 from sysid_ros.toolbox.inertia_parameter import apply_body_inertia, body_inertia_param
 from sysid_ros.toolbox.modifiers import (
     apply_dgain,
@@ -21,12 +25,15 @@ from sysid_ros.toolbox.modifiers import (
     apply_pgain,
     remove_visuals,
 )
-from sysid_ros.toolbox.optimization import StampWarning, optimize
+from sysid_ros.toolbox.optimization import StampWarning, calculate_intervals, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.toolbox.rendering import render_rollout
-from sysid_ros.toolbox.report import default_report
-from sysid_ros.toolbox.residual_fn import build_residual_fn
-from sysid_ros.toolbox.save import save_results
+from sysid_ros.toolbox.residual_fn import (
+    build_residual_fn,
+    construct_ts_from_defaults,
+    model_residual,
+    residual,
+)
+from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.signal_modifier import (
     apply_bias,
     apply_delay,
@@ -42,8 +49,13 @@ from sysid_ros.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,
     create_initial_state,
-    sysid_rollout,
 )
+
+if TYPE_CHECKING:
+    from sysid_ros.toolbox import report
+    from sysid_ros.toolbox.rendering import render_rollout
+    from sysid_ros.toolbox.report import default_report
+    from sysid_ros.toolbox.save import save_results
 
 __all__ = [
     'BuildModelFn',
@@ -83,9 +95,23 @@ __all__ = [
     'parameter',
     'remove_visuals',
     'render_rollout',
+    'report',
     'residual',
     'save_results',
     'signal_modifier',
     'sysid_rollout',
     'weighted_diff',
 ]
+
+#: Modules of the names that are loaded when they are first asked for.
+_LATER = {'render_rollout': 'rendering', 'default_report': 'report', 'save_results': 'save'}
+
+
+def __getattr__(name: str) -> object:
+    """Load the module of a name that draws or reports."""
+    if name == 'report':
+        return importlib.import_module('sysid_ros.toolbox.report')
+    if name not in _LATER:
+        msg = f'module {__name__!r} has no attribute {name!r}'
+        raise AttributeError(msg)
+    return getattr(importlib.import_module(f'sysid_ros.toolbox.{_LATER[name]}'), name)

@@ -1,21 +1,38 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a fit changed: every signal before and after, and every parameter with its interval."""
+"""What a fit changed: every signal before and after, every parameter, and all as one result."""
 
 from __future__ import annotations
 
+import datetime as dt
+import importlib.metadata
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.units import component_label, sensor_unit
-from sysid_ros.toolbox.confidence import calculate_intervals
+from sysid_ros.results.result import (
+    CalibrationResult,
+    HealthFinding,
+    NoiseScale,
+    ParameterResult,
+    Provenance,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    TraceEntry,
+)
+from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
+from sysid_ros.toolbox.trajectory import sequence_labels
+from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import mujoco
     import scipy.optimize
@@ -24,6 +41,7 @@ if TYPE_CHECKING:
     from sysid_ros.signals import TimeSeries
     from sysid_ros.toolbox.parameter import ParameterDict
     from sysid_ros.toolbox.trajectory import ModelSequences
+
 
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
@@ -36,6 +54,11 @@ _LARGEST_CORRELATION = 0.98
 #: An interval wider than both fractions, of the value and of the bounds, is no identification.
 _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
+#: Points that a report can show in all, and per curve at least.
+_PLOT_POINTS = 200_000
+_FEWEST_POINTS = 500
+_DIGITS = 6
+_LIBRARIES = ('mujoco', 'numpy', 'scipy')
 
 
 class Curve(NamedTuple):
@@ -60,7 +83,8 @@ class Estimate(NamedTuple):
     value: float
     half_width: float
     bounds: tuple[float, float]
-    verdict: str
+    verdict: VerdictKind
+    confounded_with: tuple[str, ...] = ()
 
 
 class Noise(NamedTuple):
@@ -102,7 +126,11 @@ def compare(
     Raises:
         FitError: The residual function returns other sequences than there are.
     """
-    labels = list(_labels(models_sequences))
+    labels = [
+        (label, group.gt_model)
+        for group, own in zip(models_sequences, sequence_labels(models_sequences), strict=True)
+        for label in own
+    ]
     before, old, _ = residual_fn(initial_params.as_vector(), initial_params)
     after, new, records = residual_fn(opt_params.as_vector(), opt_params)
     if not len(labels) == len(old) == len(new):
@@ -123,13 +151,6 @@ def compare(
     )
 
 
-def _labels(models_sequences: Sequence[ModelSequences]) -> Iterator[tuple[str, mujoco.MjModel]]:
-    for group in models_sequences:
-        for name in group.sequence_name:
-            label = name if len(models_sequences) == 1 else f'{group.name}/{name}'
-            yield label, group.gt_model
-
-
 def _curves(
     sequence: str,
     model: mujoco.MjModel,
@@ -145,9 +166,9 @@ def _curves(
                 component_label(name, place, len(indices)),
                 unit,
                 record.times - record.times[0],
-                record.data[:, column],
-                before.data[:, before.signal_mapping[name][1][place]],
-                after.data[:, after.signal_mapping[name][1][place]],
+                record.matrix[:, column],
+                before.matrix[:, before.signal_mapping[name][1][place]],
+                after.matrix[:, after.signal_mapping[name][1][place]],
             )
 
 
@@ -177,7 +198,7 @@ def estimates(
 ) -> Iterator[Estimate]:
     """Say of every free component what it is, how sure that is, and why not if it is not."""
     x, start = opt_params.as_vector(), initial_params.as_vector()
-    bounds = opt_params.get_bounds()
+    bounds = np.array(opt_params.get_bounds())
     names = opt_params.get_non_frozen_parameter_names()
     jacobian = np.asarray(opt_result.jac)
     blind = blind_directions(jacobian)
@@ -186,17 +207,20 @@ def estimates(
     half_widths = np.where(unseen, np.nan, half_widths)
     place = 0
     for parameter in opt_params.values():
-        targets = _targets(parameter.target, parameter.size)
+        targets = parameter.target
+        if not isinstance(targets, tuple):
+            targets = (targets or '',) * parameter.size
         for component in range(0 if parameter.frozen else parameter.size):
-            half_width = float(half_widths[place])
-            if _at_bound(x[place], bounds[0][place], bounds[1][place]):
-                verdict, half_width = 'at bound', float('nan')
-            elif _narrow(x[place], half_widths[place], bounds[1][place] - bounds[0][place]):
-                verdict = 'identified'
+            half_width, (low, high) = float(half_widths[place]), bounds[:, place]
+            others: tuple[str, ...] = ()
+            if min(x[place] - low, high - x[place]) <= _AT_BOUND * (high - low):
+                verdict, half_width = VerdictKind.AT_BOUND, math.nan
+            # NaN, where there is no interval, is not narrow.
+            elif half_width <= max(_WIDE_OF_VALUE * abs(x[place]), _WIDE_OF_BOUNDS * (high - low)):
+                verdict = VerdictKind.IDENTIFIED
             else:
-                others = _partners(place, blind, covariance)
-                found = ', '.join(names[other] for other in others)
-                verdict = f'confounded with {found}' if found else 'not excited'
+                others = tuple(names[k] for k in _partners(place, blind, covariance))
+                verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
             yield Estimate(
                 name=names[place],
                 target=targets[component],
@@ -204,8 +228,9 @@ def estimates(
                 initial=float(start[place]),
                 value=float(x[place]),
                 half_width=half_width,
-                bounds=(float(bounds[0][place]), float(bounds[1][place])),
+                bounds=(float(low), float(high)),
                 verdict=verdict,
+                confounded_with=others,
             )
             place += 1
 
@@ -222,21 +247,6 @@ def blind_directions(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
     unseen = singular <= _SMALLEST_SINGULAR**2 * singular.max(initial=0.0)
     directions: NDArray[np.float64] = right[unseen].T
     return directions
-
-
-def _targets(target: str | tuple[str, ...] | None, size: int) -> tuple[str, ...]:
-    if isinstance(target, tuple):
-        return target
-    return (target or '',) * size
-
-
-def _at_bound(value: float, low: float, high: float) -> bool:
-    return bool(min(value - low, high - value) <= _AT_BOUND * (high - low))
-
-
-def _narrow(value: float, half_width: float, width: float) -> bool:
-    """Whether an interval, NaN where there is none, says where the value is."""
-    return bool(half_width <= max(_WIDE_OF_VALUE * abs(value), _WIDE_OF_BOUNDS * width))
 
 
 def _partners(place: int, blind: NDArray[np.float64], covariance: NDArray[np.float64]) -> list[int]:
@@ -260,3 +270,168 @@ def _warnings(
     shift = opt_result.get('shift')
     if shift is not None and shift.alarming:
         yield shift.sentence(models_sequences[0].gt_model.opt.timestep, labels)
+
+
+def summarize(
+    model: str,
+    comparison: Comparison,
+    opt_result: Mapping[str, Any],
+    remarks: Sequence[str] = (),
+) -> CalibrationResult:
+    """Build the result of a fit of the toolbox; all its recordings are training data.
+
+    Args:
+        model: What was fitted.
+        comparison: The fit's beginning and end.
+        opt_result: What the solver said.
+        remarks: Further warnings.
+    """
+    before, after = _rms(comparison.before), _rms(comparison.after)
+    accepted = after < before
+    verb = 'fell' if accepted else 'did not fall'
+    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
+    doubts = [f'Not identified: {", ".join(doubtful)}.'] if doubtful else []
+    return CalibrationResult(
+        model=model,
+        parameters=tuple(_parameters(comparison)),
+        accepted=accepted,
+        acceptance=f'Training error (nothing is held out) {verb}: '
+        f'{before:.3g} to {after:.3g} times the noise.',
+        held_out_before=math.nan,
+        held_out_after=math.nan,
+        training_before=before,
+        training_after=after,
+        errors=tuple(_errors(comparison.curves)),
+        noise=tuple(
+            NoiseScale(sensor=n.signal, unit=n.unit, sigma=n.sigma, source=n.source)
+            for n in comparison.noise
+        ),
+        plots=tuple(_plots(comparison.curves)),
+        topics=(),
+        health=tuple(_health(model, opt_result)),
+        solver=_solver(opt_result, comparison),
+        warnings=(*comparison.warnings, *doubts, *remarks),
+        provenance=Provenance(
+            created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
+            versions={
+                'sysid_ros': __version__,
+                **{name: importlib.metadata.version(name) for name in _LIBRARIES},
+            },
+            files=(),
+            command='',
+            config={},
+            input_mode='recorded commands, zero-order held, drive the actuators of the model',
+        ),
+    )
+
+
+def _rms(values: NDArray[np.float64]) -> float:
+    finite = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(finite**2))) if len(finite) else math.nan
+
+
+def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
+    for estimate in comparison.estimates:
+        yield ParameterResult(
+            name=estimate.name,
+            targets=(estimate.target or estimate.name,),
+            unit=estimate.unit,
+            initial=estimate.initial,
+            value=estimate.value,
+            # np.maximum passes NaN on: no interval stays no interval.
+            low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
+            high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
+            bounds=estimate.bounds,
+            verdict_kind=estimate.verdict,
+            confounded_with=estimate.confounded_with,
+        )
+
+
+def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding]:
+    for signal in opt_result.get('dead', ()):
+        yield HealthFinding(
+            bag=model,
+            subject=str(signal),
+            kind='dead channel',
+            count=1,
+            detail='does not move and was left out of the fit',
+        )
+    excluded = int(opt_result.get('excluded', 0))
+    if excluded:
+        yield HealthFinding(
+            bag=model,
+            subject='measurements',
+            kind='masked',
+            count=excluded,
+            detail='samples before the initial state or after the last command',
+        )
+
+
+def _errors(curves: Sequence[Curve]) -> Iterator[SensorError]:
+    signals: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        signals.setdefault((curve.signal, curve.unit), []).append(curve)
+    for (signal, unit), chosen in signals.items():
+        measured = np.concatenate([curve.measured for curve in chosen])
+        yield SensorError(
+            sensor=signal,
+            unit=unit,
+            role='train',
+            before=_rms(np.concatenate([curve.before for curve in chosen]) - measured),
+            after=_rms(np.concatenate([curve.after for curve in chosen]) - measured),
+            samples=int(np.isfinite(measured).sum()),
+        )
+
+
+def _plots(curves: Sequence[Curve]) -> Iterator[SignalPlot]:
+    points = max(_PLOT_POINTS // max(len(curves), 1), _FEWEST_POINTS)
+    for curve in curves:
+        stride = max(math.ceil(len(curve.times) / points), 1)
+        yield SignalPlot(
+            sequence=curve.sequence,
+            role='train',
+            sensor=curve.signal,
+            unit=curve.unit,
+            times=_rounded(curve.times[::stride]),
+            measured=_rounded(curve.measured[::stride]),
+            before=_rounded(curve.before[::stride]),
+            after=_rounded(curve.after[::stride]),
+        )
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(f'{value:.{_DIGITS}g}') for value in values)
+
+
+def _solver(opt_result: Mapping[str, Any], comparison: Comparison) -> SolverSummary:
+    trace = tuple(_trace(opt_result))
+    last = (opt_result.get('trace') or (None,))[-1]
+    success = bool(opt_result.get('success', True))
+    return SolverSummary(
+        backend=str(opt_result.get('backend', 'optimize')),
+        loss=str(opt_result.get('loss', 'linear')),
+        status='converged' if success else 'not converged',
+        message=str(opt_result.get('message', '')),
+        success=success,
+        iterations=int(opt_result.get('nit', len(trace))),
+        rollouts=int(opt_result.get('rollouts', opt_result.get('nfev', 0))),
+        diverged=int(opt_result.get('diverged', 0)),
+        initial_cost=trace[0].cost if trace else float(np.sum(comparison.before**2) / 2),
+        final_cost=float(opt_result.get('cost', np.sum(comparison.after**2) / 2)),
+        seconds=float(getattr(last, 'seconds', math.nan)),
+        trace=trace,
+        central=tuple(getattr(last, 'central', ())),
+    )
+
+
+def _trace(opt_result: Mapping[str, Any]) -> Iterator[TraceEntry]:
+    for number, entry in enumerate(opt_result.get('trace') or ()):
+        yield TraceEntry(
+            iteration=int(getattr(entry, 'number', number)),
+            cost=float(entry.cost),
+            step=float(entry.step),
+            rollouts=int(entry.rollouts),
+            diverged=int(entry.diverged),
+            jacobian=str(getattr(entry, 'jacobian', '')),
+            regulariser=float(getattr(entry, 'regulariser', math.nan)),
+        )

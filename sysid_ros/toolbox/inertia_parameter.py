@@ -15,7 +15,7 @@ import numpy as np
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.model.inertia import THETA_NAMES, body_from_theta, pi_from_inertial, theta_from_body
-from sysid_ros.toolbox.single_parameter import InertiaType, ModifierFn, Parameter
+from sysid_ros.toolbox.parameter import InertiaType, ModifierFn, Parameter
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -1,10 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters applied to specs, and the gains of position actuators."""
+"""Specs with the values of parameters: written, compiled, and without what is only seen."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -12,22 +13,30 @@ import numpy as np
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.inertia import full_inertia as inertia_to_fullinertia
 from sysid_ros.model.inertia import pi_from_theta, pseudoinertia_from_pi, theta_from_pseudoinertia
+from sysid_ros.model.loading import one_sentence
+from sysid_ros.model.targets import Role
+from sysid_ros.model.targets.spec_values import LISTS, write_spec
 from sysid_ros.toolbox.inertia_parameter import (
     apply_body_inertia,
     apply_body_mass_ipos,
     apply_body_theta_inertia,
     body_inertia_param,
+    explicit_inertial,
+    infer_only_where_absent,
     pi_from_body,
     scale_body_inertia,
     theta_inertia_from_body,
 )
-from sysid_ros.toolbox.spec_writing import write_targets
-from sysid_ros.toolbox.visuals import remove_visuals
+from sysid_ros.toolbox.unknowns import component_targets
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from collections.abc import Iterable
 
-    from sysid_ros.toolbox.parameter import ParameterDict
+    from numpy.typing import ArrayLike, NDArray
+
+    from sysid_ros.model.targets import Target
+    from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+
 
 __all__ = [
     'apply_body_inertia',
@@ -50,6 +59,9 @@ __all__ = [
     'theta_from_pseudoinertia',
     'theta_inertia_from_body',
 ]
+#: Where the compiled model has a number of an actuator that a spec holds in an array.
+_ACTUATOR_ARRAYS = {'actuator_gainprm': 'gainprm', 'actuator_biasprm': 'biasprm'}
+_GAINS = frozenset({'kp', 'kv', 'ki'})
 
 
 def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjModel:
@@ -70,9 +82,7 @@ def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.
     try:
         return copy.compile()
     except (ValueError, mujoco.FatalError) as err:
-        lines = [line.strip() for line in str(err).splitlines()]
-        clause = ', '.join(line for line in lines if line).rstrip('.')
-        msg = f'Cannot compile the model with the values of the parameters: {clause}.'
+        msg = f'Cannot compile the model with the values of the parameters: {one_sentence(err)}.'
         raise ModelError(msg) from err
 
 
@@ -233,3 +243,160 @@ def _gains(values: ArrayLike, size: int, what: str, name: str) -> list[float]:
         )
         raise ParameterError(msg)
     return [float(value) for value in array]
+
+
+class _Compiled(NamedTuple):
+    """A copy of a spec and what it compiles to; ids of the copy's elements are the model's."""
+
+    spec: mujoco.MjSpec
+    model: mujoco.MjModel
+
+
+def write_targets(spec: mujoco.MjSpec, parameters: Iterable[Parameter]) -> None:
+    """Write the values of parameters to what their targets name.
+
+    What no model has (gain, bias and delay of commands and sensors, starts of sequences) is left
+    out. Damping ratios become the gains that they compile to before the values are written: a
+    servo's gain does not follow our estimate of the inertia that it moves. ``subtree_mass`` is
+    relative to what the spec has.
+
+    Args:
+        spec: Changed in place.
+        parameters: Those with targets; wildcards are resolved in the spec. What it does not have
+            is left out: the parameters of a fit of several models are written to each of them.
+
+    Raises:
+        ParameterError: A target has another number of components than its parameter.
+    """
+    copy = spec.copy()
+    compiled = _Compiled(copy, copy.compile())
+    written = [
+        (target, float(value))
+        for parameter in parameters
+        for targets, value in zip(
+            component_targets(parameter, compiled.model, spec=compiled.spec),
+            parameter.as_vector(),
+            strict=True,
+        )
+        for target in targets
+        if target.role in {Role.FIELD, Role.SPEC}
+    ]
+    if not written:
+        return
+    _hold_gains(spec, compiled)
+    thetas: dict[str, NDArray[np.float64]] = {}
+    for target, value in written:
+        if (target.element, target.attribute) == ('body', 'inertia'):
+            if target.name not in thetas:
+                thetas[target.name] = theta_inertia_from_body(spec, target.name)
+            thetas[target.name][target.index or 0] = value
+        elif target.element == 'body' and target.attribute in _BODY_WRITERS:
+            _BODY_WRITERS[target.attribute](spec, target, value)
+        elif target.element_and_attribute[0] == 'actuator' and target.kind.slots is not None:
+            _write_actuator(spec, compiled, target, value)
+        else:
+            write_spec(spec, _placed(target, compiled), value)
+    for name, theta in thetas.items():
+        apply_body_theta_inertia(spec, name, theta)
+
+
+def _hold_gains(spec: mujoco.MjSpec, compiled: _Compiled) -> None:
+    for actuator, copied in zip(spec.actuators, compiled.spec.actuators, strict=True):
+        if actuator.biasprm[2] > 0:  # a ratio; a velocity gain is negative there
+            actuator.biasprm[2] = compiled.model.actuator_biasprm[copied.id, 2]
+
+
+def _placed(target: Target, compiled: _Compiled) -> Target:
+    """Turn ids of elements that follow a class into positions in the spec."""
+    if target.element != 'default' or target.role is Role.SPEC:
+        return target
+    elements = getattr(compiled.spec, LISTS[target.element_and_attribute[0]])
+    rows = tuple(k for k, element in enumerate(elements) if element.id in target.rows)
+    return dataclasses.replace(target, rows=rows)
+
+
+def _write_actuator(spec: mujoco.MjSpec, compiled: _Compiled, target: Target, value: float) -> None:
+    """Write a value that may be several numbers: kp is a gain and minus a bias."""
+    if target.element_and_attribute[1] not in _GAINS:
+        write_spec(spec, _placed(target, compiled), value)
+        return
+    positions = {copied.id: k for k, copied in enumerate(compiled.spec.actuators)}
+    for slot in target.slots(compiled.model):
+        row, component = divmod(slot.place, getattr(compiled.model, slot.field).shape[1])
+        actuator = spec.actuators[positions[row]]
+        getattr(actuator, _ACTUATOR_ARRAYS[slot.field])[component] = slot.factor * value
+
+
+def _write_mass(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    apply_body_mass_ipos(spec, target.name, value)
+
+
+def _write_mass_scaled(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    apply_body_mass_ipos(spec, target.name, value, rot_inertia_scale=True)
+
+
+def _write_ipos(spec: mujoco.MjSpec, target: Target, value: float, before: int = 0) -> None:
+    body = explicit_inertial(spec, target.name)
+    body.ipos[(target.index or 0) - before] = value
+
+
+def _write_mass_ipos(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    if target.index:
+        _write_ipos(spec, target, value, before=1)
+    elif target.attribute == 'mass_ipos_scaled':
+        _write_mass_scaled(spec, target, value)
+    else:
+        _write_mass(spec, target, value)
+
+
+def _write_subtree_mass(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    top = explicit_inertial(spec, target.name)
+    for body in (top, *top.find_all('body')):
+        if not body.name:
+            msg = f'Expected named bodies below {target.name!r} for target {target.path!r}.'
+            raise ParameterError(msg)
+        explicit_inertial(spec, body.name).mass *= value
+        scale_body_inertia(spec, body.name, value)
+
+
+_BODY_WRITERS = {
+    'mass': _write_mass,
+    'mass_scaled': _write_mass_scaled,
+    'ipos': _write_ipos,
+    'mass_ipos': _write_mass_ipos,
+    'mass_ipos_scaled': _write_mass_ipos,
+    'subtree_mass': _write_subtree_mass,
+}
+
+
+def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """Copy a spec without its visuals; what it compiles to has the same dynamics.
+
+    Materials, textures, skins, geoms that collide with nothing and meshes that are then not used
+    are left out. Geoms that something refers to stay (a sensor, a contact pair, a tendon), as do
+    those that a surrounding fluid acts on. Inertia that was inferred from what is left out becomes
+    explicit. All stay where rangefinders measure, for which every geom is an obstacle, and where
+    islands may sleep, for which MuJoCo measures how fast a body is by the size of its geoms.
+
+    Args:
+        in_spec: Not changed.
+
+    Returns:
+        A new spec.
+
+    Raises:
+        ModelError: A mesh that inertia is inferred from cannot be read.
+    """
+    spec = in_spec.copy()
+    ranging = any(sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER for sensor in spec.sensors)
+    if ranging or spec.option.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+        return spec
+    infer_only_where_absent(spec)
+    for skin in list(spec.skins):
+        spec.delete(skin)
+    try:
+        spec.discard_visual()
+    except (ValueError, mujoco.FatalError) as err:
+        msg = f'Cannot leave out the visuals of model {spec.modelname!r}: {one_sentence(err)}.'
+        raise ModelError(msg) from err
+    return spec

@@ -1,33 +1,35 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The toolbox's entry point: fit parameters to a residual function."""
+"""The toolbox's fit of parameters to a residual function, and its confidence intervals."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
+import scipy.special
 
-from sysid_ros.errors import FitError, nearest
+from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.descent import TOLERANCE
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals
-from sysid_ros.estimation.solver.staging import solve_in_stages
+from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.model.rebuild import CandidateError
-from sysid_ros.toolbox.custom import CustomResiduals
+from sysid_ros.toolbox.callbacks import CustomResiduals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
-from sysid_ros.toolbox.unknowns_of import unknowns_of
+from sysid_ros.toolbox.unknowns import unknowns_of
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport
     from sysid_ros.toolbox.parameter import ParameterDict
+
 
 #: Names of optimizers of the toolbox, and ours, to names of backends.
 _BACKENDS: dict[str, Backend] = {
@@ -53,12 +56,39 @@ _METHODS: dict[str, Backend] = {
     'dogbox': 'scipy-dogbox',
     'lm': 'scipy-lm',
 }
+#: Stamps are those of a rollout where one step earlier leaves at most this part of the cost.
+_UNEXPLAINED = 0.1
+_ROLLOUT_TIMES = (
+    'The measurements carry the times of the states of mujoco.rollout, one time step after what '
+    'they describe, and are taken one step earlier, which explains nearly all that was left; '
+    "sensor_stamps='rollout' says so beforehand, 'measured' keeps the times."
+)
+#: Parts of the sequences from which a start is looked for where all of them are unstable.
+_BEGINNINGS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 #: A condition number of JᵀJ above this is warned of.
 _ILL_CONDITIONED = 1e12
+#: Settings of the toolbox's backends that are accepted and not used.
+_UNUSED = (
+    'check_derivatives',
+    'diff_step',
+    'eps',
+    'f_scale',
+    'ftol',
+    'gtol',
+    'jac',
+    'method',
+    'mu_factor',
+    'mu_max',
+    'mu_min',
+    'tr_options',
+    'tr_solver',
+    'x_scale',
+    'xtol',
+)
 
 
 class StampWarning(UserWarning):
-    """A shift of the measurements in time would explain them significantly better."""
+    """A shift of the measurements in time explains them significantly better."""
 
 
 class CandidateWarning(UserWarning):
@@ -88,7 +118,9 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     """Fit the parameters that are not frozen by bounded nonlinear least squares.
 
     Args:
-        initial_params: Start values and bounds; not changed.
+        initial_params: Start values and bounds; not changed. Where the simulation is unstable at
+            the values on every sequence, they are tried on beginnings of the sequences, and then
+            the nominal values are.
         residual_fn: From `build_residual_fn`, or any ``fn(x, params) -> (residuals, …)`` with
             ``x`` of shape (p,) or (p, m) and one array of shape (n,) or (n, m) per sequence;
             ``'scipy'`` only asks for the former.
@@ -123,13 +155,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         ModelError: No model can be built with the initial values.
         CancelledError: ``cancel`` was set.
     """
-    if optimizer not in _BACKENDS:
-        msg = f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.'
-        raise FitError(msg)
-    _check(backend)
-    method = _BACKENDS[optimizer]
-    if optimizer.startswith('scipy') and 'method' in backend:
-        method = _method(backend['method'])
+    method = _backend(optimizer, backend)
     params = initial_params.copy()
     if params.size == 0:
         warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
@@ -141,27 +167,40 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         before = residuals.refusals
     if check_conditioning:
         _check_conditioning(residuals, x0)
-    settings = SolverSettings(method, loss, max_iters)
-    tell = _Teller(observe) if verbose else observe
+    search = _Search(
+        SolverSettings(method, loss, max_iters),
+        tolerance,
+        cancel,
+        _Progress(observe) if verbose else observe,
+    )
     attempts: tuple[Attempt, ...] = ()
     if starts > 1:
         candidates = spread(residuals.unknowns, starts, seed=seed)
-        found = solve_from(residuals, candidates, settings=settings, cancel=cancel, observe=tell)
+        found = solve_from(
+            residuals, candidates, settings=search.settings, cancel=cancel, observe=search.observe
+        )
         solution, attempts = found.solution, found.attempts
     else:
-        common: dict[str, Any] = {
-            'settings': settings,
-            'tolerance': tolerance,
-            'cancel': cancel,
-            'observe': tell,
-        }
-        if isinstance(residuals, Residuals):
-            solution = solve_in_stages(residuals, x0, noise_known=True, **common)
-        else:
-            solution = solve(residuals, x0, **common)
+        solution = search.from_any(residuals, (x0, params.as_nominal_vector()))
+    refused = 0
+    if isinstance(residuals, (Residuals, CustomResiduals)):
+        refused = residuals.refusals - before
+    shift, excluded = None, 0
+    dead: tuple[str, ...] = ()
+    if isinstance(residuals, Residuals) and isinstance(residual_fn, ResidualFunction):
+        fit = _with_right_times(_Fit(residuals, solution), residual_fn, search, params)
+        residuals, solution, shift = fit.residuals, fit.solution, fit.shift
+        refused += fit.refused
+        excluded, dead = residual_fn.excluded, fit.residuals.dead
+    if refused:
+        msg = (
+            f'No model could be built for {refused} of the candidates that the solver tried, which '
+            'it stepped back from; narrower bounds may spare them.'
+        )
+        warnings.warn(msg, CandidateWarning, stacklevel=2)
     params.update_from_vector(solution.x)
-    result = _result(residual_fn, residuals, solution, before)
-    result.attempts = attempts
+    result = _result(residuals, solution)
+    result.update(attempts=attempts, refused=refused, shift=shift, excluded=excluded, dead=dead)
     if verbose:
         _say(
             params.compare_parameters(
@@ -172,11 +211,142 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     return params, result
 
 
+class _Search(NamedTuple):
+    """How minima are looked for; see `optimize`."""
+
+    settings: SolverSettings
+    tolerance: float
+    cancel: threading.Event | None
+    observe: Callable[[Iteration], None] | None
+
+    def all_data(self, residuals: ResidualLike, x: NDArray[np.float64]) -> Solution:
+        """Solve on all data at once."""
+        return solve(
+            residuals,
+            x,
+            settings=self.settings,
+            tolerance=self.tolerance,
+            cancel=self.cancel,
+            observe=self.observe,
+        )
+
+    def staged(self, residuals: ResidualLike, x: NDArray[np.float64]) -> Solution:
+        """Solve on growing parts of the data where they can be parted."""
+        if not isinstance(residuals, Residuals):
+            return self.all_data(residuals, x)
+        return solve_in_stages(
+            residuals,
+            x,
+            settings=self.settings,
+            tolerance=self.tolerance,
+            noise_known=True,
+            cancel=self.cancel,
+            observe=self.observe,
+        )
+
+    def from_any(self, residuals: ResidualLike, starts: Sequence[NDArray[np.float64]]) -> Solution:
+        """Solve from the first start, or from another where all sequences are unstable there.
+
+        Each start is moved to where short beginnings of the sequences, then longer ones, have
+        their least cost; the first that is stable somewhere on all data then counts.
+
+        Raises:
+            FitError: No start is stable, or the solve cannot begin for another reason; the reason
+                is that of the first start.
+        """
+        try:
+            return self.staged(residuals, starts[0])
+        except CancelledError:
+            raise
+        except FitError:
+            if not _unstable_everywhere(residuals, starts[0]):
+                raise
+            for start in starts:
+                x = self._stabilized(residuals, start)
+                if x is not None:
+                    return self.staged(residuals, x)
+            raise
+
+    def _stabilized(
+        self, residuals: ResidualLike, x: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
+        """Return a start that is stable on some sequence; None where none is found from this."""
+        if not _unstable_everywhere(residuals, x):
+            return x
+        if not isinstance(residuals, Residuals):
+            return None
+        moved, rough = x, dataclasses.replace(self.settings, rough=True)
+        for part in parts_of(residuals, _BEGINNINGS):
+            if _unstable_everywhere(part, moved):
+                continue
+            try:
+                found = solve(part, moved, settings=rough, cancel=self.cancel)
+            except CancelledError:
+                raise
+            except FitError:  # nothing moves so early
+                continue
+            moved = found.x
+        return None if moved is x or _unstable_everywhere(residuals, moved) else moved
+
+
+def _unstable_everywhere(residuals: ResidualLike, x: NDArray[np.float64]) -> bool:
+    """Whether every simulation of a candidate becomes unstable."""
+    diverged, evaluations = residuals.diverged, residuals.evaluations
+    residuals(x[None])
+    # A candidate that the residuals remember is not simulated again.
+    stable = residuals.evaluations - evaluations > residuals.diverged - diverged
+    return bool(residuals.unstable[0]) and not stable
+
+
+class _Fit(NamedTuple):
+    """Where a fit ended; ``refused`` candidates and ``shift`` of its stamps are known later."""
+
+    residuals: Residuals
+    solution: Solution
+    refused: int = 0
+    shift: ShiftReport | None = None
+
+
+def _with_right_times(
+    fit: _Fit, residual_fn: ResidualFunction, search: _Search, params: ParameterDict
+) -> _Fit:
+    """Check the stamps of what was fitted, and fit again where they are those of a rollout."""
+    shift = examine_stamps(fit.residuals, fit.solution)
+    earlier = residual_fn.one_step_earlier() if shift and shift.alarming else None
+    if earlier is not None:
+        moved = earlier.prepared(params).residuals
+        assert isinstance(moved, Residuals)  # noqa: S101 (it has the other's callbacks)
+        again = search.all_data(moved, fit.solution.x)
+        fit = fit._replace(refused=moved.refusals)
+        if again.cost <= _UNEXPLAINED * fit.solution.cost:
+            residual_fn.become(earlier)
+            warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
+            fit = fit._replace(residuals=moved, solution=_joined(fit.solution, again))
+            shift = examine_stamps(moved, again)
+    if shift is not None and shift.alarming:
+        timestep = max(run.timestep for run in fit.residuals.runs)
+        names = [run.sequence.name for run in fit.residuals.runs]
+        warnings.warn(shift.sentence(timestep, names), StampWarning, stacklevel=3)
+    return fit._replace(shift=shift)
+
+
+def _joined(first: Solution, second: Solution) -> Solution:
+    """Return the second of two solves that went on from the first, with both their steps."""
+    begun = len(first.trace)
+    later = [entry._replace(number=begun + k) for k, entry in enumerate(second.trace)]
+    return dataclasses.replace(
+        second,
+        trace=(*first.trace, *later),
+        iterations=first.iterations + second.iterations,
+        evaluations=first.evaluations + second.evaluations,
+    )
+
+
 def _say(text: str) -> None:
     sys.stdout.write(text + '\n')
 
 
-class _Teller:
+class _Progress:
     """Prints iterations and passes them on."""
 
     def __init__(self, observe: Callable[[Iteration], None] | None) -> None:
@@ -191,27 +361,11 @@ class _Teller:
             self._observe(iteration)
 
 
-#: Settings of the toolbox's backends that are accepted and not used.
-_UNUSED = (
-    'check_derivatives',
-    'diff_step',
-    'eps',
-    'f_scale',
-    'ftol',
-    'gtol',
-    'jac',
-    'method',
-    'mu_factor',
-    'mu_max',
-    'mu_min',
-    'tr_options',
-    'tr_solver',
-    'x_scale',
-    'xtol',
-)
-
-
-def _check(backend: dict[str, Any]) -> None:
+def _backend(optimizer: str, backend: dict[str, Any]) -> Backend:
+    """Return the name of the backend, and check that its settings are known."""
+    if optimizer not in _BACKENDS:
+        msg = f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.'
+        raise FitError(msg)
     for name in backend:
         if name in ('callback', 'iter_callback'):
             msg = f'Expected observe=, which is called with each Iteration, found {name!r}.'
@@ -220,13 +374,13 @@ def _check(backend: dict[str, Any]) -> None:
             known = ('max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
             msg = f'Unknown setting {name!r} of optimize; {nearest(name, known)}.'
             raise FitError(msg)
-
-
-def _method(name: str) -> Backend:
-    if name not in _METHODS:
-        msg = f'Unknown method {name!r}; {nearest(name, _METHODS)}.'
+    if not optimizer.startswith('scipy') or 'method' not in backend:
+        return _BACKENDS[optimizer]
+    method = backend['method']
+    if method not in _METHODS:
+        msg = f'Unknown method {method!r}; {nearest(method, _METHODS)}.'
         raise FitError(msg)
-    return _METHODS[name]
+    return _METHODS[method]
 
 
 def _residuals(
@@ -241,11 +395,11 @@ def _residuals(
     """
     if isinstance(residual_fn, ResidualFunction):
         return residual_fn.prepared(params).residuals
-    plain = _Plain(residual_fn, params, single=single)
-    return FunctionResiduals(plain, unknowns_of(params))
+    function = _OwnFunction(residual_fn, params, single=single)
+    return FunctionResiduals(function, unknowns_of(params))
 
 
-class _Plain:
+class _OwnFunction:
     """A function of the user's own as one of (m, p) candidates; NaN where no model can be built."""
 
     def __init__(
@@ -295,20 +449,6 @@ class _Plain:
         return found
 
 
-def _refused(residuals: ResidualLike, before: int) -> int:
-    """Return for how many candidates no model could be built since then, and warn of them."""
-    if not isinstance(residuals, (Residuals, CustomResiduals)):
-        return 0
-    count = residuals.refusals - before
-    if count:
-        msg = (
-            f'No model could be built for {count} of the candidates that the solver tried, which '
-            'it stepped back from; narrower bounds may spare them.'
-        )
-        warnings.warn(msg, CandidateWarning, stacklevel=4)
-    return count
-
-
 def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> None:
     low = np.array([unknown.min_value for unknown in residuals.unknowns])
     high = np.array([unknown.max_value for unknown in residuals.unknowns])
@@ -350,14 +490,7 @@ def _nothing() -> scipy.optimize.OptimizeResult:
     )
 
 
-def _result(
-    residual_fn: Callable[..., Any], residuals: ResidualLike, solution: Solution, before: int
-) -> scipy.optimize.OptimizeResult:
-    shift, excluded = None, 0
-    dead: tuple[str, ...] = ()
-    if isinstance(residuals, Residuals) and isinstance(residual_fn, ResidualFunction):
-        excluded, dead = residual_fn.excluded, residuals.dead
-        shift = check_stamps(residuals, solution)
+def _result(residuals: ResidualLike, solution: Solution) -> scipy.optimize.OptimizeResult:
     return scipy.optimize.OptimizeResult(
         x=solution.x,
         cost=solution.cost,
@@ -377,28 +510,59 @@ def _result(
             'candidate': [np.array(entry.x) for entry in solution.trace],
         },
         diverged=residuals.diverged,
-        refused=_refused(residuals, before),
-        excluded=excluded,
-        dead=dead,
-        shift=shift,
     )
 
 
-def check_stamps(residuals: Residuals, solution: Solution) -> ShiftReport | None:
-    """Check whether a shift of the measurements explains them better, and warn if one does.
+def calculate_intervals(
+    residuals_star: Sequence[NDArray[np.float64]],
+    J: NDArray[np.float64] | None,  # noqa: N803 (the toolbox's name)
+    alpha: float = 0.05,
+    lambda_zero_thresh: float = 1e-15,
+    v_zero_thresh: float = 1e-8,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return covariance and half-widths of the parameters from the Jacobian at the optimum.
+
+    They hold for residuals that are independent and equally noisy: ``s² (JᵀJ)⁻¹`` with the
+    variance ``s² = rᵀr / (n − p)``. Residuals of a robot are not; the intervals of a calibration
+    allow for that.
+
+    A direction that the data do not see has an infinite variance, which reaches only the
+    parameters that take part in it.
 
     Args:
-        residuals: What was fitted.
-        solution: Where the fit ended.
+        residuals_star: Residuals at the optimum, one array per sequence, n numbers in all.
+        J: (n, p) derivative of the residuals there.
+        alpha: One minus the level.
+        lambda_zero_thresh: Eigenvalues of JᵀJ below this fraction of the largest count as zero.
+        v_zero_thresh: Components of an eigenvector below this fraction of a parameter's largest
+            count as zero.
 
     Returns:
-        What was found; None where the sequences are too short to tell.
+        The (p, p) covariance, infinite in the directions that the data do not see, and the (p,)
+        half-widths, in the parameters' units.
+
+    Raises:
+        FitError: There are not more residuals than parameters.
     """
-    report = examine_stamps(residuals, solution)
-    if report is None:
-        return None
-    timestep = max(run.timestep for run in residuals.runs)
-    sentence = report.sentence(timestep, [run.sequence.name for run in residuals.runs])
-    if sentence:
-        warnings.warn(sentence, StampWarning, stacklevel=4)
-    return report
+    if J is None or J.size == 0:
+        return np.empty((0, 0)), np.empty(0)
+    residual = np.concatenate([np.ravel(part) for part in residuals_star])
+    freedom = len(residual) - J.shape[1]
+    if freedom <= 0:
+        msg = f'Expected more residuals than {J.shape[1]} parameters, got {len(residual)}.'
+        raise FitError(msg)
+    variance = float(residual @ residual) / freedom
+    # Columns of unlike size are scaled to one first: eigenvalues of the bare JᵀJ say more about
+    # the units than about the data.
+    norms = np.linalg.norm(J, axis=0)
+    scale = np.where(norms > 0, norms, 1.0)
+    values, vectors = np.linalg.eigh((J / scale).T @ (J / scale))
+    seen = values > lambda_zero_thresh * values[-1]
+    inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T / np.outer(scale, scale)
+    share = np.abs(vectors[:, ~seen])
+    share[share < v_zero_thresh * np.abs(vectors).max(axis=1, keepdims=True)] = 0.0
+    blind = share.any(axis=1)
+    covariance: NDArray[np.float64] = variance * inverse
+    covariance[blind, blind] = np.inf
+    quantile = float(scipy.special.stdtrit(freedom, 1 - alpha / 2))
+    return covariance, quantile * np.sqrt(np.diag(covariance))

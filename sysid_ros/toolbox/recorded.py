@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measured trajectories of the toolbox as sequences of the engine.
+"""Measured trajectories as the engine takes them, and which of their signals count.
 
 A trajectory's series carry the user's stamps, from any origin. Its initial state belongs to the
 first control stamp, or to its own time where that is set and lies within the controls; there a
@@ -9,30 +9,38 @@ sequence begins. A sample is compared with the model at the time that it carries
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.mapping import STATES
 from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sysid_ros.rollout.runs import Channels
-    from sysid_ros.toolbox.trajectory import SystemTrajectory
+    from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
 
-SensorStamps = Literal['measured', 'rollout']
 
-#: Stamps this much apart are the same instant, s, …
+SensorStamps = Literal['auto', 'measured', 'rollout']
+
+#: Stamps are the same instant up to this distance, s, or so many roundings of a float of their
+#: size, whichever is more.
 _SAME_INSTANT = 1e-9
-#: … or so many roundings of a float of their size.
 _ROUNDINGS = 4.0
-_STATE_TYPES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
+#: A clock that was summed up step by step misses the grid by less than this part of a step.
+_SUMMED = 1e-3
+#: Names of signals, or ``(name, type)`` pairs; for several models also by the model's name.
+Observations = Any
+#: Signal name to a factor; for several models also by the model's name.
+Weights = Any
 
 
 class Recorded(NamedTuple):
@@ -59,7 +67,7 @@ class Recorded(NamedTuple):
             channels: The sequence's channels, prepared for simulation.
             readings: (n, k) readings for each of them.
         """
-        data = np.full_like(self.measured.data, np.nan)
+        data = np.full_like(self.measured.matrix, np.nan)
         for channel, values in zip(channels, readings, strict=True):
             data[:, channel.own] = values
         return TimeSeries(self.measured.times, data, self.measured.signal_mapping)
@@ -80,8 +88,8 @@ def record(
         model: The compiled model.
         name: Name of the sequence.
         trajectory: What was measured.
-        stamps: ``measured`` when a sensor's stamp is the time that it describes; ``rollout`` when
-            it is that of ``mujoco.rollout``'s state in the same row, which is one step later.
+        stamps: ``rollout`` when a sensor's stamp is that of ``mujoco.rollout``'s state in the same
+            row, which is one step later than what it describes; otherwise it is that time.
         resample: False takes both controls and measurements sample by sample, one per step,
             whatever their stamps say.
         signals: Names of the signals that are compared; all unless given.
@@ -95,7 +103,7 @@ def record(
     if signals is not None:
         sensordata = _chosen(sensordata, signals, name)
     if resample:
-        origin = _origin(model, trajectory, name)
+        origin = trajectory.start
         tolerance = _tolerance(origin)
         control_times = _snapped(control.times - origin, timestep, tolerance)
         sample_times = _snapped(sensordata.times - origin, timestep, tolerance)
@@ -104,7 +112,7 @@ def record(
         control_times = timestep * np.arange(len(control), dtype=np.float64)
         sample_times = timestep * np.arange(len(sensordata), dtype=np.float64)
     shift = timestep if resample and stamps == 'rollout' else 0.0
-    late = np.array([kind not in _STATE_TYPES for kind, _ in sensordata.signal_mapping.values()])
+    late = np.array([kind not in STATES for kind, _ in sensordata.signal_mapping.values()])
     described = sample_times - (shift if late.any() else 0.0)
     kept = (described >= -tolerance) & (described <= control_times[-1] + tolerance)
     if not kept.any():
@@ -114,7 +122,9 @@ def record(
             f'{sensordata.times[0]:.9g} to {sensordata.times[-1]:.9g} s, lie outside.'
         )
         raise FitError(msg)
-    measured = TimeSeries(sensordata.times[kept], sensordata.data[kept], sensordata.signal_mapping)
+    measured = TimeSeries(
+        sensordata.times[kept], sensordata.matrix[kept], sensordata.signal_mapping
+    )
     groups: list[TimeSeries] = []
     for of_state, times in (
         (False, np.maximum(described, 0.0)[kept]),
@@ -123,25 +133,38 @@ def record(
         mapping = {
             signal: entry
             for signal, entry in sensordata.signal_mapping.items()
-            if (entry[0] in _STATE_TYPES) is of_state
+            if (entry[0] in STATES) is of_state
         }
         if mapping:
             groups.append(TimeSeries(times, measured.data, mapping))
-    qpos, qvel, act = _state(model, trajectory.initial_state, name)
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, trajectory.initial_state, FULLPHYSICS)
     return Recorded(
         Trajectory(
             name=name,
             origin_ns=round(origin * 1e9),
-            initial_qpos=qpos,
-            initial_qvel=qvel,
+            initial_qpos=data.qpos.copy(),
+            initial_qvel=data.qvel.copy(),
             commands=(_commands(model, control, control_times),),
             measurements=tuple(groups),
-            initial_act=act,
+            initial_act=data.act.copy(),
         ),
         origin,
         measured,
         int(np.count_nonzero(~kept)),
     )
+
+
+def has_rollout_times(trajectory: SystemTrajectory) -> bool:
+    """Tell whether row k of the measurements is stamped k + 1 steps after the start.
+
+    So are the states that ``mujoco.rollout`` returns, and what a loop notes down after each step.
+    """
+    timestep = float(trajectory.model.opt.timestep)
+    times = trajectory.sensordata.times
+    expected = trajectory.start + timestep * np.arange(1, len(times) + 1)
+    tolerance = _SUMMED * timestep + _tolerance(float(times[-1]))
+    return bool(np.all(np.abs(times - expected) <= tolerance))
 
 
 def described(series: TimeSeries, shift: float) -> TimeSeries:
@@ -151,9 +174,7 @@ def described(series: TimeSeries, shift: float) -> TimeSeries:
         series: Measured sensors, and parts of the state, which stay.
         shift: Seconds; 0 moves nothing.
     """
-    of_state = {
-        name: entry for name, entry in series.signal_mapping.items() if entry[0] in _STATE_TYPES
-    }
+    of_state = {name: entry for name, entry in series.signal_mapping.items() if entry[0] in STATES}
     if not shift:
         return series
     if not of_state:
@@ -161,7 +182,7 @@ def described(series: TimeSeries, shift: float) -> TimeSeries:
     data = series.interpolate(series.times - shift)
     data[series.times - shift > series.times[-1]] = np.nan
     for _, columns in of_state.values():
-        data[:, columns] = series.data[:, columns]
+        data[:, columns] = series.matrix[:, columns]
     return TimeSeries(series.times, data, series.signal_mapping)
 
 
@@ -173,22 +194,6 @@ def _snapped(times: NDArray[np.float64], timestep: float, tolerance: float) -> N
     """Put stamps on the step that they are meant to be on: far from zero they are rounded."""
     steps = np.rint(times / timestep) * timestep
     return np.where(np.abs(times - steps) <= tolerance, steps, times)
-
-
-def _origin(model: mujoco.MjModel, trajectory: SystemTrajectory, name: str) -> float:
-    """Return the time of the initial state on the clock of the stamps, s."""
-    times = trajectory.control.times
-    start = float(trajectory.initial_state[0])
-    if start == 0.0:  # not set
-        return float(times[0])
-    tolerance = max(_tolerance(start), float(model.opt.timestep) * 1e-3)
-    if not times[0] - tolerance <= start <= times[-1]:
-        msg = (
-            f'The initial state of sequence {name!r} is of {start:.9g} s, outside of its controls '
-            f'from {times[0]:.9g} to {times[-1]:.9g} s; expected the time of the first control.'
-        )
-        raise FitError(msg)
-    return float(times[0]) if abs(start - times[0]) <= tolerance else start
 
 
 def _named(series: TimeSeries, model: mujoco.MjModel) -> TimeSeries:
@@ -212,7 +217,7 @@ def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.floa
     actuators = {model.actuator(i).name for i in range(model.nactuator)}
     return TimeSeries(
         times,
-        control.data,
+        control.matrix,
         {
             name if name in actuators else name.removesuffix('_ctrl'): entry
             for name, entry in mapping.items()
@@ -220,17 +225,90 @@ def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.floa
     )
 
 
-def _state(
-    model: mujoco.MjModel, state: NDArray[np.float64], name: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-    size = mujoco.mj_stateSize(model, full)
-    if len(state) != size:
-        msg = (
-            f'The initial state of sequence {name!r} has {len(state)} numbers, expected {size}: '
-            'make it with create_initial_state.'
-        )
+def observed(observations: Observations, model: str) -> list[str] | None:
+    """Return the names of the signals that count for a model; None for all.
+
+    Args:
+        observations: Names or ``(name, SignalType)`` pairs, or name of a model to those.
+        model: The model's name.
+    """
+    return [name for name, _ in _pairs(observations, model)] or None
+
+
+def weights_of(weights: Weights, model: str) -> dict[str, float]:
+    """Return the factor on each signal of a model that has one.
+
+    Args:
+        weights: Signal name to a factor, or name of a model to such a mapping.
+        model: The model's name.
+    """
+    given = dict(weights or {})
+    if any(hasattr(value, 'keys') for value in given.values()):
+        return dict(given.get(model, {}))
+    return given
+
+
+def check_selection(
+    groups: Sequence[ModelSequences], observations: Observations, weights: Weights
+) -> None:
+    """Check that what was chosen is what was measured.
+
+    Args:
+        groups: The models and their sequences.
+        observations: See `observed`.
+        weights: See `weights_of`.
+
+    Raises:
+        FitError: None of the models or no such signal is here, a signal is of another type, or a
+            weight is not a finite number of 0 or more.
+    """
+    names = [group.name for group in groups]
+    per_model = any(hasattr(value, 'keys') for value in dict(weights or {}).values())
+    if per_model:
+        _check_names('sensor_weights', dict(weights), names)
+    if hasattr(observations, 'keys'):
+        _check_names('enabled_observations', observations, names)
+    signals = {group.name: _signals(group) for group in groups}
+    all_signals = [signal for some in signals.values() for signal in some]
+    for group in groups:
+        for name, kind in _pairs(observations, group.name):
+            found = signals[group.name].get(name)
+            if kind is not None and found is not None and found is not kind:
+                msg = (
+                    f'Signal {name!r} is of type {found.name}, but enabled_observations has it '
+                    f'as {kind.name}.'
+                )
+                raise FitError(msg)
+        for name, weight in weights_of(weights, group.name).items():
+            known = list(signals[group.name]) if per_model else all_signals
+            if name not in known:
+                msg = f'There is no signal {name!r} to weight; {nearest(name, known)}.'
+                raise FitError(msg)
+            if not (np.ndim(weight) == 0 and np.isfinite(weight) and weight >= 0):
+                msg = f'Expected a weight of signal {name!r} of 0 or more, found {weight!r}.'
+                raise FitError(msg)
+
+
+def _pairs(observations: Observations, model: str) -> list[tuple[str, SignalType | None]]:
+    chosen: Any = observations or ()
+    if hasattr(chosen, 'keys'):
+        chosen = chosen.get(model, ())
+    return [(entry, None) if isinstance(entry, str) else (entry[0], entry[1]) for entry in chosen]
+
+
+def _signals(group: ModelSequences) -> Mapping[str, SignalType]:
+    """Return the sensors of a model, and what else was measured of it."""
+    found = {
+        name: kind
+        for name, (kind, _) in TimeSeries.compute_all_sensor_mapping(group.gt_model).items()
+    }
+    for trajectory in group.measured_rollout:
+        found |= {name: kind for name, (kind, _) in trajectory.sensordata.signal_mapping.items()}
+    return found
+
+
+def _check_names(option: str, given: Mapping[str, object], models: list[str]) -> None:
+    if given and not any(name in models for name in given):
+        name = next(iter(given))
+        msg = f'{option} names the model {name!r}, which is not here; {nearest(name, models)}.'
         raise FitError(msg)
-    data = mujoco.MjData(model)
-    mujoco.mj_setState(model, data, np.asarray(state, dtype=np.float64), full)
-    return data.qpos.copy(), data.qvel.copy(), data.act.copy()

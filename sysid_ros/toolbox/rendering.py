@@ -1,23 +1,31 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of simulated motions, several models in one scene, with or without a display."""
+"""Pictures of simulated motions, several models in one scene, with or without a display.
+
+MuJoCo chooses its OpenGL platform by MUJOCO_GL when it is imported, a window system unless told
+otherwise; here it is chosen when something is drawn.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
+import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest
-from sysid_ros.toolbox.offscreen import gl_context
+from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
 
 Color = tuple[float, float, float, float]
 
@@ -30,7 +38,6 @@ TINTS: tuple[Color, ...] = (
     (0.60, 0.30, 0.85, 0.55),
 )
 
-_FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _ALL = mujoco.mjtCatBit.mjCAT_ALL.value
 _MOVING = mujoco.mjtCatBit.mjCAT_DYNAMIC.value
 #: Geoms of this group are drawn only where a moving body has none in the groups before it.
@@ -42,6 +49,8 @@ _LOOKS = 25
 _FARTHEST = 6.0
 #: A frame's row may be this fraction of a step early: stamps are sums of rounded steps.
 _ROUNDING = 1e-6
+_GL_OFF = ('disable', 'disabled', 'off', 'false', '0')
+_GL_MODULES = ('egl', 'osmesa', 'glfw')
 
 
 class Scene(NamedTuple):
@@ -84,7 +93,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
         model: The model, or one per motion; all with the same assets.
         data: Where mocap poses and switched equality constraints are taken from; not changed.
             None takes them from the model.
-        state: (motions, steps, states) ``mjSTATE_FULLPHYSICS`` vectors, as ``mujoco.rollout``
+        state: (motions, steps, states) ``mjSTATEFULLPHYSICS`` vectors, as ``mujoco.rollout``
             returns them; (steps, states) is one motion. Copies whose state is not finite are left
             out.
         framerate: Frames per second.
@@ -145,7 +154,7 @@ def _one_per_motion(
         msg = f'Expected one model or one per motion ({len(states)}), got {len(models)}.'
         raise ModelError(msg)
     for number, one in enumerate(models):
-        size = mujoco.mj_stateSize(one, _FULLPHYSICS)
+        size = mujoco.mj_stateSize(one, FULLPHYSICS)
         if size != states.shape[2]:
             msg = f'Model {number} has states of {size} numbers, got states of {states.shape[2]}.'
             raise ModelError(msg)
@@ -210,17 +219,17 @@ def _rows(
             clock[:] = begin + model.opt.timestep * np.arange(count)
     start, end = times[:, 0].min(), times[:, -1].max()
     slack = _ROUNDING * models[0].opt.timestep
-    wanted = start + np.arange(int((end - start + slack) * framerate) + 1) / framerate
+    instants = start + np.arange(int((end - start + slack) * framerate) + 1) / framerate
     rows = []
     for clock in times:
-        after = np.clip(np.searchsorted(clock, wanted - slack), 1, max(count - 1, 1)) % count
+        after = np.clip(np.searchsorted(clock, instants - slack), 1, max(count - 1, 1)) % count
         before = np.maximum(after - 1, 0)
-        rows.append(np.where(wanted - clock[before] < clock[after] - wanted, before, after))
+        rows.append(np.where(instants - clock[before] < clock[after] - instants, before, after))
     return np.stack(rows, axis=1).astype(np.int64)
 
 
 def _place(model: mujoco.MjModel, data: mujoco.MjData, state: NDArray[np.float64]) -> None:
-    mujoco.mj_setState(model, data, state, _FULLPHYSICS)
+    mujoco.mj_setState(model, data, state, FULLPHYSICS)
     mujoco.mj_forward(model, data)
 
 
@@ -242,7 +251,7 @@ def _reach(
             model, data = models[motion], datas[motion]
             moving = model.body_weldid[model.geom_bodyid] != 0
             if moving.any() and np.isfinite(states[motion, row]).all():
-                mujoco.mj_setState(model, data, states[motion, row], _FULLPHYSICS)
+                mujoco.mj_setState(model, data, states[motion, row], FULLPHYSICS)
                 mujoco.mj_kinematics(model, data)
                 away = np.linalg.norm(data.geom_xpos[moving] - centre, axis=1)
                 farthest = max(farthest, float(np.max(away + model.geom_rbound[moving])))
@@ -342,3 +351,52 @@ def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
         view.type = mujoco.mjtCamera.mjCAMERA_FIXED
         view.fixedcamid = number
     return view
+
+
+def _backends() -> tuple[str, ...]:
+    """Return the OpenGL platforms to try, in order: MUJOCO_GL, or what works without a display.
+
+    Raises:
+        ModelError: MUJOCO_GL switches OpenGL off.
+    """
+    asked = os.environ.get('MUJOCO_GL', '').lower().strip()
+    if asked in _GL_OFF:
+        msg = f'Rendering is switched off: expected MUJOCO_GL egl, osmesa or unset, got {asked!r}.'
+        raise ModelError(msg)
+    if asked in _GL_MODULES:
+        return (asked,)
+    if platform.system() == 'Linux':
+        displayed = ('glfw',) if os.environ.get('DISPLAY') else ()
+        return ('egl', *displayed, 'osmesa')
+    return ('cgl', 'glfw') if platform.system() == 'Darwin' else ('glfw',)
+
+
+@contextlib.contextmanager
+def gl_context(width: int, height: int) -> Iterator[None]:
+    """Make an OpenGL context current, on the first platform that gives one.
+
+    Raises:
+        ModelError: None does.
+    """
+    reasons = []
+    context: Any = None
+    for backend in _backends():
+        try:
+            context = importlib.import_module(f'mujoco.{backend}').GLContext(width, height)
+            context.make_current()
+            break
+        # A missing library shows as any of many exceptions of PyOpenGL, ctypes and glfw.
+        except Exception as err:  # noqa: BLE001
+            reasons.append(f'{backend}: {(str(err).splitlines() or [type(err).__name__])[0]}')
+            context = None
+    if context is None:
+        msg = (
+            'Rendering needs OpenGL without a display, found none '
+            f'({"; ".join(reasons)}); get it with `pip install '
+            "'sysid_ros[viewer]'` and, on Debian or Ubuntu, apt install libegl1 libgl1."
+        )
+        raise ModelError(msg)
+    try:
+        yield
+    finally:
+        context.free()

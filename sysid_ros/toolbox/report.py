@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The toolbox's report: the result of `optimize` as a CalibrationResult and one HTML file.
+"""The toolbox's report: one HTML file of what `optimize` found, with the motion as a film.
 
 The report's packages are imported when a report is made: identification does not need them.
 """
@@ -8,28 +8,51 @@ The report's packages are imported when a report is made: identification does no
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
 
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
+from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox.comparison import compare
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
-from sysid_ros.toolbox.overlay import COLORS, FRAMERATE, HEIGHT, LONGEST, WIDTH, overlays
+from sysid_ros.toolbox.rendering import render_rollout
+from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.trajectory import sequence_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import mujoco
     import scipy.optimize
+    from numpy.typing import NDArray
 
     from sysid_ros.report.films import Film
     from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.toolbox.callbacks import BuildModelFn
     from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.trajectory import ModelSequences
+    from sysid_ros.toolbox.rendering import Color
+    from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
 
-    BuildModel = Callable[[ParameterDict, mujoco.MjSpec], mujoco.MjModel]
 
 REPORT = 'report.html'
+FRAMERATE = 20.0  # Hz
+WIDTH, HEIGHT = 480, 360  # pixels
+#: A film shows at most so many seconds, and no more recordings than these are filmed.
+LONGEST = 10.0
+MOST_FILMS = 4
+#: The colours of the report's curves.
+COLORS: dict[str, Color] = {
+    'before': (0.761, 0.341, 0.047, 0.6),
+    'after': (0.043, 0.361, 0.678, 0.6),
+    'measured': (0.604, 0.627, 0.663, 0.6),
+}
+#: Colours above and below the horizon, and the light from all sides.
+_SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
+_TEXELS = 64
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+_POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
 
 
 class ToolboxReport:
@@ -67,7 +90,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     opt_result: scipy.optimize.OptimizeResult,
     title: str = 'SysID',
     save_path: str | Path | None = None,
-    build_model: BuildModel | None = apply_param_modifiers,
+    build_model: BuildModelFn | None = apply_param_modifiers,
     generate_videos: bool = True,  # noqa: FBT002 (the call form of mujoco.sysid)
     *,
     truth: Mapping[str, float] | None = None,
@@ -100,7 +123,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         ResultError: The file cannot be written.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
-    from sysid_ros.toolbox.as_result import summarize  # noqa: PLC0415
+    from sysid_ros.toolbox.comparison import summarize  # noqa: PLC0415
 
     films: tuple[Film, ...] = ()
     remark = ''
@@ -128,7 +151,7 @@ def _films(
     models_sequences: Sequence[ModelSequences],
     initial_params: ParameterDict,
     opt_params: ParameterDict,
-    build_model: BuildModel,
+    build_model: BuildModelFn,
 ) -> tuple[Film, ...]:
     from sysid_ros.report.films import Film, encode  # noqa: PLC0415 (see the module's docstring)
 
@@ -148,3 +171,137 @@ def _films(
 
 def _hex(color: tuple[float, ...]) -> str:
     return '#' + ''.join(f'{round(255 * part):02x}' for part in color[:3])
+
+
+class Overlay(NamedTuple):
+    """The frames of one recording.
+
+    Attributes:
+        sequence: Its name.
+        frames: (HEIGHT, WIDTH, 3) RGB pictures, ``FRAMERATE`` a second.
+        shown: Names of what is drawn, keys of ``COLORS``.
+        cut: Whether the recording goes on after the last frame.
+    """
+
+    sequence: str
+    frames: list[NDArray[np.uint8]]
+    shown: tuple[str, ...]
+    cut: bool
+
+
+def overlays(
+    models_sequences: Sequence[ModelSequences],
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    build_model: BuildModelFn,
+) -> list[Overlay]:
+    """Draw the first recordings.
+
+    Args:
+        models_sequences: Models and their recordings.
+        initial_params: Where the fit began.
+        opt_params: Where it ended.
+        build_model: Compiles parameters into a copy of the spec that it is given.
+
+    Raises:
+        ModelError: There is no OpenGL.
+    """
+    found: list[Overlay] = []
+    for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
+        models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
+        for label, recorded in zip(labels, group.measured_rollout, strict=True):
+            if len(found) < MOST_FILMS:
+                found.append(_overlay(label, models, recorded))
+    return found
+
+
+def _lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """Return a copy before a light sky, and bright enough without lights of its own."""
+    copy = spec.copy()
+    if all(texture.type != mujoco.mjtTexture.mjTEXTURE_SKYBOX for texture in copy.textures):
+        copy.add_texture(
+            name='sysid_ros_sky',
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=_SKY,
+            rgb2=_GROUND,
+            width=_TEXELS,
+            height=6 * _TEXELS,
+        )
+    copy.visual.headlight.ambient = np.maximum(copy.visual.headlight.ambient, _AMBIENT)
+    return copy
+
+
+def _overlay(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory) -> Overlay:
+    control = recorded.control
+    shown = control.times <= control.times[0] + LONGEST
+    control = TimeSeries(control.times[shown], control.data[shown], control.signal_mapping)
+    predicted = sysid_rollout(
+        models, mujoco.MjData(models[0]), [control] * 2, [recorded.initial_state] * 2
+    )
+    states = [trajectory.state.matrix for trajectory in predicted if trajectory.state is not None]
+    copies = ['before', 'after']
+    clock = control.times[0] + models[0].opt.timestep * np.arange(1, len(states[0]) + 1)
+    measured = _measured_states(models[0], recorded.sensordata, clock, states[0])
+    if measured is not None:
+        copies.append('measured')
+        states.append(measured)
+        models = [*models, models[0]]
+    frames = render_rollout(
+        models,
+        None,
+        np.stack(states),
+        FRAMERATE,
+        width=WIDTH,
+        height=HEIGHT,
+        colors=[COLORS[copy] for copy in copies],
+    )
+    return Overlay(name, frames, tuple(copies), cut=not shown.all())
+
+
+def _measured_states(
+    model: mujoco.MjModel,
+    sensordata: TimeSeries,
+    clock: NDArray[np.float64],
+    like: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
+    """Return the states that the measured joint positions say; None unless all are measured.
+
+    Args:
+        model: The model.
+        sensordata: What was measured.
+        clock: (n,) times of the states wanted, on the clock of the measurements.
+        like: (n, states) states of the same times, for their own time.
+    """
+    if not model.njnt or any(mujoco.mjtJoint(int(kind)) not in _SCALAR for kind in model.jnt_type):
+        return None
+    columns = _position_columns(model, sensordata)
+    if len(columns) < model.njnt:
+        return None
+    states = np.zeros_like(like)
+    states[:, 0] = like[:, 0]
+    for joint, column in columns.items():
+        values = sensordata.matrix[:, column]
+        known = np.isfinite(values)
+        if not known.any():
+            return None
+        states[:, 1 + model.jnt_qposadr[joint]] = np.interp(
+            clock, sensordata.times[known], values[known]
+        )
+    return states
+
+
+def _position_columns(model: mujoco.MjModel, sensordata: TimeSeries) -> dict[int, int]:
+    """Return the column in which each joint's position was measured, by the joint's id."""
+    found: dict[int, int] = {}
+    mapping = sensordata.signal_mapping or TimeSeries.compute_all_sensor_mapping(model)
+    for name, (kind, indices) in mapping.items():
+        if kind is SignalType.MjSensor:
+            sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
+            if sensor >= 0 and model.sensor_type[sensor] == _POSITION:
+                found[int(model.sensor_objid[sensor])] = int(indices[0])
+        elif kind is SignalType.MjStateQPos:
+            joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name.removesuffix('_qpos'))
+            if joint >= 0:
+                found[joint] = int(indices[0])
+    return found

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import mujoco
 import numpy as np
@@ -17,14 +18,23 @@ from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
 from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.toolbox.building import ParameterBuilder
-from sysid_ros.toolbox.custom import Callbacks, CustomResiduals, Measured
-from sysid_ros.toolbox.modifiers import apply_param_modifiers
-from sysid_ros.toolbox.recorded import Recorded, described, record
-from sysid_ros.toolbox.selection import check_selection, observed, weights_of
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.mapping import STATES
+from sysid_ros.toolbox.callbacks import Callbacks, CustomResiduals, Measured
+from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
+from sysid_ros.toolbox.recorded import (
+    Recorded,
+    SensorStamps,
+    check_selection,
+    described,
+    has_rollout_times,
+    observed,
+    record,
+    weights_of,
+)
 from sysid_ros.toolbox.signal_transform import SignalTransform
-from sysid_ros.toolbox.unknowns_of import check_targets, unknowns_of
-from sysid_ros.toolbox.visuals import remove_visuals
+from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, sequence_labels
+from sysid_ros.toolbox.unknowns import check_targets, unknowns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.rollout.measurement import Signal
-    from sysid_ros.signals import TimeSeries
     from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
-    from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.recorded import SensorStamps
-    from sysid_ros.toolbox.single_parameter import Parameter
-    from sysid_ros.toolbox.trajectory import ModelSequences
+    from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 
     Outcome = tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]
 
@@ -55,7 +61,7 @@ class Options(NamedTuple):
     sensor_weights: Mapping[str, Any] | None = None
     enabled_observations: Any = ()
     signal_transform: SignalTransform | None = None
-    sensor_stamps: SensorStamps = 'measured'
+    sensor_stamps: SensorStamps = 'auto'
     noise: Mapping[str, float] | None = None
 
 
@@ -123,6 +129,24 @@ class ResidualFunction:
             self._prepared = _prepare(self.options, params, key)
         return self._prepared
 
+    def one_step_earlier(self) -> ResidualFunction | None:
+        """Return the same function for the times of a rollout; None unless they may be such.
+
+        They may with ``sensor_stamps='auto'`` and all measurements stamped like its states.
+        """
+        groups = self.options.models_sequences
+        if self.options.sensor_stamps != 'auto' or not all(
+            has_rollout_times(trajectory)
+            for group in groups
+            for trajectory in group.measured_rollout
+        ):
+            return None
+        return ResidualFunction(self.options._replace(sensor_stamps='rollout'))
+
+    def become(self, other: ResidualFunction) -> None:
+        """Take the options of another residual function for all calls to come."""
+        self.options, self._prepared = other.options, other._prepared
+
     @property
     def excluded(self) -> int:
         """Samples of the last call outside of their sequence, which are not compared."""
@@ -148,9 +172,12 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
             SignalType)`` pairs, or model name to those; empty for all. ``n_threads``: 0 for one per
             core. ``resample_true=False``: controls and measurements are one per step, whatever
             their stamps say. ``return_pred_all``: also series of sensors that do not count.
-            ``sensor_stamps``: ``'measured'``, or ``'rollout'`` for data that carry
-            ``mujoco.rollout``'s state times, which are one step late. ``noise``: signal name to
-            standard deviation in its unit; estimated from the measurements where not given.
+            ``sensor_stamps``: ``'measured'`` where a stamp is the time that its sample describes;
+            ``'rollout'`` for data that carry ``mujoco.rollout``'s state times, which are one step
+            late; ``'auto'``, the default, is the former unless `optimize` finds that times are
+            those of a rollout and one step earlier explains nearly all of what is left: then the
+            function takes them so from there on, and a `StampWarning` says it. ``noise``: signal
+            name to standard deviation in its unit; estimated from the measurements where not given.
 
     Returns:
         A function ``fn(x, params, **overrides) -> (residuals, predictions, records)``.
@@ -169,15 +196,37 @@ def _checked(options: dict[str, Any]) -> Options:
     if not options.get('models_sequences'):
         msg = 'Expected models_sequences, a list of at least one ModelSequences, found none.'
         raise FitError(msg)
-    stamps = options.get('sensor_stamps', 'measured')
-    if stamps not in ('measured', 'rollout'):
-        msg = f"Expected sensor_stamps 'measured' or 'rollout', found {stamps!r}."
+    stamps = options.get('sensor_stamps', 'auto')
+    if stamps not in get_args(SensorStamps):
+        msg = f"Expected sensor_stamps 'auto', 'measured' or 'rollout', found {stamps!r}."
         raise FitError(msg)
     found = Options(**options)
     bound_to = getattr(found.modify_residual, '__self__', None)
     if isinstance(bound_to, SignalTransform) and found.custom_rollout is None:
         found = found._replace(modify_residual=None, signal_transform=bound_to)
     return found
+
+
+class _Identity:
+    """Equals what holds the same callable, whose own idea of equality need not be a truth value.
+
+    It holds the callable because the id of one that is gone may be given to another.
+    """
+
+    def __init__(self, modifier: Callable[..., object] | None) -> None:
+        self.callable = modifier
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Identity):
+            return NotImplemented
+        if isinstance(self.callable, types.MethodType) and isinstance(
+            other.callable, types.MethodType
+        ):
+            return bool(self.callable == other.callable)  # every access makes another object
+        return self.callable is other.callable
+
+    def __hash__(self) -> int:
+        return id(self.callable)
 
 
 def _structure(params: ParameterDict) -> tuple[Any, ...]:
@@ -188,7 +237,7 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
             p.size,
             p.frozen,
             p.target,
-            p.modifier,  # itself, as an id may be given again to another function
+            _Identity(p.modifier),
             p.scale,
             p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
             tuple(bound.tobytes() for bound in p.get_bounds()),
@@ -197,11 +246,46 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
     )
 
 
+class _CallbackBuilder:
+    """A ``build_model`` callback with parameters of its own, as `model.rebuild.Builder`.
+
+    Parameters with a target are written elsewhere: a factor on what the model has,
+    ``subtree_mass``, would count twice.
+    """
+
+    def __init__(self, build: BuildModelFn, params: ParameterDict) -> None:
+        """Copy the parameters; the first values of a candidate are theirs."""
+        self._build = build
+        self._params = params.copy()
+        for parameter in self._params.values():
+            if parameter.target is not None:
+                parameter.target = parameter.modifier = None
+
+    @property
+    def copies(self) -> bool:
+        """Whether the callback leaves the spec that it gets as it is."""
+        return self._build is apply_param_modifiers
+
+    def build(self, values: NDArray[np.float64], spec: mujoco.MjSpec) -> mujoco.MjModel:
+        """Compile the (p,) values of a candidate on a spec."""
+        self._params.update_from_vector(values[: self._params.size])
+        return self._build(self._params, spec)
+
+    def describe(self, values: NDArray[np.float64]) -> str:
+        """Return the (p,) values with their names."""
+        self._params.update_from_vector(values[: self._params.size])
+        names = self._params.get_non_frozen_parameter_names()
+        given = zip(names, self._params.as_vector(), strict=True)
+        return ', '.join(f'{name} = {value:.6g}' for name, value in given)
+
+
 def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
     groups = list(options.models_sequences)
     check_selection(groups, options.enabled_observations, options.sensor_weights)
+    labels = sequence_labels(groups)
     check_targets(
-        params, [(group.gt_model, _labels(groups, group), group.spec) for group in groups]
+        params,
+        [(group.gt_model, own, group.spec) for group, own in zip(groups, labels, strict=True)],
     )
     transform = options.signal_transform
     if transform is not None and any(params[name].size > 1 for name in transform.parameter_names):
@@ -209,7 +293,9 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
         options = options._replace(modify_residual=transform.apply, signal_transform=None)
         transform = None
     lead = 0.0 if transform is None else max(-transform.delay_bounds(params)[0], 0.0)
-    made = [_group(options, groups, group, params, lead) for group in groups]
+    made = [
+        _group(options, group, own, params, lead) for group, own in zip(groups, labels, strict=True)
+    ]
     simulators = [simulator for simulator, _ in made]
     recorded = tuple(entry for _, own in made for entry in own)
     unknowns = unknowns_of(params)
@@ -249,22 +335,14 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
     return Prepared(residuals, recorded, key)
 
 
-def _labels(groups: list[ModelSequences], group: ModelSequences) -> list[str]:
-    """Return the names of a model's sequences, unique among all models."""
-    if len(groups) == 1:
-        return list(group.sequence_name)
-    return [f'{group.name}/{name}' for name in group.sequence_name]
-
-
 def _group(
     options: Options,
-    groups: list[ModelSequences],
     group: ModelSequences,
+    labels: list[str],
     params: ParameterDict,
     lead: float,
 ) -> tuple[Simulator, list[Recorded]]:
     """Return what simulates the sequences of one model, and the sequences."""
-    labels = _labels(groups, group)
     signals = None
     if not options.return_pred_all and options.modify_residual is None:
         signals = observed(options.enabled_observations, group.name)
@@ -287,7 +365,7 @@ def _group(
     targets = [target for unknown in unknowns for target in unknown.targets]
     rebuild = None
     if called or any(target.role is Role.SPEC for target in targets):
-        builder = ParameterBuilder(options.build_model, params) if called else None
+        builder = _CallbackBuilder(options.build_model, params) if called else None
         rebuild = Rebuild(spec, unknowns, builder, called)
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
     elif spec is not group.spec or group.changed or not is_writable(spec, targets):
@@ -384,14 +462,14 @@ def _laws(
         for sensor in channels.sensors
     )
     return {
-        law.sensor: MeasurementModel(
-            tuple(places[name] for name in law.predicted_gains),
-            tuple(places[name] for name in law.predicted_biases),
-            tuple(places[name] for name in law.measured_gains),
-            tuple(places[name] for name in law.measured_biases),
-            None if law.delay is None else places[law.delay],
+        acting.sensor: MeasurementModel(
+            tuple(places[name] for name in acting.predicted_gains),
+            tuple(places[name] for name in acting.predicted_biases),
+            tuple(places[name] for name in acting.measured_gains),
+            tuple(places[name] for name in acting.measured_biases),
+            None if acting.delay is None else places[acting.delay],
         )
-        for law in transform.channel_laws(list(sensors))
+        for acting in transform.sensor_parameters(list(sensors))
     }
 
 
@@ -408,3 +486,204 @@ def _compare(
         predicted.append([entry.predicted(channels, own) for own in readings[index]])
         measured.append([entry.measured] * len(candidates))
     return found, predicted, measured
+
+
+def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
+    x: NDArray[np.float64],
+    params: ParameterDict,
+    models_sequences: Sequence[ModelSequences],
+    build_model: BuildModelFn = apply_param_modifiers,
+    modify_residual: ModifyResidualFn | None = None,
+    custom_rollout: CustomRolloutFn | None = None,
+    n_threads: int = 0,
+    return_pred_all: bool = False,  # noqa: FBT002
+    resample_true: bool = True,  # noqa: FBT002
+    sensor_weights: Mapping[str, Any] | None = None,
+    enabled_observations: Sequence[tuple[str, SignalType]] = (),
+    **options: Any,
+) -> Outcome:
+    """Evaluate candidates once.
+
+    Models are compiled and recordings prepared for this call only; a function made by
+    `build_residual_fn` keeps them.
+
+    Args:
+        x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
+        params: The parameters; they are not changed.
+        models_sequences: The models with their measurements.
+        build_model: See `build_residual_fn`, as for all that follow.
+        modify_residual: Replaces the comparison.
+        custom_rollout: Replaces the simulation.
+        n_threads: 0 for one per core.
+        return_pred_all: Also return series of sensors that do not count.
+        resample_true: False takes controls and measurements as one per step.
+        sensor_weights: Signal name to a factor.
+        enabled_observations: What counts; empty for all.
+        **options: The others.
+
+    Returns:
+        For each sequence of each model, in order: the (n,) or (n, m) residuals, the predicted
+        series of each candidate, and the measured series for each of them.
+
+    Raises:
+        FitError: An option or the shape of ``x`` is not valid.
+        CandidateError: No model can be built for a candidate.
+    """
+    return build_residual_fn(
+        models_sequences=models_sequences,
+        build_model=build_model,
+        modify_residual=modify_residual,
+        custom_rollout=custom_rollout,
+        n_threads=n_threads,
+        return_pred_all=return_pred_all,
+        resample_true=resample_true,
+        sensor_weights=sensor_weights,
+        enabled_observations=enabled_observations,
+        **options,
+    )(x, params)
+
+
+def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
+    x: NDArray[np.float64],
+    params: ParameterDict,
+    build_model: Callable[[ParameterDict], mujoco.MjModel],
+    traj_measured: Sequence[SystemTrajectory] | SystemTrajectory,
+    modify_residual: ModifyResidualFn | None = None,
+    custom_rollout: CustomRolloutFn | None = None,
+    n_threads: int = 0,
+    return_pred_all: bool = False,  # noqa: FBT002
+    resample_true: bool = True,  # noqa: FBT002
+    sensor_weights: Mapping[str, float] | None = None,
+    enabled_observations: Sequence[tuple[str, SignalType]] = (),
+    **options: Any,
+) -> tuple[NDArray[np.float64], list[TimeSeries], list[TimeSeries]]:
+    """Evaluate candidates of one model on measured trajectories once.
+
+    The trajectories need not cover all sensors of the model.
+
+    Args:
+        x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
+        params: The parameters; they are not changed.
+        build_model: Compiles a model with parameters, ``build_model(params)``; what targets of the
+            parameters name is its business, too.
+        traj_measured: The trajectory, or several.
+        modify_residual: See `build_residual_fn`, as for all that follow.
+        custom_rollout: Replaces the simulation.
+        n_threads: 0 for one per core.
+        return_pred_all: Also return series of sensors that do not count.
+        resample_true: False takes controls and measurements as one per step.
+        sensor_weights: Signal name to a factor.
+        enabled_observations: What counts; empty for all.
+        **options: The others.
+
+    Returns:
+        The (n,) or (n, m) residuals of all trajectories, and the predicted and measured series: of
+        every trajectory with the first candidate, then with the next.
+
+    Raises:
+        FitError: There is no trajectory, or an option or the shape of ``x`` is not valid.
+        CandidateError: No model can be built for a candidate.
+    """
+    if isinstance(traj_measured, SystemTrajectory):
+        traj_measured = [traj_measured]
+    trajectories = list(traj_measured)
+    if not trajectories:
+        msg = 'Expected a measured trajectory, found none.'
+        raise FitError(msg)
+    given = params.copy()
+
+    def build(candidate: ParameterDict, _: mujoco.MjSpec) -> mujoco.MjModel:
+        given.update_from_vector(candidate.as_vector())
+        return build_model(given)
+
+    untargeted = params.copy()
+    for parameter in untargeted.values():
+        parameter.target = None
+    found, predicted, measured = build_residual_fn(
+        models_sequences=[ModelSequences.of_trajectories('model', trajectories)],
+        build_model=build,
+        modify_residual=modify_residual,
+        custom_rollout=custom_rollout,
+        n_threads=n_threads,
+        return_pred_all=return_pred_all,
+        resample_true=resample_true,
+        sensor_weights=sensor_weights,
+        enabled_observations=enabled_observations,
+        **options,
+    )(x, untargeted)
+    return (
+        np.concatenate(found),
+        [series for candidate in zip(*predicted, strict=True) for series in candidate],
+        [series for candidate in zip(*measured, strict=True) for series in candidate],
+    )
+
+
+def construct_ts_from_defaults(
+    state_ts: TimeSeries,
+    pred_sensordata: TimeSeries,
+    measured_sensordata: TimeSeries,
+    enabled_observations: Sequence[tuple[str, SignalType]] | None = None,
+) -> tuple[TimeSeries, TimeSeries]:
+    """Pair what was simulated with what was measured, by name.
+
+    Args:
+        state_ts: Simulated states with their own stamps and names.
+        pred_sensordata: Simulated sensors; without names, their columns are those of
+            ``measured_sensordata``.
+        measured_sensordata: Measured signals, with names.
+        enabled_observations: Names and types of those that count; all by default.
+
+    Returns:
+        The measured series with its stamps, and the predicted one with those of
+        ``pred_sensordata``, both with the signals that count; a state is NaN at stamps where
+        ``state_ts`` has none.
+
+    Raises:
+        FitError: A signal is not measured, is of another type, was not simulated, or is a
+            ``CustomObs``, which only a ``modify_residual`` of the user's own can compare.
+    """
+    kinds = dict(enabled_observations or ())
+    for name, kind in kinds.items():
+        if name not in measured_sensordata.signal_mapping:
+            hint = nearest(name, measured_sensordata.signal_mapping)
+            msg = f'Observation {name!r} was not measured; {hint}.'
+            raise FitError(msg)
+        found = measured_sensordata.signal_mapping[name][0]
+        if found is not kind:
+            msg = f'Observation {name!r} is of type {found.name}, but declared as {kind.name}.'
+            raise FitError(msg)
+    measured = measured_sensordata
+    if kinds:
+        measured = measured.slice_by_name(list(kinds))
+    data = np.full((len(pred_sensordata), measured.matrix.shape[1]), np.nan)
+    for name, (kind, columns) in measured.signal_mapping.items():
+        if kind is SignalType.CustomObs:
+            msg = (
+                f'Observation {name!r} is a CustomObs, which the model does not predict; pass a '
+                'modify_residual that compares it.'
+            )
+            raise FitError(msg)
+        if kind in STATES:
+            data[:, columns] = _states(state_ts, name, pred_sensordata.times)
+        elif pred_sensordata.signal_mapping:
+            data[:, columns] = _of(pred_sensordata, name).get(name)
+        else:
+            data[:, columns] = pred_sensordata.matrix[:, measured_sensordata.get_indices(name)[1]]
+    return measured, TimeSeries(pred_sensordata.times, data, measured.signal_mapping)
+
+
+def _of(series: TimeSeries, name: str) -> TimeSeries:
+    if name not in series.signal_mapping:
+        msg = f'Observation {name!r} was not simulated; {nearest(name, series.signal_mapping)}.'
+        raise FitError(msg)
+    return series
+
+
+def _states(series: TimeSeries, name: str, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one signal at other stamps, NaN outside of its own."""
+    own = _of(series, name).slice_by_name([name])
+    if np.array_equal(own.times, times):
+        return own.data
+    values = own.interpolate(times)
+    values[(times < own.times[0]) | (times > own.times[-1])] = np.nan
+    return values

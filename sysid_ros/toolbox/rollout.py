@@ -14,12 +14,16 @@ from sysid_ros.errors import FitError
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.mapping import control_mapping, sensor_mapping, state_mappings
 from sysid_ros.signals.resampling import held_means, regular_grid, snapped
-from sysid_ros.toolbox.initial_state import set_clock, state_size
-from sysid_ros.toolbox.pairing import check_controls, control_columns, start_time
-from sysid_ros.toolbox.system_trajectory import SystemTrajectory
+from sysid_ros.toolbox.trajectory import (
+    SystemTrajectory,
+    check_controls,
+    control_columns,
+    start_time,
+    state_size,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +32,12 @@ if TYPE_CHECKING:
     States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
 
 T = TypeVar('T')
+
+#: A history buffer begins with two numbers, then come the stamps (MuJoCo 4.0); the first of a
+#: sensor's is a stamp too, that of its last computation.
+_HISTORY_HEADER = 2
+#: A stamp that misses the grid of the steps by less than this fraction of a step is on it.
+_ON_GRID = 1e-3
 
 
 class _Steps(NamedTuple):
@@ -47,15 +57,13 @@ class _Job(NamedTuple):
 
     Attributes:
         model: The model.
-        given: (nstate,) initial state as it was given.
-        edges: Of its steps.
-        controls: Of its steps.
+        initial_state: (nstate,) on the clock of the commands.
+        steps: From there to the last command.
     """
 
     model: mujoco.MjModel
-    given: NDArray[np.float64]
-    edges: NDArray[np.float64]
-    controls: NDArray[np.float64]
+    initial_state: NDArray[np.float64]
+    steps: _Steps
 
 
 def sysid_rollout(
@@ -70,7 +78,7 @@ def sysid_rollout(
     """Simulate models with commands, in parallel.
 
     Steps of the model's ``timestep`` go from the initial state to the last command. That state
-    belongs to the first command (``pairing.start_time``). A command holds until the next one; a
+    belongs to the first command (``start_time``). A command holds until the next one; a
     step inside of which it changes gets its mean. With steps of ``dt`` from ``t0``, row k of the
     result is stamped:
 
@@ -105,18 +113,20 @@ def sysid_rollout(
         raise FitError(msg)
     sizes: dict[int, list[int]] = {}
     for index, job in enumerate(jobs):
-        sizes.setdefault(len(job.controls), []).append(index)
+        sizes.setdefault(len(job.steps.controls), []).append(index)
     found: dict[int, SystemTrajectory] = {}
     with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
         for steps, batch in sizes.items():
             chosen = [jobs[index] for index in batch]
             # The clock starts at zero: at an epoch's seconds it would not advance by exact steps.
-            zero = [set_clock(job.model, job.given[None], np.zeros(1))[0] for job in chosen]
+            zero = [
+                _set_clock(job.model, job.initial_state[None], np.zeros(1))[0] for job in chosen
+            ]
             state, sensordata = pool.rollout(
                 [job.model for job in chosen],
                 threads,
                 np.stack(zero),
-                np.stack([job.controls for job in chosen]),
+                np.stack([job.steps.controls for job in chosen]),
                 nstep=steps,
             )
             for place, index in enumerate(batch):
@@ -157,7 +167,7 @@ def _jobs(
         key = (id(control), model.names, float(model.opt.timestep), float(state[0]))
         if key not in prepared:
             prepared[key] = _steps(model, control, state)
-        jobs.append(_Job(model, state.copy(), *prepared[key]))
+        jobs.append(_Job(model, state.copy(), prepared[key]))
     return jobs
 
 
@@ -176,7 +186,7 @@ def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64
             f'found the last at {control.times[-1]:.9g} s.'
         )
         raise FitError(msg)
-    values = control.data[:, control_columns(model, control)]
+    values = control.matrix[:, control_columns(model, control)]
     means = held_means(control.times, values, snapped(edges, control.times, timestep))
     return _Steps(edges, means)
 
@@ -193,8 +203,8 @@ def _trajectory(
     # MuJoCo stops an unstable simulation and repeats its last record: the clock stands still.
     late = np.abs(state[:, 0] - (np.arange(steps) + 1) * timestep) > 0.5 * timestep
     stable = int(np.argmax(late)) if late.any() else steps
-    after = job.edges[1:]
-    moved = set_clock(job.model, state, after)
+    after = job.steps.edges[1:]
+    moved = _set_clock(job.model, state, after)
     measured = sensordata.copy()
     moved[stable:, 1:] = np.nan
     measured[stable:] = np.nan
@@ -203,10 +213,53 @@ def _trajectory(
         states = qpos | qvel | act
     return SystemTrajectory(
         model=job.model,
-        control=TimeSeries(job.edges[:-1], job.controls, controls or control_mapping(job.model)),
-        sensordata=TimeSeries(job.edges[:-1], measured, signals or sensor_mapping(job.model)),
-        initial_state=job.given,
+        control=TimeSeries(
+            job.steps.edges[:-1], job.steps.controls, controls or control_mapping(job.model)
+        ),
+        sensordata=TimeSeries(job.steps.edges[:-1], measured, signals or sensor_mapping(job.model)),
+        initial_state=job.initial_state,
         state=TimeSeries(
             after, moved, {name: (kind, at + 1) for name, (kind, at) in states.items()}
         ),
     )
+
+
+def _set_clock(
+    model: mujoco.MjModel, states: NDArray[np.float64], times: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Move states to other times, the stamps inside of their delay buffers along with them.
+
+    Mechanics does not depend on the time, but delayed actuators and sensors compare it with the
+    stamps of their buffers.
+
+    Args:
+        model: The model.
+        states: (n, nstate) states of kind ``mjSTATE_FULLPHYSICS``.
+        times: (n,) seconds.
+
+    Returns:
+        (n, nstate) copies.
+    """
+    moved: NDArray[np.float64] = states.copy()
+    moved[:, 0] = times
+    for columns in _stamp_columns(model):
+        age = (states[:, [0]] - states[:, columns]) / model.opt.timestep
+        # Seconds since the epoch hold only 0.2 µs: without this, a sample of just the delay's age
+        # could be missed.
+        whole = np.rint(age)
+        age = np.where(np.abs(age - whole) < _ON_GRID, whole, age)
+        moved[:, columns] = times[:, None] - age * model.opt.timestep
+    return moved
+
+
+def _stamp_columns(model: mujoco.MjModel) -> Iterator[NDArray[np.int64]]:
+    """Yield the columns of a full physics state that are stamps of a delay buffer."""
+    first = 1 + model.nq + model.nv + model.na
+    for addresses, histories, header in (
+        (model.actuator_historyadr, model.actuator_history, ()),
+        (model.sensor_historyadr, model.sensor_history, (0,)),
+    ):
+        for address, (samples, _) in zip(addresses, histories, strict=True):
+            if address >= 0:
+                stamps = range(_HISTORY_HEADER, _HISTORY_HEADER + int(samples))
+                yield first + int(address) + np.array([*header, *stamps], dtype=np.int64)

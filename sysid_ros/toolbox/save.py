@@ -15,8 +15,8 @@ import numpy as np
 
 from sysid_ros.errors import ModelError, ResultError
 from sysid_ros.toolbox.comparison import estimates
-from sysid_ros.toolbox.confidence import calculate_intervals
 from sysid_ros.toolbox.modifiers import apply_param_modifiers_spec
+from sysid_ros.toolbox.optimization import calculate_intervals
 
 if TYPE_CHECKING:
     import os
@@ -122,28 +122,31 @@ def _summary(
     residuals: Sequence[NDArray[np.float64]],
     opt_result: scipy.optimize.OptimizeResult,
 ) -> str:
-    facts = {name: _plain(opt_result[name]) for name in _SOLVER_FACTS if name in opt_result}
+    facts = {name: _as_json(opt_result[name]) for name in _SOLVER_FACTS if name in opt_result}
     shift = opt_result.get('shift')
     document = {
         'solver': facts,
         'stamp_shift': None
         if shift is None
         else {
-            'seconds': _plain(shift.shift),
-            'gain': _plain(shift.gain),
-            'p_value': _plain(shift.p_value),
+            'seconds': _as_json(shift.shift),
+            'gain': _as_json(shift.gain),
+            'p_value': _as_json(shift.p_value),
             'significant': bool(shift.significant),
         },
         'interval_level': 0.95,
         'parameters': [
-            {key: _plain(value) for key, value in estimate._asdict().items()}
+            {
+                **{key: _as_json(value) for key, value in estimate._asdict().items()},
+                'verdict': estimate.verdict.among(estimate.confounded_with),
+            }
             for estimate in estimates(initial_params, opt_params, residuals, opt_result)
         ],
     }
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + '\n'
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a value as JSON can hold it; None for what is not finite, as in other results."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
@@ -152,7 +155,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None
     if isinstance(value, tuple):
-        return [_plain(part) for part in value]
+        return [_as_json(part) for part in value]
     return str(value)
 
 

@@ -75,9 +75,9 @@ def apply_bias(ts: TimeSeries, sensor_name: str, bias: Parameter) -> TimeSeries:
         SignalError: There is no such signal, or the parameter has another size.
     """
     columns = ts.get_indices(sensor_name)[1]
-    data = np.array(ts.data)
+    data = np.array(ts.matrix)
     data[:, columns] += per_column(bias, sensor_name, len(columns))
-    return TimeSeries(ts.times, data, ts.signal_mapping)
+    return TimeSeries(ts.times, data.reshape(ts.data.shape), ts.signal_mapping)
 
 
 def apply_gain(ts: TimeSeries, sensor_name: str, gain: Parameter) -> TimeSeries:
@@ -92,9 +92,9 @@ def apply_gain(ts: TimeSeries, sensor_name: str, gain: Parameter) -> TimeSeries:
         SignalError: There is no such signal, or the parameter has another size.
     """
     columns = ts.get_indices(sensor_name)[1]
-    data = np.array(ts.data)
+    data = np.array(ts.matrix)
     data[:, columns] *= per_column(gain, sensor_name, len(columns))
-    return TimeSeries(ts.times, data, ts.signal_mapping)
+    return TimeSeries(ts.times, data.reshape(ts.data.shape), ts.signal_mapping)
 
 
 def per_column(parameter: Parameter, signal: str, width: int) -> NDArray[np.float64]:
@@ -203,16 +203,16 @@ def apply_resample_and_delay(
         SignalError: There is no such signal, or the instants do not increase.
     """
     stamps = np.asarray(times, dtype=np.float64)
-    delays = np.full(ts.data.shape[1], float(default_delay))
+    delays = np.full(ts.matrix.shape[1], float(default_delay))
     for name, delay in (sensor_delays or {}).items():
         delays[ts.get_indices(name)[1]] = delay
     sign = -1.0 if predicted_data else 1.0
     data = np.empty((len(stamps), len(delays)))
     for delay in np.unique(delays):
         columns = np.flatnonzero(delays == delay)
-        own = TimeSeries(ts.times, ts.data[:, columns])
+        own = TimeSeries(ts.times, ts.matrix[:, columns])
         data[:, columns] = own.interpolate(stamps + sign * delay)
-    return TimeSeries(stamps, data, ts.signal_mapping)
+    return TimeSeries(stamps, data.reshape(len(stamps), *ts.data.shape[1:]), ts.signal_mapping)
 
 
 def prepare_sensor_weights(
@@ -322,7 +322,7 @@ def weighted_diff(
 
 
 def _values(data: NDArray[np.float64] | TimeSeries) -> NDArray[np.float64]:
-    return data.data if isinstance(data, TimeSeries) else np.asarray(data, dtype=np.float64)
+    return data.matrix if isinstance(data, TimeSeries) else np.asarray(data, dtype=np.float64)
 
 
 def in_order_of(ts: TimeSeries, other: TimeSeries) -> TimeSeries:
@@ -335,13 +335,13 @@ def in_order_of(ts: TimeSeries, other: TimeSeries) -> TimeSeries:
     """
     if not (ts.signal_mapping and other.signal_mapping):
         return ts
-    data = np.full((len(ts), other.data.shape[1]), np.nan)
+    data = np.full((len(ts), other.matrix.shape[1]), np.nan)
     for name, (_, columns) in other.signal_mapping.items():
         own = ts.get_indices(name)[1]
         if len(own) != len(columns):
             msg = f'Signal {name!r} was measured with {len(columns)} columns, but has {len(own)}.'
             raise SignalError(msg)
-        data[:, columns] = ts.data[:, own]
+        data[:, columns] = ts.matrix[:, own]
     return TimeSeries(ts.times, data, other.signal_mapping)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SIDES = ('predicted', 'measured', 'both')
 
 
-class ChannelLaw(NamedTuple):
+class SensorParameters(NamedTuple):
     """The parameters that act on one sensor.
 
     The residual of a sample y at time t is w·((g_m·y + b_m) − (g_p·p(t − d) + b_p))/σ, where the
@@ -219,7 +219,7 @@ class SignalTransform:
                     raise SignalError(msg)
         self._checked = True
 
-    def channel_laws(self, sensor_names: Sequence[str]) -> tuple[ChannelLaw, ...]:
+    def sensor_parameters(self, sensor_names: Sequence[str]) -> tuple[SensorParameters, ...]:
         """Return what acts on each sensor.
 
         Args:
@@ -229,14 +229,14 @@ class SignalTransform:
             SignalError: See ``check``.
         """
         self.check(sensor_names)
-        return tuple(self._law(name) for name in sensor_names)
+        return tuple(self._acting_on(name) for name in sensor_names)
 
-    def _law(self, sensor: str) -> ChannelLaw:
+    def _acting_on(self, sensor: str) -> SensorParameters:
         def acting(rules: list[_Rule], side: Side) -> tuple[str, ...]:
             return tuple(rule.parameter for rule in rules if rule.acts_on(sensor, side))
 
         delays = acting(self._delays, 'predicted')
-        return ChannelLaw(
+        return SensorParameters(
             sensor,
             acting(self._gains, 'predicted'),
             acting(self._gains, 'measured'),
@@ -262,7 +262,7 @@ class SignalTransform:
         if sensor_names is None:
             names: set[str | None] = {None, *(rule.parameter for rule in self._delays)}
         else:
-            names = {self._law(sensor).delay for sensor in sensor_names} or {None}
+            names = {self._acting_on(sensor).delay for sensor in sensor_names} or {None}
         limits: list[float] = []
         for name in names:
             if name is None:
@@ -316,20 +316,24 @@ class SignalTransform:
             names = tuple(name for name in self._enabled if name in names)
         measured = _only(measured, names)
         predicted = in_order_of(predicted, measured)
-        laws = [self._law(name) for name in measured.names]
+        sensors = [self._acting_on(name) for name in measured.names]
         window = self.delay_bounds(params, measured.names)
         measured = apply_delayed_ts_window(measured, predicted, *window)
         delays = {
-            law.sensor: float(np.ravel(_named(params, law.delay).value)[0])
-            for law in laws
-            if law.delay is not None
+            acting.sensor: float(np.ravel(_named(params, acting.delay).value)[0])
+            for acting in sensors
+            if acting.delay is not None
         }
         predicted = apply_resample_and_delay(predicted, measured.times, 0.0, delays)
         predicted = _corrected(
-            predicted, params, [(law.predicted_gains, law.predicted_biases) for law in laws]
+            predicted,
+            params,
+            [(acting.predicted_gains, acting.predicted_biases) for acting in sensors],
         )
         measured = _corrected(
-            measured, params, [(law.measured_gains, law.measured_biases) for law in laws]
+            measured,
+            params,
+            [(acting.measured_gains, acting.measured_biases) for acting in sensors],
         )
         residual = weighted_diff(
             predicted, measured, model, sensor_weights or self._weights or None
@@ -357,10 +361,10 @@ def _named_series(
         if series.signal_mapping:
             named.append(series)
             continue
-        if series.data.shape[1] != width:
+        if series.matrix.shape[1] != width:
             msg = (
                 f'Expected {width} columns, one for each value of the sensors, or named signals, '
-                f'found {series.data.shape[1]} columns.'
+                f'found {series.matrix.shape[1]} columns.'
             )
             raise SignalError(msg)
         named.append(TimeSeries(series.times, series.data, mapping))
@@ -372,7 +376,7 @@ def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:
     data, mapping, first = [], {}, 0
     for name in names:
         kind, columns = series.get_indices(name)
-        data.append(series.data[:, columns])
+        data.append(series.matrix[:, columns])
         mapping[name] = (kind, np.arange(first, first + len(columns)))
         first += len(columns)
     if not data:
@@ -384,12 +388,12 @@ def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:
 def _corrected(
     series: TimeSeries,
     params: ParameterDict,
-    laws: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
+    gains_and_biases: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
 ) -> TimeSeries:
     """Return a series times gains plus biases; one pair of names for each signal, in order."""
-    data = np.array(series.data)
+    data = np.array(series.matrix)
     for (name, (_, columns)), (gains, biases) in zip(
-        series.signal_mapping.items(), laws, strict=True
+        series.signal_mapping.items(), gains_and_biases, strict=True
     ):
         for gain in gains:
             data[:, columns] *= per_column(_named(params, gain), name, len(columns))

@@ -1,10 +1,775 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the terms of MuJoCo's sysid toolbox: recorded, simulated, and where they begin."""
+"""Runs in the terms of MuJoCo's sysid toolbox: where they begin, and whether they fit a model.
 
-from sysid_ros.toolbox.initial_state import create_initial_state
-from sysid_ros.toolbox.model_sequences import ModelSequences
-from sysid_ros.toolbox.rollout import sysid_rollout
-from sysid_ros.toolbox.system_trajectory import SystemTrajectory
+Recorded series are paired with a model by name, and lie on one clock.
+"""
 
-__all__ = ['ModelSequences', 'SystemTrajectory', 'create_initial_state', 'sysid_rollout']
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
+from sysid_ros.model.loading import one_sentence
+from sysid_ros.signals import TimeSeries, storage
+from sysid_ros.signals.mapping import STATES, SignalType, control_mapping, find_signal
+from sysid_ros.signals.resampling import slack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+_SLICES = {
+    'joint_pos': mujoco.mjtSensor.mjSENS_JOINTPOS,
+    'joint_vel': mujoco.mjtSensor.mjSENS_JOINTVEL,
+    'joint_torque': mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+}
+#: ``mjtState`` bits of the state vectors of the toolbox: everything that advances in time.
+FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+#: A state's time may miss the stamp that it belongs to by this fraction of a step.
+_SAME_STEP = 1e-3
+_ELEMENTS = (
+    'bodies',
+    'joints',
+    'geoms',
+    'sites',
+    'cameras',
+    'actuators',
+    'sensors',
+    'tendons',
+    'equalities',
+    'pairs',
+    'excludes',
+    'meshes',
+    'hfields',
+    'flexes',
+    'plugins',
+)
+_SECTIONS = ('option', 'compiler', 'stat')
+#: What compiling sets.
+_COMPILED = frozenset({'id', 'signature'})
+#: Types of plain attributes.
+_PLAIN = (bool, int, float, str, np.ndarray)
+
+
+@dataclasses.dataclass(frozen=True)
+class SystemTrajectory:
+    """A run of a system, recorded or simulated.
+
+    Every series has its own stamps, all on one clock. The initial state belongs to the first
+    command, or to its own time where that is not zero. A measurement describes the system at its
+    stamp, so that of a rollout with steps of ``dt`` from ``t0``, row k of the sensors, which are
+    computed before the step, is stamped ``t0 + k * dt``, and row k of the states, which are those
+    after it, ``t0 + (k + 1) * dt``.
+
+    Attributes:
+        model: The model that simulated it, or that it is compared with.
+        control: Commands, per actuator.
+        sensordata: Measurements, per sensor.
+        initial_state: (nstate,) state of kind ``mjSTATE_FULLPHYSICS`` at the start.
+        state: (n, nstate) states of that kind, the first column the time, which the columns in
+            the signal mapping count; None for a recorded run.
+    """
+
+    model: mujoco.MjModel
+    control: TimeSeries
+    sensordata: TimeSeries
+    initial_state: NDArray[np.float64]
+    state: TimeSeries | None = None
+
+    def replace(self, **kwargs: Any) -> SystemTrajectory:
+        """Return a copy with some attributes replaced."""
+        return dataclasses.replace(self, **kwargs)
+
+    @property
+    def start(self) -> float:
+        """Time of the initial state on the clock of the series, seconds.
+
+        Raises:
+            FitError: The state has a time of its own, outside of the commands.
+        """
+        return start_time(self.model, self.initial_state, self.control)
+
+    @property
+    def sensordim(self) -> int:
+        """How many numbers all sensors of the model give."""
+        return int(self.model.nsensordata)
+
+    def __len__(self) -> int:
+        return len(self.sensordata)
+
+    def get_sensordata_slice(self, sensor: str = 'joint_pos') -> NDArray[np.float64]:
+        """Return the measurements of all sensors of one type.
+
+        Args:
+            sensor: ``joint_pos``, ``joint_vel`` or ``joint_torque``.
+
+        Returns:
+            (n, d) samples, in the model's order of sensors.
+
+        Raises:
+            FitError: There is no such type, or no sensor of it was measured.
+        """
+        if sensor not in _SLICES:
+            msg = f'Unsupported sensor type {sensor!r}; {nearest(sensor, _SLICES)}.'
+            raise FitError(msg)
+        mapping = self.sensordata.signal_mapping
+        mapping = mapping or TimeSeries.compute_all_sensor_mapping(self.model)
+        names = [
+            self.model.sensor(index).name or f'sensor[{index}]'
+            for index in np.flatnonzero(self.model.sensor_type == _SLICES[sensor].value)
+        ]
+        columns = [mapping[name][1] for name in names if name in mapping]
+        if not columns:
+            msg = f'No sensor of type {sensor!r} was measured; the model has {len(names)}.'
+            raise FitError(msg)
+        return self.sensordata.matrix[:, np.concatenate(columns)]
+
+    def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
+        """Check that the series belong to the model, by name, and are on one clock.
+
+        Args:
+            allow_missing_sensors: Do not expect that all sensors of the model were measured.
+
+        Raises:
+            FitError: A signal is not in the model or has another width there, an actuator or
+                sensor of it is missing, a command is not finite, a state has another size, or
+                initial state, commands and measurements do not overlap.
+        """
+        check_sensors(self.model, self.sensordata, allow_missing=allow_missing_sensors)
+        check_controls(self.model, self.control)
+        size = state_size(self.model)
+        found = self.initial_state.shape
+        if found != (size,):
+            msg = f'Initial state dimension {found} does not match the ({size},) of the model.'
+            raise FitError(msg)
+        if not np.all(np.isfinite(self.initial_state)):
+            msg = 'Expected a finite initial state, found NaN or infinity.'
+            raise FitError(msg)
+        if self.state is not None and self.state.matrix.shape[1] != size:
+            width = self.state.matrix.shape[1]
+            msg = f'State dimension {width} does not match the {size} of the model.'
+            raise FitError(msg)
+        check_overlap(self.start, self.control, self.sensordata)
+
+    def split(self, chunk_size: int) -> list[SystemTrajectory]:
+        """Cut into consecutive runs.
+
+        A chunk begins at the stamp of its first measurement, in the state of that instant, with
+        the command that holds then. Measurements that do not fill a last chunk are dropped.
+
+        Args:
+            chunk_size: Measured rows per chunk.
+
+        Raises:
+            FitError: There are no states, none is stamped where a chunk begins, or the size is
+                not positive.
+        """
+        if chunk_size < 1:
+            msg = f'Expected a positive chunk size, found {chunk_size}.'
+            raise FitError(msg)
+        times = self.sensordata.times
+        count = len(times) // chunk_size
+        limits = np.append(times, np.inf)[: count * chunk_size + 1 : chunk_size]
+        return [
+            self._chunk(slice(index * chunk_size, (index + 1) * chunk_size), begin, end)
+            for index, (begin, end) in enumerate(itertools.pairwise(limits.tolist()))
+        ]
+
+    def _chunk(self, rows: slice, begin: float, end: float) -> SystemTrajectory:
+        state = self.state
+        if state is None:
+            msg = 'Expected states to split a trajectory at, found none.'
+            raise FitError(msg)
+        period = state.duration / max(len(state) - 1, 1)
+        tolerance = slack(state.times[[0, -1]], period)
+        if rows.start == 0:
+            begin, initial = self.start, self.initial_state
+        else:
+            at = int(np.argmin(np.abs(state.times - begin)))
+            if abs(state.times[at] - begin) > tolerance:
+                msg = (
+                    f'Expected a state at {begin:.9g} s, where a chunk begins, found the nearest '
+                    f'at {state.times[at]:.9g} s.'
+                )
+                raise FitError(msg)
+            initial = state.matrix[at]
+        inside = (state.times > begin + tolerance) & (state.times <= end + tolerance)
+        return SystemTrajectory(
+            model=self.model,
+            control=_held_from(self.control, begin, end, tolerance),
+            sensordata=_rows(self.sensordata, rows),
+            initial_state=initial,
+            state=_rows(state, inside) if inside.any() else None,
+        )
+
+    def render(
+        self, height: int = 240, width: int = 320, camera: str | int = -1, fps: int = 30
+    ) -> list[NDArray[np.uint8]]:
+        """Draw the states.
+
+        Args:
+            height: Of a picture, pixels.
+            width: Of a picture, pixels.
+            camera: Name or index; -1 is the free camera.
+            fps: Pictures per second of the run.
+
+        Returns:
+            (height, width, 3) RGB pictures.
+
+        Raises:
+            FitError: There are no states.
+        """
+        if self.state is None:
+            msg = 'Expected states to render, found none.'
+            raise FitError(msg)
+        # Only who asks for pictures needs a graphics library.
+        rendering = importlib.import_module('sysid_ros.toolbox.rendering')
+        frames: list[NDArray[np.uint8]] = rendering.render_rollout(
+            self.model,
+            mujoco.MjData(self.model),
+            self.state.matrix[None],
+            fps,
+            camera=camera,
+            width=width,
+            height=height,
+        )
+        return frames
+
+    def save_to_disk(self, path: str | PathLike[str]) -> None:
+        """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
+
+        Raises:
+            ResultError: The folder cannot be written.
+        """
+        arrays = {
+            **self.control.arrays('control_'),
+            **self.sensordata.arrays('sensordata_'),
+            'initial_state': self.initial_state,
+        }
+        if self.state is not None:
+            arrays |= self.state.arrays('state_')
+        storage.write_arrays(path, arrays)
+
+    @classmethod
+    def load_from_disk(
+        cls,
+        path: str | PathLike[str],
+        model: mujoco.MjModel,
+        allow_missing_sensors: bool = False,  # noqa: FBT002
+    ) -> SystemTrajectory:
+        """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox.
+
+        Args:
+            path: The file.
+            model: What the run is compared with.
+            allow_missing_sensors: Do not expect that all sensors of the model were measured.
+
+        Raises:
+            SignalError: There is no such file, or it holds no trajectory.
+            FitError: It does not belong to the model, see ``check_compatible``.
+        """
+        series = ('control', 'sensordata')
+        needed = [f'{name}_{part}' for name in series for part in ('times', 'data')]
+        arrays = storage.read_arrays(path, (*needed, 'initial_state'))
+        loaded = cls(
+            model=model,
+            control=_stored(arrays, 'control'),
+            sensordata=_stored(arrays, 'sensordata'),
+            initial_state=np.asarray(arrays['initial_state'], dtype=np.float64),
+            state=_stored_state(arrays) if 'state_times' in arrays else None,
+        )
+        loaded.check_compatible(allow_missing_sensors)
+        return loaded
+
+
+def _rows(series: TimeSeries, rows: slice | NDArray[np.bool_]) -> TimeSeries:
+    return TimeSeries(series.times[rows], series.data[rows], series.signal_mapping)
+
+
+def _held_from(control: TimeSeries, begin: float, end: float, tolerance: float) -> TimeSeries:
+    """Return the commands from one instant, where the latest one is repeated, until another."""
+    inside = (control.times > begin + tolerance) & (control.times < end - tolerance)
+    holding = max(int(np.searchsorted(control.times, begin + tolerance, side='right')) - 1, 0)
+    return TimeSeries(
+        np.append(begin, control.times[inside]),
+        np.concatenate([control.data[[holding]], control.data[inside]]),
+        control.signal_mapping,
+    )
+
+
+def _stored(arrays: dict[str, NDArray[Any]], name: str) -> TimeSeries:
+    mapping = storage.stored_mapping(arrays, f'{name}_')
+    return TimeSeries(arrays[f'{name}_times'], arrays[f'{name}_data'], mapping)
+
+
+def _stored_state(arrays: dict[str, NDArray[Any]]) -> TimeSeries:
+    """Read states; in the toolbox's files the columns do not count the time, which comes first."""
+    mapping = storage.stored_mapping(arrays, 'state_')
+    width = arrays['state_data'].shape[1]
+    columns = [at for kind, at in mapping.values() if kind in STATES and len(at)]
+    full = width == len(arrays['initial_state'])
+    used = np.concatenate(columns) if columns else np.zeros(0)
+    if full and np.any(used == 0) and np.all(used < width - 1):
+        mapping = {name: (kind, at + 1) for name, (kind, at) in mapping.items()}
+    return TimeSeries(arrays['state_times'], arrays['state_data'], mapping)
+
+
+class ModelSequences:
+    """A model to be identified, with one or more measured sequences.
+
+    The spec is compiled as a copy; it is never changed.
+
+    Attributes:
+        name: Of the model, in files and messages.
+        spec: The model as it was given.
+        gt_model: The compiled nominal model.
+        sequence_name: One name per sequence.
+        initial_state: One (nstate,) state per sequence.
+        control: One series per sequence.
+        sensordata: One series per sequence.
+        measured_rollout: The sequences as trajectories.
+        allow_missing_sensors: Whether sensors of the model need not be measured.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: mujoco.MjSpec,
+        sequence_name: str | Sequence[str],
+        initial_state: NDArray[np.float64] | Sequence[NDArray[np.float64]],
+        control: TimeSeries | Sequence[TimeSeries],
+        sensordata: TimeSeries | Sequence[TimeSeries],
+        allow_missing_sensors: bool = False,  # noqa: FBT002
+    ) -> None:
+        """Pair a model with its sequences.
+
+        Args:
+            name: Of the model.
+            spec: The model; candidates are written into copies of it.
+            sequence_name: Name of the sequence, or one per sequence.
+            initial_state: State of kind ``mjSTATE_FULLPHYSICS`` at the first command, or one per
+                sequence (``create_initial_state``).
+            control: Commands, or one series per sequence.
+            sensordata: Measurements, or one series per sequence.
+            allow_missing_sensors: Do not expect that all sensors of the model were measured.
+
+        Raises:
+            ModelError: The model does not compile.
+            FitError: The numbers of names, states and series differ, or a sequence does not
+                belong to the model (``SystemTrajectory.check_compatible``).
+        """
+        try:
+            compiled = spec.copy().compile()
+        except (ValueError, mujoco.FatalError) as err:
+            msg = f'Cannot compile the model {name!r}: {one_sentence(err)}.'
+            raise ModelError(msg) from err
+        names = [sequence_name] if isinstance(sequence_name, str) else list(sequence_name)
+        self._set(
+            (name, spec, compiled, allow_missing_sensors),
+            names,
+            _states(initial_state),
+            _several(control),
+            _several(sensordata),
+        )
+
+    @classmethod
+    def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
+        """Pair the model of trajectories, of which there is no spec, with them.
+
+        Args:
+            name: Of the model.
+            trajectories: At least one, all of the same model; sensors may be missing.
+
+        Raises:
+            FitError: A trajectory does not belong to the model.
+        """
+        found = object.__new__(cls)
+        found._set(
+            (name, mujoco.MjSpec(), trajectories[0].model, True),
+            [f'trajectory {index}' for index in range(len(trajectories))],
+            [trajectory.initial_state for trajectory in trajectories],
+            [trajectory.control for trajectory in trajectories],
+            [trajectory.sensordata for trajectory in trajectories],
+        )
+        return found
+
+    def __getitem__(self, key: int | slice) -> ModelSequences:
+        """Return the same model with one sequence, or those of a slice."""
+        chosen = range(len(self))[key]
+        places = chosen if isinstance(chosen, range) else (chosen,)
+        part = object.__new__(ModelSequences)
+        part._set(
+            (self.name, self.spec, self.gt_model, self.allow_missing_sensors),
+            [self.sequence_name[place] for place in places],
+            [self.initial_state[place] for place in places],
+            [self.control[place] for place in places],
+            [self.sensordata[place] for place in places],
+        )
+        return part
+
+    @property
+    def changed(self) -> bool:
+        """Whether the spec is another one than `gt_model` was compiled from."""
+        return _fingerprint(self.spec) != self._fingerprint
+
+    def __len__(self) -> int:
+        return len(self.measured_rollout)
+
+    def _set(
+        self,
+        model: tuple[str, mujoco.MjSpec, mujoco.MjModel, bool],
+        names: list[str],
+        states: list[NDArray[np.float64]],
+        controls: list[TimeSeries],
+        sensordata: list[TimeSeries],
+    ) -> None:
+        self.name, self.spec, self.gt_model, self.allow_missing_sensors = model
+        self._fingerprint = _fingerprint(self.spec)
+        self.sequence_name = names
+        self.initial_state = states
+        self.control = controls
+        self.sensordata = sensordata
+        counts = len(names), len(states), len(controls), len(sensordata)
+        if len(set(counts)) > 1:
+            msg = (
+                f'Expected as many names, initial states, controls and sensor series for model '
+                f'{self.name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
+            )
+            raise FitError(msg)
+        self.measured_rollout = [
+            SystemTrajectory(self.gt_model, control, measured, state, None)
+            for control, measured, state in zip(controls, sensordata, states, strict=True)
+        ]
+        for sequence, trajectory in zip(names, self.measured_rollout, strict=True):
+            self._check(sequence, trajectory)
+
+    def _check(self, sequence: str, trajectory: SystemTrajectory) -> None:
+        try:
+            trajectory.check_compatible(self.allow_missing_sensors)
+        except SysidError as err:
+            msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
+            raise FitError(msg) from err
+
+
+def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
+    """Return the names of each model's sequences, with the model's name where there are several."""
+    if len(groups) == 1:
+        return [list(groups[0].sequence_name)]
+    return [[f'{group.name}/{name}' for name in group.sequence_name] for group in groups]
+
+
+def _states(
+    given: NDArray[np.float64] | Sequence[NDArray[np.float64]],
+) -> list[NDArray[np.float64]]:
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = [given]
+    return [np.array(state, dtype=np.float64) for state in given]
+
+
+def _several(given: TimeSeries | Sequence[TimeSeries]) -> list[TimeSeries]:
+    return [given] if isinstance(given, TimeSeries) else list(given)
+
+
+def state_size(model: mujoco.MjModel) -> int:
+    """Return how many numbers a full physics state of a model has."""
+    return int(mujoco.mj_stateSize(model, FULLPHYSICS))
+
+
+def create_initial_state(
+    model: mujoco.MjModel,
+    qpos: ArrayLike,
+    qvel: ArrayLike | None = None,
+    act: ArrayLike | None = None,
+    qpos_names: Sequence[str] | None = None,
+    qvel_names: Sequence[str] | None = None,
+    act_names: Sequence[str] | None = None,
+) -> NDArray[np.float64]:
+    """Build a full physics state, at time zero, from its parts.
+
+    Names say which joints, free bodies or actuators the numbers belong to, with or without
+    ``_qpos``, ``_qvel``, ``_act``; a free joint takes 7 of them in ``qpos``, a ball joint 4. What
+    is not named keeps the model's ``qpos0``, or zero. Without names the numbers are in the
+    model's order.
+
+    Args:
+        model: The model.
+        qpos: (nq,) positions, or as many as the names need; rad, m, unit quaternions.
+        qvel: (nv,) velocities, rad/s, m/s; zero by default.
+        act: (na,) activations; zero by default.
+        qpos_names: What ``qpos`` is.
+        qvel_names: What ``qvel`` is.
+        act_names: What ``act`` is.
+
+    Returns:
+        (nstate,) vector of kind ``mjSTATE_FULLPHYSICS``.
+
+    Raises:
+        FitError: A part has the wrong length, is not finite, or has names but no values.
+        SignalError: The model has nothing of a name.
+    """
+    data = mujoco.MjData(model)
+    parts = (
+        ('qpos', qpos, qpos_names, SignalType.MjStateQPos, 0),
+        ('qvel', qvel, qvel_names, SignalType.MjStateQVel, model.nq),
+        ('act', act, act_names, SignalType.MjStateAct, model.nq + model.nv),
+    )
+    for part, values, names, kind, begin in parts:
+        target = getattr(data, part)
+        if values is None:
+            if names is not None:
+                msg = f'Expected {part} not to be None when {part}_names are given, found None.'
+                raise FitError(msg)
+            continue
+        columns = np.arange(len(target))
+        if names is not None:
+            found = [find_signal(model, name, (kind,)).columns - begin for name in names]
+            columns = np.concatenate([columns[:0], *found])
+        given = np.asarray(values, dtype=np.float64)
+        if given.shape != columns.shape:
+            msg = f'Expected {part} to have shape {columns.shape}, found {given.shape}.'
+            raise FitError(msg)
+        if not np.all(np.isfinite(given)):
+            msg = f'Expected finite numbers in {part}, found {given}.'
+            raise FitError(msg)
+        target[columns] = given
+    state = np.empty(state_size(model))
+    mujoco.mj_getState(model, data, state, FULLPHYSICS)
+    return state
+
+
+def control_columns(model: mujoco.MjModel, control: TimeSeries) -> NDArray[np.int64]:
+    """Return which column of a series is each control of the model.
+
+    The names decide, with or without ``_ctrl``. Only columns without names, or named as custom
+    observations that are none of the model's actuators, are taken in the model's order.
+
+    Args:
+        model: The model.
+        control: The commands.
+
+    Returns:
+        (nu,) columns of the series.
+
+    Raises:
+        FitError: A name is not an actuator of the model, an actuator has no command, or the
+            number of columns is not that of the controls.
+    """
+    mapping = control.signal_mapping
+    controls = control_mapping(model)
+    columns_of = {name.removesuffix('_ctrl'): at for name, (_, at) in controls.items()}
+    columns_of |= {name: at for name, (_, at) in controls.items()}
+    custom = all(kind is SignalType.CustomObs for kind, _ in mapping.values())
+    if custom and columns_of.keys().isdisjoint(mapping):
+        _check_width('Control', control, model.nu)
+        return np.arange(model.nu)
+    columns = np.full(model.nu, -1)
+    for name, (_, own) in mapping.items():
+        if name not in columns_of:
+            msg = f'The model has no actuator for control {name!r}; {nearest(name, columns_of)}.'
+            raise FitError(msg)
+        at = columns_of[name]
+        _check_signal_width(name, own, len(at))
+        if np.any(columns[at] >= 0):
+            msg = f'Expected one command per actuator, found another one in {name!r}.'
+            raise FitError(msg)
+        columns[at] = own
+    missing = [name for name, (_, at) in controls.items() if np.any(columns[at] < 0)]
+    if missing:
+        msg = (
+            f'Expected a command for each of the {model.nu} controls of the model, '
+            f'missing: {_listed(missing)}.'
+        )
+        raise FitError(msg)
+    return columns
+
+
+def check_controls(model: mujoco.MjModel, control: TimeSeries) -> None:
+    """Check that there is a finite command for each control of the model.
+
+    Raises:
+        FitError: There is none, or see ``control_columns``.
+    """
+    values = control.matrix[:, control_columns(model, control)]
+    if not len(control):
+        msg = 'Expected at least one command, found a control series without samples.'
+        raise FitError(msg)
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=0))
+    if len(bad):
+        names = [name for name, (_, at) in control_mapping(model).items() if np.isin(bad, at).any()]
+        row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        msg = (
+            f'Expected finite commands, found NaN or infinity in {_listed(names)} '
+            f'first at {control.times[row]:.9g} s.'
+        )
+        raise FitError(msg)
+
+
+def check_sensors(
+    model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missing: bool = False
+) -> None:
+    """Check that what was measured is in the model, by name, in any order.
+
+    Args:
+        model: The model.
+        sensordata: Sensors and states of the model, custom observations, or, without names, all
+            sensors in the model's order.
+        allow_missing: Do not expect that all sensors of the model were measured.
+
+    Raises:
+        FitError: A signal is not in the model or has another width there, or sensors of the model
+            were not measured.
+    """
+    mapping = sensordata.signal_mapping
+    if not mapping:
+        _check_width('Sensor', sensordata, model.nsensordata)
+        return
+    measured = set()
+    for name, (kind, own) in mapping.items():
+        if kind is SignalType.CustomObs:
+            continue
+        try:
+            signal = find_signal(model, name, (kind,))
+        except SignalError as err:
+            msg = f'The measurements name {name!r}, which the model does not have: {err}'
+            raise FitError(msg) from err
+        _check_signal_width(name, own, len(signal.columns))
+        if kind is SignalType.MjSensor:
+            measured.add(signal.name)
+    names = [model.sensor(index).name or f'sensor[{index}]' for index in range(model.nsensor)]
+    missing = [name for name in names if name not in measured]
+    if not missing or allow_missing:
+        return
+    if not measured and sensordata.matrix.shape[1] == model.nsensordata:
+        return
+    msg = (
+        f'Expected measurements of all {len(names)} sensors of the model, missing: '
+        f'{_listed(missing)}; pass allow_missing_sensors=True to fit without them.'
+    )
+    raise FitError(msg)
+
+
+def start_time(
+    model: mujoco.MjModel, initial_state: NDArray[np.float64], control: TimeSeries
+) -> float:
+    """Return the instant of an initial state on the clock of the commands.
+
+    The state belongs to the first command. Only where its own time is not zero does that decide:
+    it is the time of the first command, or of an instant within the commands, where the sequence
+    then begins.
+
+    Args:
+        model: The model.
+        initial_state: (nstate,) state of kind ``mjSTATE_FULLPHYSICS``.
+        control: The commands.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        FitError: The state's time lies outside of the commands.
+    """
+    times = control.times
+    if not len(times):
+        msg = 'Expected at least one command, found a control series without samples.'
+        raise FitError(msg)
+    own = float(initial_state[0])
+    if own == 0.0:
+        return float(times[0])
+    tolerance = max(slack(times[[0, -1]], model.opt.timestep), _SAME_STEP * model.opt.timestep)
+    if abs(own - times[0]) <= tolerance:
+        return float(times[0])
+    if times[0] < own <= times[-1] + tolerance:
+        return own
+    msg = (
+        f'Expected an initial state at the first command or within the commands, from '
+        f'{times[0]:.9g} to {times[-1]:.9g} s, found one at {own:.9g} s.'
+    )
+    raise FitError(msg)
+
+
+def check_overlap(start: float, control: TimeSeries, sensordata: TimeSeries) -> None:
+    """Check that something was measured between the start and the last command.
+
+    Args:
+        start: Time of the initial state, seconds.
+        control: The commands.
+        sensordata: The measurements.
+
+    Raises:
+        FitError: Nothing was.
+    """
+    if not len(sensordata):
+        msg = 'Expected at least one measurement, found a sensor series without samples.'
+        raise FitError(msg)
+    begin, end = start, float(control.times[-1])
+    first, last = float(sensordata.times[0]), float(sensordata.times[-1])
+    tolerance = slack(np.array([begin, end, first, last]), max(end - begin, 1e-9))
+    inside = (sensordata.times >= begin - tolerance) & (sensordata.times <= end + tolerance)
+    if not inside.any():
+        msg = (
+            f'Expected controls and measurements on one clock, found controls from {begin:.9g} to '
+            f'{end:.9g} s and measurements from {first:.9g} to {last:.9g} s.'
+        )
+        raise FitError(msg)
+
+
+def _check_width(what: str, series: TimeSeries, expected: int) -> None:
+    found = series.matrix.shape[1]
+    if found != expected:
+        msg = f'{what} data dimension {found} does not match the {expected} of the model.'
+        raise FitError(msg)
+
+
+def _check_signal_width(name: str, own: NDArray[np.int64], expected: int) -> None:
+    if len(own) != expected:
+        msg = f'Signal {name!r} has {len(own)} columns, but {expected} in the model.'
+        raise FitError(msg)
+
+
+def _listed(names: list[str], limit: int = 8) -> str:
+    return ', '.join(names[:limit]) + (', …' if len(names) > limit else '')
+
+
+def _fingerprint(spec: mujoco.MjSpec) -> int:
+    """Return a number that changes when an attribute of an element or option of a spec changes."""
+    owners = itertools.chain(
+        (getattr(spec, section) for section in _SECTIONS),
+        *(getattr(spec, kind) for kind in _ELEMENTS),
+    )
+    return hash(tuple(_value(value) for owner in owners for value in _attributes(owner)))
+
+
+def _attributes(owner: Any) -> Iterator[Any]:
+    for name in _names(owner.__class__):
+        value = getattr(owner, name)
+        if isinstance(value, _PLAIN):
+            yield value
+
+
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """Return the names of a class's attributes that are not methods."""
+    return tuple(
+        name
+        for name in dir(kind)
+        if not name.startswith('_')
+        and name not in _COMPILED
+        and not callable(getattr(kind, name, None))
+    )
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    return repr(value) if isinstance(value, float) else value  # NaN equals itself then

@@ -55,7 +55,7 @@ class CommandQueue:
             in_time &= effect >= self._now
             pending = self._pending[row]
             key = max(effect, self._now)
-            place = bisect.bisect_right(pending, key, key=_effect_time)
+            place = bisect.bisect_right(pending, key, key=lambda entry: entry[0])
             pending.insert(place, (key, float(value)))
         self.late += not in_time
         return bool(in_time)
@@ -79,7 +79,3 @@ class CommandQueue:
             means[row] = (total + self._current[row] * (end - since)) / (end - start)
         self._now = end
         return means
-
-
-def _effect_time(entry: tuple[float, float]) -> float:
-    return entry[0]

@@ -1,18 +1,98 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Header stamps of another clock come onto the recorder's, and keep their steadiness."""
+"""Times of rows: which stamp counts, and how clocks run against each other."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.stamps import one_clock, stamp
+from sysid_ros.alignment.stamps import compare_clocks, one_clock, stamp
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+START_NS = 1_700_000_000_000_000_000
 #: The stamps of a robot at 500 Hz.
 TIMES = np.arange(0.0, 30.0, 0.002)
+
+
+def ns(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    return START_NS + np.round(seconds * 1e9).astype(np.int64)
+
+
+def stamps(generator: np.random.Generator, seconds: float = 60.0) -> NDArray[np.float64]:
+    """Return stamps at 500 Hz of which 2 % are lost."""
+    every = np.arange(0.0, seconds, 0.002)
+    return every[generator.random(len(every)) > 0.02]
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_drift_and_offset_come_back_through_a_millisecond_of_jitter(seed: int):
+    generator = np.random.default_rng(seed)
+    drift, offset = generator.uniform(-100, 100), generator.uniform(-5, 5)
+    header = stamps(generator)
+    received = np.sort(
+        header * (1 + 1e-6 * drift) + offset + generator.exponential(1e-3, len(header))
+    )
+    found = compare_clocks(ns(received), ns(header))
+    assert found is not None
+    assert abs(found.drift - drift) < 5
+    assert abs(found.drift - drift) < 5 * found.deviation
+    # The usual transport time, the median of the delays, is in it.
+    assert found.offset - offset == pytest.approx(math.log(2) * 1e-3, abs=2e-4)
+    assert found.jitter == pytest.approx(0.71e-3, rel=0.2)
+    assert found.jumps == ()
+
+
+def test_messages_that_were_held_up_do_not_move_the_drift():
+    generator = np.random.default_rng(1)
+    header = stamps(generator)
+    delay = generator.exponential(1e-3, len(header))
+    delay += generator.uniform(0, 0.05, len(header)) * (generator.random(len(header)) < 0.1)
+    found = compare_clocks(ns(header * (1 + 50e-6) + delay), ns(header))
+    assert found is not None
+    assert abs(found.drift - 50) < 5
+
+
+def test_a_step_of_a_clock_is_found_with_its_time_and_size_and_is_no_drift():
+    generator = np.random.default_rng(2)
+    header = stamps(generator)
+    received = header + generator.exponential(1e-3, len(header))
+    received[header >= 30] += 0.5
+    found = compare_clocks(ns(received), ns(header))
+    assert found is not None
+    (jump,) = found.jumps
+    assert jump.seconds == pytest.approx(0.5, abs=2e-3)
+    assert (jump.time_ns - START_NS) / 1e9 == pytest.approx(30.5, abs=0.02)
+    assert abs(found.drift) < 5
+
+
+def test_one_late_message_is_no_step():
+    header = np.arange(0.0, 10.0, 0.01)
+    received = header + 1e-3
+    received[500] += 0.3
+    found = compare_clocks(ns(received), ns(header))
+    assert found is not None
+    assert found.jumps == ()
+
+
+def test_a_short_recording_has_an_offset_but_no_drift():
+    header = np.arange(0.0, 2.0, 0.01)
+    found = compare_clocks(ns(header + 0.25), ns(header))
+    assert found is not None
+    assert found.offset == pytest.approx(0.25)
+    assert math.isnan(found.drift)
+
+
+def test_without_two_stamps_there_is_nothing_to_compare():
+    received = ns(np.arange(5.0))
+    header = np.zeros(5, dtype=np.int64)
+    header[2] = received[2]
+    assert compare_clocks(received, header) is None
 
 
 def received(drift: float, offset: float, seed: int = 0) -> Any:

@@ -4,75 +4,43 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
+from builders.cli_project import Outcome, Project, Sysid, run_process
+from builders.recorded_pendulum import calibration
 from sysid_ros.cli import main
+from sysid_ros.pipeline import Identified, identify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-PENDULUM = REPOSITORY / 'test' / 'data' / 'pendulum'
-
-
-class Outcome(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Project:
-    """A calibration in a folder of its own, which is the working directory."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.config = folder / 'calibration.yaml'
-
-    def change(self, **keys: Any) -> None:
-        """Replace keys of the configuration; None removes one."""
-        values = yaml.safe_load(self.config.read_text())
-        values.update(keys)
-        kept = {key: value for key, value in values.items() if value is not None}
-        self.config.write_text(yaml.safe_dump(kept))
-
-    def change_parameter(self, **keys: Any) -> None:
-        """Replace keys of the first parameter."""
-        first, *others = yaml.safe_load(self.config.read_text())['parameters']
-        self.change(parameters=[{**first, **keys}, *others])
-
-    def replace_in_model(self, old: str, new: str) -> None:
-        """Edit the MJCF."""
-        text = (self.folder / 'arm.xml').read_text()
-        assert old in text
-        (self.folder / 'arm.xml').write_text(text.replace(old, new))
-
-    def files(self) -> dict[str, bytes]:
-        """Return everything in the folder."""
-        paths = (path for path in self.folder.rglob('*') if path.is_file())
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
+    from pathlib import Path
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Return a copy of the recorded pendulum."""
-    folder = tmp_path / 'project'
-    shutil.copytree(PENDULUM, folder)
-    monkeypatch.chdir(folder)
-    return Project(folder)
+    """Return a copy of the recorded pendulum, whose folder is the working directory."""
+    project = Project(tmp_path / 'project')
+    monkeypatch.chdir(project.folder)
+    return project
+
+
+@pytest.fixture(scope='session')
+def identified(tmp_path_factory: pytest.TempPathFactory) -> Identified:
+    """Return what a calibration of few parameters finds; nobody changes it."""
+    return identify(calibration(tmp_path_factory.mktemp('identified')))
 
 
 @pytest.fixture
-def sysid(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def quick(project: Project, identified: Identified) -> Project:
+    """Return a copy whose fit takes a second, and whose baseline is what that fit finds."""
+    project.make_quick()
+    identified.result.save(project.folder / 'baseline.json')
+    return project
+
+
+@pytest.fixture
+def sysid(capsys: pytest.CaptureFixture[str]) -> Sysid:
     """Return a function that runs the command in this process."""
 
     def run(*arguments: str | Path) -> Outcome:
@@ -87,18 +55,6 @@ def sysid(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def sysid_process() -> Callable[..., Outcome]:
+def sysid_process() -> Sysid:
     """Return a function that runs the command as a user does, in a process of its own."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        done = subprocess.run(
-            [sys.executable, '-m', 'sysid_ros.cli', *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, 'PYTHONPATH': str(REPOSITORY)},
-            timeout=300,
-            check=False,
-        )
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return run_process

@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from builders.cli_project import Project, Sysid
 
 CHECK = ('check', 'calibration.yaml', '--baseline')
 
 
-def _move(project: Any, name: str, factor: float) -> None:
+def _move(project: Project, name: str, factor: float) -> None:
     """Store a baseline in which a parameter, with its interval, is another."""
     document = json.loads((project.folder / 'baseline.json').read_text())
     (parameter,) = [item for item in document['parameters'] if item['name'] == name]
@@ -24,7 +24,7 @@ def _move(project: Any, name: str, factor: float) -> None:
     (project.folder / 'moved.json').write_text(json.dumps(document))
 
 
-def test_a_process_agrees_with_the_stored_baseline(project: Any, sysid_process: Callable[..., Any]):
+def test_a_process_agrees_with_the_stored_baseline(project: Project, sysid_process: Sysid):
     before = project.files()
     done = sysid_process(*CHECK, 'baseline.json')
     assert (done.code, done.err) == (0, '')
@@ -32,46 +32,46 @@ def test_a_process_agrees_with_the_stored_baseline(project: Any, sysid_process: 
     assert project.files() == before
 
 
-def test_a_baseline_that_was_moved_is_a_difference(project: Any, sysid: Callable[..., Any]):
-    _move(project, 'joint/elbow/armature', 1.1)
-    before = project.files()
+def test_a_baseline_that_was_moved_is_a_difference(quick: Project, sysid: Sysid):
+    _move(quick, 'joint/elbow/damping', 2.0)
+    before = quick.files()
     done = sysid(*CHECK, 'moved.json')
     assert (done.code, done.err) == (1, '')
-    assert done.out.splitlines()[-1] == '1 of 9 quantities moved: joint/elbow/armature'
-    assert project.files() == before
+    assert done.out.splitlines()[-1] == '1 of 4 quantities moved: joint/elbow/damping'
+    assert quick.files() == before
 
 
-def test_a_tolerance_lets_a_parameter_move(project: Any, sysid: Callable[..., Any]):
-    _move(project, 'joint/elbow/armature', 1.1)
-    tolerance = '--set', 'check.tolerance={"joint/*/armature": 0.01, command_delay: 0.0005}'
+def test_a_tolerance_lets_a_parameter_move(quick: Project, sysid: Sysid):
+    _move(quick, 'joint/elbow/damping', 2.0)
+    tolerance = '--set', 'check.tolerance={"joint/*/damping": 0.5, body/tip/mass: 0.0005}'
     assert sysid(*CHECK, 'moved.json', *tolerance).code == 0
 
 
-def test_another_robot_is_a_difference(project: Any, sysid: Callable[..., Any]):
+def test_another_robot_is_a_difference(quick: Project, sysid: Sysid):
     # The bags are what they were; a lighter link makes the same motion mean something else.
-    project.replace_in_model('mass=".6"', 'mass=".5"')
+    quick.replace_in_model('mass=".6"', 'mass=".2"')
     done = sysid(*CHECK, 'baseline.json')
     assert done.code == 1
-    assert 'tip_mass' in done.out.splitlines()[-1]
+    assert 'body/tip/mass' in done.out.splitlines()[-1]
 
 
-def test_held_out_error_that_grew_is_a_difference(project: Any, sysid: Callable[..., Any]):
-    document = json.loads((project.folder / 'baseline.json').read_text())
+def test_held_out_error_that_grew_is_a_difference(quick: Project, sysid: Sysid):
+    document = json.loads((quick.folder / 'baseline.json').read_text())
     document['held_out_after'] /= 1.2
-    (project.folder / 'better.json').write_text(json.dumps(document))
+    (quick.folder / 'better.json').write_text(json.dumps(document))
     done = sysid(*CHECK, 'better.json')
     assert done.code == 1
-    assert done.out.splitlines()[-1] == '1 of 9 quantities moved: held-out error'
+    assert done.out.splitlines()[-1] == '1 of 4 quantities moved: held-out error'
     assert sysid(*CHECK, 'better.json', '--set', 'check.held_out_factor=1.3').code == 0
 
 
-def test_parameters_that_came_and_went_are_differences(project: Any, sysid: Callable[..., Any]):
-    project.change_parameter(target='joint/elbow/armature', name='armature')
+def test_parameters_that_came_and_went_are_differences(quick: Project, sysid: Sysid):
+    quick.change_parameter(target='joint/elbow/damping', name='damping')
     done = sysid(*CHECK, 'baseline.json')
     assert done.code == 1
     rows = {line.split()[0]: line for line in done.out.splitlines() if 'MOVED' in line}
-    assert 'no longer identified' in rows['joint/elbow/armature']
-    assert 'not in the baseline' in rows['armature']
+    assert 'no longer identified' in rows['joint/elbow/damping']
+    assert 'not in the baseline' in rows['damping']
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_parameters_that_came_and_went_are_differences(project: Any, sysid: Call
     ],
 )
 def test_a_baseline_that_cannot_be_used_is_bad_input(
-    project: Any, sysid: Callable[..., Any], content: bytes | None, complaint: str
+    project: Project, sysid: Sysid, content: bytes | None, complaint: str
 ):
     if content is not None:
         (project.folder / 'old.json').write_bytes(content)
@@ -99,7 +99,7 @@ def test_a_baseline_that_cannot_be_used_is_bad_input(
 
 
 @pytest.mark.usefixtures('project')
-def test_a_tolerance_for_nothing_is_bad_input(sysid: Callable[..., Any]):
+def test_a_tolerance_for_nothing_is_bad_input(sysid: Sysid):
     done = sysid(*CHECK, 'baseline.json', '--set', 'check.tolerance={armatur: 0.1}')
     assert done.code == 2
     assert "The tolerance for 'armatur' matches no parameter; nearest: " in done.err

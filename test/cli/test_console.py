@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from builders.cli_project import Project, run_process
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.results.comparison import Comparison
@@ -23,26 +24,19 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def baseline(project: Any) -> CalibrationResult:
+def baseline(project: Project) -> CalibrationResult:
     """Return a stored result."""
     return CalibrationResult.load(project.folder / 'baseline.json')
 
 
-@pytest.fixture
-def show() -> Callable[..., list[str]]:
-    """Return a function that prints to a console of some width, and returns the lines."""
-
-    def run(printer: Callable[..., None], *arguments: Any, width: int) -> list[str]:
-        stream = io.StringIO()
-        printer(Console(file=stream, width=width, highlight=False), *arguments)
-        return [line.rstrip() for line in stream.getvalue().splitlines()]
-
-    return run
+def show(printer: Callable[..., None], *arguments: Any, width: int) -> list[str]:
+    """Return the lines that are printed to a console of some width."""
+    stream = io.StringIO()
+    printer(Console(file=stream, width=width, highlight=False), *arguments)
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 
-def test_a_wide_terminal_gets_one_row_per_parameter(
-    baseline: CalibrationResult, show: Callable[..., list[str]]
-):
+def test_a_wide_terminal_gets_one_row_per_parameter(baseline: CalibrationResult):
     lines = show(print_result, baseline, width=120)
     for parameter in baseline.parameters:
         (row,) = [line for line in lines if line.startswith(f'{parameter.name} ')]
@@ -50,9 +44,7 @@ def test_a_wide_terminal_gets_one_row_per_parameter(
         assert row.endswith(parameter.verdict)
 
 
-def test_a_narrow_terminal_gets_whole_words(
-    baseline: CalibrationResult, show: Callable[..., list[str]]
-):
+def test_a_narrow_terminal_gets_whole_words(baseline: CalibrationResult):
     lines = show(print_result, baseline, width=60)
     assert max(map(len, lines)) <= 60
     for parameter in baseline.parameters:
@@ -60,9 +52,7 @@ def test_a_narrow_terminal_gets_whole_words(
         assert lines[start + 1].startswith('    value ')
 
 
-def test_a_truth_is_shown_beside_what_was_found(
-    baseline: CalibrationResult, show: Callable[..., list[str]]
-):
+def test_a_truth_is_shown_beside_what_was_found(baseline: CalibrationResult):
     lines = show(print_result, baseline, {'tip_mass': 0.4567}, width=200)
     (row,) = [line for line in lines if line.startswith('tip_mass')]
     assert row.split()[-2:] == ['0.4567', 'identified']
@@ -70,9 +60,7 @@ def test_a_truth_is_shown_beside_what_was_found(
     assert row.split()[-2:] == ['–', 'identified']  # noqa: RUF001 (the dash that is printed)
 
 
-def test_a_rejected_result_and_its_warnings_are_said(
-    baseline: CalibrationResult, show: Callable[..., list[str]]
-):
+def test_a_rejected_result_and_its_warnings_are_said(baseline: CalibrationResult):
     rejected = baseline.model_copy(
         update={'accepted': False, 'warnings': ('Gains [1] were pinned.',)}
     )
@@ -82,7 +70,7 @@ def test_a_rejected_result_and_its_warnings_are_said(
 
 
 def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
-    baseline: CalibrationResult, show: Callable[..., list[str]]
+    baseline: CalibrationResult,
 ):
     first, *rest = baseline.parameters
     told = baseline.model_copy(
@@ -114,7 +102,7 @@ def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
     assert row.split()[1:3] == ['10.0', '1.00']
 
 
-def test_names_with_brackets_are_shown_as_they_are(show: Callable[..., list[str]]):
+def test_names_with_brackets_are_shown_as_they_are():
     row = Comparison('geom/[bold]/friction[0]', '1', 1.0, 1.5, 0.1, agrees=False, note='')
     for width in (200, 40):
         (line,) = [
@@ -159,22 +147,12 @@ def test_progress_on_a_terminal_is_one_line():
     assert stream.getvalue().count('\r') == 2
 
 
-@pytest.mark.usefixtures('project')
+@pytest.mark.usefixtures('quick')
 def test_a_locale_without_our_signs_does_not_end_a_check():
     command = ['check', 'calibration.yaml', '--baseline', 'baseline.json']
-    done = subprocess.run(
-        [sys.executable, '-m', 'sysid_ros.cli', *command],
-        capture_output=True,
-        env={
-            **os.environ,
-            'PYTHONIOENCODING': 'ascii',
-            'PYTHONPATH': os.pathsep.join(filter(None, sys.path)),
-        },
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b'')
-    assert b'kg\\xb7m\\xb2' in done.stdout
+    done = run_process(*command, env={'PYTHONIOENCODING': 'ascii'})
+    assert (done.code, done.err) == (0, '')
+    assert 'N\\xb7m\\xb7s/rad' in done.out
 
 
 @pytest.mark.usefixtures('project')

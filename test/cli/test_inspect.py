@@ -44,7 +44,7 @@ def test_no_model_is_needed(project: Any, sysid: Callable[..., Any]):
 def test_it_fits_a_terminal_of_80_columns_and_few_lines(
     project: Any, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr('sysid_ros.cli.console._WIDTH', 80)
+    monkeypatch.setattr('sysid_ros.cli.console.WIDE', 80)
     lines = sysid('inspect', project.folder / 'train', 'arm.xml').out.splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 30

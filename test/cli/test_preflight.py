@@ -13,6 +13,7 @@ from rich.console import Console
 
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.cli.preflight import print_preflight
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.pipeline.information import Source
@@ -24,10 +25,22 @@ if TYPE_CHECKING:
 
 FOUND = Preflight(
     parameters=(
-        PredictedParameter('damping', 'N·m·s/rad', 2.0, 0.02, 'identified', ''),
-        PredictedParameter('friction', 'N·m', 0.0, 0.003, 'identified', ''),
-        PredictedParameter('mass', 'kg', 1.0, math.nan, 'confounded with gear', 'Only a ratio.'),
-        PredictedParameter('gear', '', 1.0, math.nan, 'confounded with mass', 'Only a ratio.'),
+        PredictedParameter(
+            'damping', 'N·m·s/rad', 2.0, 0.02, 'identified', '', VerdictKind.IDENTIFIED
+        ),
+        PredictedParameter('friction', 'N·m', 0.0, 0.003, 'identified', '', VerdictKind.IDENTIFIED),
+        *(
+            PredictedParameter(
+                name,
+                unit,
+                1.0,
+                math.nan,
+                f'confounded with {other}',
+                'Only a ratio.',
+                VerdictKind.CONFOUNDED,
+            )
+            for name, unit, other in (('mass', 'kg', 'gear'), ('gear', '', 'mass'))
+        ),
     ),
     combinations=(Combination(('mass', 'gear'), 'mass/gear', 1.0, 0.9, 1.1),),
     sources=(

@@ -88,7 +88,7 @@ def test_the_mass_is_exact_once_the_stamps_are_understood(spring_mass: str):
 
 
 def test_the_late_stamps_are_named_with_their_two_milliseconds(spring_mass: str):
-    as_measured, _, understood = spring_mass.partition("\nsensor_stamps='rollout'\n")
+    as_measured, _, understood = spring_mass.partition("\nsensor_stamps='auto'\n")
 
     assert re.search(r"moved by -2(\.0\d*)? ms .*pass sensor_stamps='rollout'", as_measured)
     assert 'No shift in time explains the data better.' in understood

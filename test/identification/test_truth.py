@@ -502,9 +502,22 @@ def test_a_gap_is_said_to_move_nothing(path: str) -> None:
         fitted(Case('contacts', path, 0.0, 0.001))
 
 
+#: One number per sort of joint, body and actuator: no target reads the time itself, but commands,
+#: filters and integrators do; delays and states at the start are below.
+TIMED = {
+    'joint/j/armature',
+    'joint/j/ref',
+    'body/lower/ipos[0]',
+    'actuator/a/gear',
+    'actuator/b/kp',
+    'actuator/g/dynprm',
+    'actuator/p/ki',
+}
+
+
 @pytest.mark.parametrize('start', STARTS[1:])
 @pytest.mark.parametrize(
-    'case', [case for case in CASES if case.model == 'arm'], ids=lambda case: case.path
+    'case', [case for case in CASES if case.path in TIMED], ids=lambda case: case.path
 )
 def test_the_time_of_the_start_changes_nothing(case: Case, start: float) -> None:
     found, _ = fitted(case, start)

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,7 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
     assert robot.stop() == 0
 
 
+@pytest.mark.patient
 def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: Callable[..., Any]):
     exciter = start_node(EXCITER, *_parameters(model=ARM))
     exciter.wait_for_line(f'waiting for a publisher of /joint_states and a subscriber of {ARRAYS}')
@@ -107,6 +108,7 @@ def test_an_interrupted_motion_slows_down_and_holds(
     assert speed[-1] < 0.05 * np.max(speed)
 
 
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('values', 'sentence'),
     [
@@ -127,20 +129,26 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
 
 
 def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
-    start_node: Callable[..., Any],
+    start_node: Callable[..., Any], ros_client: Any
 ):
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
+
+    def wait_for_commands(count: int) -> None:
+        seen = itertools.count(1)
+        ros_client.message(Float64MultiArray, ARRAYS, lambda _: next(seen) >= count, latched=False)
+
     # As tight as the robot's own lag allows, so that a held-up state would be too far.
     tight = {'max_tracking_error': 0.45, 'state_timeout': 10.0}
     robot = start_node(ROBOT, *_parameters(model=ARM))
     robot.wait_for_line('simulated robot ready')
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=4.0, ramp=0.5, **tight))
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=5.0, ramp=0.5, **tight))
     exciter.wait_for_line('motion started')
-    time.sleep(1.0)
+    wait_for_commands(80)
     for _ in range(3):
         robot.process.send_signal(signal.SIGSTOP)
-        time.sleep(0.8)
+        wait_for_commands(80)
         robot.process.send_signal(signal.SIGCONT)
-        time.sleep(0.3)
+        wait_for_commands(20)
 
     assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output

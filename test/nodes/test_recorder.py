@@ -18,13 +18,13 @@ from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags import UnfinishedBagError, read_bag
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.discovery import (
+from sysid_ros.nodes.recorder.graph import (
     Endpoint,
     Offer,
     default_topics,
-    message_class,
     topic_spec,
 )
+from sysid_ros.nodes.recorder.message_types import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +123,7 @@ def _stored(bag: Path, storage: str) -> int:
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_services_start_and_stop_recordings_into_bags_of_their_own(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -235,6 +236,7 @@ def test_max_duration_ends_the_recording(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_it_says_what_it_waits_for_and_ends_without_a_bag(
     record: Callable[..., Any],
     tmp_path: Path,
@@ -266,6 +268,7 @@ def test_a_bag_removed_while_recording_ends_the_recorder_with_one_line(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('parameters', 'sentence'),
     [
@@ -298,6 +301,7 @@ def test_bad_parameters_are_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
     record: Callable[..., Any],
     ros_client: Any,
@@ -343,13 +347,15 @@ def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_a_signal_during_start_up_ends_cleanly(
     ros_env: dict[str, str],
     tmp_path: Path,
 ) -> None:
     program = (
         'import os, signal, sys\n'
-        'from sysid_ros.nodes import recorder, runtime\n'
+        'from sysid_ros.nodes import recorder\n'
+        'from sysid_ros.nodes.ros import runtime\n'
         'find = runtime.import_rclpy\n'
         'def interrupted():\n'
         '    os.kill(os.getpid(), signal.SIGTERM)\n'

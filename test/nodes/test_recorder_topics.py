@@ -12,9 +12,8 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.nodes.recorder.definitions import installed_definition
-from sysid_ros.nodes.recorder.discovery import Endpoint, Offer, message_class
-from sysid_ros.nodes.recorder.selection import Selection
+from sysid_ros.nodes.recorder.graph import Endpoint, Offer, Selection
+from sysid_ros.nodes.recorder.message_types import installed_definition, message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +136,7 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_nothing_but_types_that_are_not_installed_is_an_error(
     record: Callable[..., Any], ros_client: Any, tmp_path: Path
 ) -> None:
@@ -204,6 +204,7 @@ def test_another_qos_costs_no_message_of_those_who_publish_already(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -220,10 +221,11 @@ def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
     from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
 
-    from sysid_ros.nodes.ros.qos_overrides import read_overrides  # noqa: PLC0415
+    from sysid_ros.nodes.recorder.qos_overrides import read_overrides  # noqa: PLC0415
 
     file = tmp_path / 'qos.yaml'
     file.write_text('joint_states:\n  history: keep_all\n  deadline: {sec: 1, nsec: 500000000}\n')
@@ -242,6 +244,7 @@ def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_what_two_subscriptions_hear_is_taken_once() -> None:
     from sysid_ros.nodes.recorder.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from sysid_ros.nodes.ros.schedule import Schedule
+from sysid_ros.nodes.ros.motion import Schedule
 
 
 def test_what_is_over_is_skipped_and_counted_and_the_last_step_is_not():

@@ -116,6 +116,7 @@ def test_commands_that_do_not_fit_are_ignored_with_one_warning(
     assert robot.output.count('ignoring a command') == 1
 
 
+@pytest.mark.patient
 def test_the_model_is_latched_as_the_user_wrote_it(start_node: Callable[..., Any], ros_client: Any):
     from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
 
@@ -124,6 +125,7 @@ def test_the_model_is_latched_as_the_user_wrote_it(start_node: Callable[..., Any
     assert message.data == ARM.read_text()
 
 
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('values', 'sentence'),
     [
@@ -143,6 +145,7 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
     assert len(robot.output.splitlines()) == 1
 
 
+@pytest.mark.patient
 def test_an_unknown_target_of_the_truth_is_named_with_its_nearest(
     start_node: Callable[..., Any], tmp_path: Path
 ):

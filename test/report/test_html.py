@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import lxml.html
@@ -55,7 +56,8 @@ def _poisoned(value: object, key: str = '') -> object:
         return {k: _poisoned(v, k) for k, v in value.items()}
     if isinstance(value, tuple | list):
         return type(value)(_poisoned(v, key) for v in value)
-    return EVIL + value if isinstance(value, str) and key != 'role' else value
+    free = isinstance(value, str) and not isinstance(value, StrEnum) and key != 'role'
+    return f'{EVIL}{value}' if free else value
 
 
 def test_a_page_of_18_sensors_in_3_sequences_stays_below_8_mb(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.config import GateConfig
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import Curve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
 from sysid_ros.results.parts import Fold, HealthFinding, NoiseScale, TraceEntry
@@ -295,7 +296,7 @@ def test_zero_friction_is_a_value_and_other_bounds_are_a_reason() -> None:
             'targets': ('joint/elbow/frictionloss',),
             'value': 0.0,
             'bounds': (0.0, 2.0),
-            'verdict': 'at bound',
+            'verdict_kind': VerdictKind.AT_BOUND,
         }
     )
     rest = result.parameters[1:]
@@ -309,7 +310,7 @@ def test_zero_friction_is_a_value_and_other_bounds_are_a_reason() -> None:
 def test_verdicts_that_are_not_allowed_are_a_reason() -> None:
     result = made()
     first = result.parameters[0]
-    blind = first.model_copy(update={'verdict': 'not excited'})
+    blind = first.model_copy(update={'verdict_kind': VerdictKind.NOT_EXCITED})
     result = result.model_copy(update={'parameters': (blind, *result.parameters[1:])})
     assert f'{first.name} is not excited' in failed(result)['verdicts']
     assert not failed(result, allowed_verdicts=('identified', 'not excited'))

@@ -288,10 +288,10 @@ def test_damage_is_told_with_its_place(
 
 def test_a_missing_field_is_told_with_its_place(tmp_path: Path) -> None:
     document: Any = json.loads(make().to_json())
-    del document['parameters'][1]['verdict']
+    del document['parameters'][1]['value']
     path = tmp_path / 'result.json'
     path.write_text(json.dumps(document))
-    with pytest.raises(ResultError, match=r"damaged: Missing key 'parameters\.1\.verdict' in "):
+    with pytest.raises(ResultError, match=r"damaged: Missing key 'parameters\.1\.value' in "):
         CalibrationResult.load(path)
 
 

@@ -1,20 +1,36 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Channels that share their stamps."""
+"""Channels that share their stamps: made, taken apart and resampled."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import mujoco
 import numpy as np
 import pytest
 
 from sysid_ros.errors import SignalError
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import ArrayLike
+
+MODEL = mujoco.MjModel.from_xml_string("""
+<mujoco>
+  <worldbody>
+    <body><joint name="a"/><geom size=".1" pos=".1 0 0"/><site name="s"/>
+      <body><joint name="b"/><geom size=".1" pos=".1 0 0"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor name="m1" joint="a"/><motor name="m2" joint="b"/></actuator>
+  <sensor><gyro name="gyro" site="s"/><jointpos name="pos" joint="a"/></sensor>
+</mujoco>
+""")
 
 
 def test_a_signal_is_found_by_name() -> None:
@@ -31,8 +47,24 @@ def test_a_signal_may_span_columns() -> None:
     assert series.get('gyro').tolist() == [[3.0, 1.0]]
 
 
-def test_one_column_may_be_given_flat() -> None:
-    assert TimeSeries([0.0, 1.0], [5.0, 6.0]).data.shape == (2, 1)
+def test_one_channel_given_flat_stays_flat(tmp_path: Path) -> None:
+    mapping = {'q': (SignalType.MjSensor, np.array([0]))}
+    flat = TimeSeries([0.0, 1.0, 2.0], [0.0, 1.0, 4.0], mapping)
+    flat.save_to_disk(tmp_path / 'flat.npz')
+    assert flat.data.shape == (3,)
+    assert TimeSeries.load_from_disk(tmp_path / 'flat.npz').data.shape == (3,)
+    assert flat.interpolate([0.5, 1.5]).tolist() == [0.5, 2.5]
+    assert flat.get(1.5)[1] == 2.5
+    assert flat.resample(target_dt=0.5).data.tolist() == [0.0, 0.5, 1.0, 2.5, 4.0]
+    assert flat.remove_from_beginning(1.0).data.tolist() == [1.0, 4.0]
+    assert flat.get('q').tolist() == flat.matrix.tolist() == [[0.0], [1.0], [4.0]]
+    assert repr(flat) == 'TimeSeries(3 x 1, 0 to 2 s: q)'
+
+
+def test_a_trajectory_has_columns_whatever_it_was_given() -> None:
+    flat = TimeSeries([0.0, 1.0], [5.0, 6.0])
+    run = Trajectory('run', 0, np.zeros(1), np.zeros(1), (flat,), (flat,))
+    assert run.commands[0].data.tolist() == run.measurements[0].data.tolist() == [[5.0], [6.0]]
 
 
 def test_a_series_without_samples_lasts_no_time() -> None:
@@ -61,7 +93,7 @@ def test_a_series_cannot_be_changed() -> None:
 
 
 def test_samples_may_be_missing_but_stamps_may_not() -> None:
-    assert np.isnan(TimeSeries([0.0, 1.0], [np.nan, 2.0]).data[0, 0])
+    assert np.isnan(TimeSeries([0.0, 1.0], [np.nan, 2.0]).data[0])
     with pytest.raises(SignalError, match='finite and strictly increasing'):
         TimeSeries([0.0, np.nan], [1.0, 2.0])
 
@@ -73,11 +105,19 @@ def test_stamps_must_increase(times: ArrayLike) -> None:
 
 
 @pytest.mark.parametrize(
-    ('times', 'data'),
-    [([0.0, 1.0], [1.0]), ([[0.0]], [[1.0]]), ([0.0], np.zeros((1, 1, 1))), (0.0, [1.0])],
+    ('times', 'data', 'complaint'),
+    [
+        ([0.0, 1.0], [1.0], r'Length of times \(2\) and data \(1\) must match'),
+        ([[0.0]], [[1.0]], r'times to be a 1D array, found one of shape \(1, 1\)'),
+        (0.0, [1.0], r'times to be a 1D array, found one of shape \(\)'),
+        ([0.0], np.zeros((1, 1, 1)), r'data of shape \(n, k\) or \(n,\), found \(1, 1, 1\)'),
+        ([0.0], 1.0, r'data of shape \(n, k\) or \(n,\), found \(\)'),
+    ],
 )
-def test_shapes_that_do_not_fit_are_named(times: ArrayLike, data: ArrayLike) -> None:
-    with pytest.raises(SignalError, match=r'times of shape \(n,\) and data of shape \(n, k\), got'):
+def test_shapes_that_do_not_fit_are_named(
+    times: ArrayLike, data: ArrayLike, complaint: str
+) -> None:
+    with pytest.raises(SignalError, match=complaint):
         TimeSeries(times, data)
 
 
@@ -92,3 +132,137 @@ def test_an_unknown_signal_names_the_nearest() -> None:
     series = TimeSeries.from_columns([0.0], [[1.0, 2.0]], ['elbow_pos', 'wrist_pos'])
     with pytest.raises(SignalError, match="no signal 'elbow_po' here; nearest: elbow_pos"):
         series.get('elbow_po')
+
+
+def test_all_sensors_are_taken_in_the_models_order():
+    series = TimeSeries.from_names([0.0], [[1, 2, 3, 4]], MODEL)
+    assert series.get('gyro').tolist() == [[1, 2, 3]]
+    assert series.get('pos').tolist() == [[4]]
+
+
+def test_named_sensors_and_states_are_taken_in_the_order_given():
+    series = TimeSeries.from_names([0.0], [[4, 1, 2, 3, 5]], MODEL, ['pos', 'gyro', 'b_qvel'])
+    assert series.get('gyro').tolist() == [[1, 2, 3]]
+    assert series.get_indices('b_qvel')[0] is SignalType.MjStateQVel
+
+
+def test_controls_are_named_after_actuators():
+    assert TimeSeries.from_control_names([0.0], [[1, 2]], MODEL).names == ('m1_ctrl', 'm2_ctrl')
+    series = TimeSeries.from_control_names([0.0, 1.0], [7, 8], MODEL, ['m2_ctrl'])
+    assert series.get('m2_ctrl')[:, 0].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize('names', [None, ['pos'], ['gyro', 'pos', 'a']])
+def test_columns_that_do_not_fit_the_names_are_told(names: Any):
+    with pytest.raises(SignalError, match=r'Expected data of shape \(n, \d\) .* found \(1, 2\)'):
+        TimeSeries.from_names([0.0], [[1, 2]], MODEL, names)
+
+
+def test_custom_signals_have_widths_and_types():
+    series = TimeSeries.from_custom_map([0.0], [[1, 2, 3]], ['a', ('b', 2, SignalType.MjStateQPos)])
+    assert series.get('b').tolist() == [[2, 3]]
+    assert series.get_indices('a')[0] is SignalType.CustomObs
+
+
+@pytest.mark.parametrize(
+    'signals',
+    [['a'], ['a', 'a', 'c'], [('a', 0, SignalType.CustomObs), 'b', 'c', 'd']],
+)
+def test_custom_signals_have_to_fit_the_columns(signals: Any):
+    with pytest.raises(SignalError, match=r'Expected data of shape|positive width'):
+        TimeSeries.from_custom_map([0.0], [[1, 2, 3]], signals)
+
+
+def test_columns_may_be_given_as_numbers_or_lists():
+    kinds = SignalType.MjSensor
+    series = TimeSeries.create([0.0], [[1, 2, 3]], {'x': (kinds, 2), 'y': (kinds, [0, 1])})
+    assert series.get('x').tolist() == [[3]]
+    assert series.get('y').tolist() == [[1, 2]]
+
+
+def test_a_slice_keeps_data_with_their_names_in_both_call_forms():
+    series = TimeSeries.from_names([0.0], [[4, 1, 2, 3, 5]], MODEL, ['pos', 'gyro', 'b_qvel'])
+    for cut in (
+        TimeSeries.slice_by_name(series, ['b_qvel', 'gyro']),
+        series.slice_by_name(['b_qvel', 'gyro']),
+    ):
+        assert cut.names == ('b_qvel', 'gyro')
+        assert cut.data.tolist() == [[1, 2, 3, 5]]
+        assert cut.get('b_qvel').tolist() == [[5]]
+
+
+def test_a_slice_is_that_of_the_sysid_toolbox():
+    reference = pytest.importorskip('mujoco.sysid._src.timeseries')
+    data = np.random.default_rng(1).normal(size=(3, 5))
+    ours = TimeSeries.from_names(np.arange(3.0), data, MODEL, ['pos', 'gyro', 'b_qvel'])
+    theirs = reference.TimeSeries.from_names(np.arange(3.0), data, MODEL, ['pos', 'gyro', 'b_qvel'])
+    for names in (['gyro'], ['b_qvel', 'pos'], ['pos', 'gyro', 'b_qvel']):
+        mine = TimeSeries.slice_by_name(ours, names)
+        other = reference.TimeSeries.slice_by_name(theirs, names)
+        np.testing.assert_array_equal(mine.data, other.data)
+        for name in names:
+            np.testing.assert_array_equal(mine.get_indices(name)[1], other.get_indices(name)[1])
+
+
+def test_a_slice_of_signals_that_share_a_column_has_it_once():
+    kind = SignalType.CustomObs
+    series = TimeSeries.create([0.0], [[1, 2]], {'all': (kind, [0, 1]), 'last': (kind, 1)})
+    cut = series.slice_by_name(['all', 'last'])
+    assert cut.data.tolist() == [[1, 2]]
+    assert cut.get('last').tolist() == [[2]]
+
+
+def test_a_slice_by_a_name_that_is_not_there_is_an_error():
+    series = TimeSeries.from_names([0.0], [[1, 2, 3, 4]], MODEL)
+    with pytest.raises(SignalError, match='nearest: gyro'):
+        series.slice_by_name(['gyros'])
+
+
+def test_get_takes_names_and_instants():
+    series = TimeSeries.from_columns([0.0, 1.0], [[0.0, 1.0], [2.0, 5.0]], ['a', 'b'])
+    at, values = series.get(0.5)
+    assert (at.shape, values.tolist()) == ((), [1.0, 3.0])
+    at, values = series.get([0.0, 0.9], method='zoh')
+    assert at.tolist() == [0.0, 0.9]
+    assert values.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+    assert series.get('b').tolist() == [[1.0], [5.0]]
+
+
+def test_a_mapping_of_none_is_an_empty_one():
+    assert TimeSeries([0.0], [[1.0]], None).names == ()
+
+
+def test_resampling_keeps_the_names_and_takes_either_form():
+    series = TimeSeries.from_columns([0.0, 1.0], [0.0, 2.0], ['a'])
+    assert series.resample([0.25, 0.5]).get('a')[:, 0].tolist() == [0.5, 1.0]
+    assert series.resample(target_dt=0.4).times.tolist() == [0.0, 0.4, 0.8]
+    for wrong in ({}, {'target_dt': -0.5}, {'target_dt': np.nan}, {'new_times': [[0.0]]}):
+        with pytest.raises(SignalError, match='Expected'):
+            series.resample(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(SignalError, match='strictly increasing'):
+        series.resample([0.5, 0.2])
+
+
+def test_cut_series_of_different_rates_stay_together():
+    fast = TimeSeries(0.3 + np.arange(1001) * 0.001, np.arange(1001)[:, None])
+    slow = TimeSeries(0.3 + np.arange(51) * 0.02, np.arange(51)[:, None])
+    cut_fast, cut_slow = (series.remove_from_beginning(0.505) for series in (fast, slow))
+    assert (cut_fast.data[0, 0], cut_slow.data[0, 0]) == (505, 26)
+    assert cut_fast.times[0] == pytest.approx(0.3)
+    assert cut_slow.times[0] - cut_fast.times[0] == pytest.approx(0.015)
+    for wrong in (-0.1, 1.2):
+        with pytest.raises(SignalError, match='Expected 0 to 1 s to remove'):
+            slow.remove_from_beginning(wrong)
+
+
+def test_intervals_are_summarised():
+    stats = TimeSeries([0.0, 1.0, 3.0, 4.0], np.zeros(4)).dt_statistics()
+    assert (stats['min'], stats['median'], stats['max']) == (1.0, 1.0, 2.0)
+    assert stats['mean'] == pytest.approx(4 / 3)
+    with pytest.raises(SignalError, match='at least 2 samples'):
+        TimeSeries([0.0], [0.0]).dt_statistics()
+
+
+def test_a_series_is_printed_short():
+    series = TimeSeries.from_columns([0.0, 2.0], np.zeros((2, 1)), ['a'])
+    assert repr(series) == 'TimeSeries(2 x 1, 0 to 2 s: a)'

@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_told_in_one_sentence(change: dict[str, object], me
 
 
 def test_without_opengl_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    backends = 'sysid_ros.toolbox.offscreen._backends'
+    backends = 'sysid_ros.toolbox.rendering._backends'
     monkeypatch.setattr(backends, lambda: ('missing',))
 
     with pytest.raises(

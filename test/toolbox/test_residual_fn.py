@@ -450,7 +450,7 @@ def test_an_array_of_parameters_takes_a_target_for_each_component() -> None:
     [
         ({'model_sequences': []}, "Unknown option 'model_sequences'.*nearest: models_sequences"),
         ({'models_sequences': []}, 'at least one ModelSequences'),
-        ({'sensor_stamps': 'late'}, "'measured' or 'rollout', found 'late'"),
+        ({'sensor_stamps': 'late'}, "'auto', 'measured' or 'rollout', found 'late'"),
         ({'enabled_observations': ['qq']}, "no signal 'qq'; nearest: q"),
     ],
 )

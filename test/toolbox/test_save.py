@@ -91,6 +91,17 @@ def test_parameters_before_and_after_can_be_loaded_again(fit: Fit, tmp_path: Pat
     assert after['mass'].value[0] == FOUND
 
 
+def test_the_summary_says_what_a_parameter_is_confounded_with(tmp_path: Path):
+    params = ParameterDict()
+    for name in ('mass', 'gear'):
+        params.add(Parameter(name, 2.0, 0.1, 9.0))
+    result = scipy.optimize.OptimizeResult(x=params.as_vector(), jac=np.ones((10, 2)))
+    save_results(tmp_path, [], params, params, result, lambda *_: ([np.ones(10)], None, None))
+    summary = json.loads((tmp_path / 'results.json').read_text())
+    found = {entry['name']: entry['verdict'] for entry in summary['parameters']}
+    assert found == {'mass': 'confounded with gear', 'gear': 'confounded with mass'}
+
+
 def test_the_summary_tells_outcome_interval_and_verdict(fit: Fit, tmp_path: Path):
     save_results(tmp_path / 'fit', *fit)
 

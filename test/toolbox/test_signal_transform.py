@@ -15,7 +15,7 @@ from sysid_ros.errors import ParameterError, SignalError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.signal_modifier import normalize_residual
-from sysid_ros.toolbox.signal_transform import ChannelLaw, SignalTransform
+from sysid_ros.toolbox.signal_transform import SensorParameters, SignalTransform
 
 NAMES = ['j1_pos', 'j2_pos', 'j1_vel', 'j2_vel', 'j1_torque']
 
@@ -88,7 +88,7 @@ def by_formula(
     transform: SignalTransform, params: ParameterDict, sensor: str, times: np.ndarray
 ) -> np.ndarray:
     """Return w·((g_m·y + b_m) − (g_p·p(t − d) + b_p)) from the declared law."""
-    law = {law.sensor: law for law in transform.channel_laws(NAMES)}[sensor]
+    law = {law.sensor: law for law in transform.sensor_parameters(NAMES)}[sensor]
     value = {name: float(params[name].value[0]) for name in params}
     predicted, measured = predicted_series(), measured_series()
     y = np.interp(times, measured.times, measured.get(sensor)[:, 0])
@@ -158,9 +158,9 @@ def test_the_true_delay_has_the_smallest_residual(model: mujoco.MjModel) -> None
 
 def test_the_law_of_each_sensor_names_what_acts_on_it() -> None:
     transform, _ = full()
-    laws = {law.sensor: law for law in transform.channel_laws(NAMES)}
-    assert laws['j1_pos'] == ChannelLaw('j1_pos', ('g', 'g_all'), ('g_all',), (), (), 'd')
-    assert laws['j2_vel'] == ChannelLaw(
+    laws = {law.sensor: law for law in transform.sensor_parameters(NAMES)}
+    assert laws['j1_pos'] == SensorParameters('j1_pos', ('g', 'g_all'), ('g_all',), (), (), 'd')
+    assert laws['j2_vel'] == SensorParameters(
         'j2_vel', ('g_all',), ('g_all',), ('b',), ('b', 'b_measured'), 'd'
     )
     assert laws['j1_torque'].delay == 'd_torque'
@@ -168,7 +168,7 @@ def test_the_law_of_each_sensor_names_what_acts_on_it() -> None:
 
 def test_without_rules_nothing_acts(model: mujoco.MjModel) -> None:
     transform = SignalTransform(normalize=False)
-    assert transform.channel_laws(['a']) == (ChannelLaw('a'),)
+    assert transform.sensor_parameters(['a']) == (SensorParameters('a'),)
     assert transform.delay_bounds(ParameterDict()) == (0.0, 0.0)
     assert transform.enabled is None
     assert transform.weights is None
@@ -183,7 +183,7 @@ def test_of_several_delays_the_last_one_counts() -> None:
     transform = SignalTransform()
     transform.delay('*_torque', params['a'])
     transform.delay('j5_*', params['b'])
-    first, second = transform.channel_laws(['j1_torque', 'j5_torque'])
+    first, second = transform.sensor_parameters(['j1_torque', 'j5_torque'])
     assert (first.delay, second.delay) == ('a', 'b')
 
 
@@ -216,7 +216,7 @@ def test_a_pattern_that_matches_nothing_is_an_error(kind: str, model: mujoco.MjM
     transform = SignalTransform()
     getattr(transform, kind)('j1_poss', params['p'])
     with pytest.raises(SignalError, match=r"'j1_poss' of parameter 'p'.*nearest: j1_pos"):
-        transform.channel_laws(NAMES)
+        transform.sensor_parameters(NAMES)
     with pytest.raises(SignalError, match='matches no sensor'):
         transform.apply(params, predicted_series(), measured_series(), model)
 

@@ -4,9 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
+import subprocess
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import mujoco
 import numpy as np
@@ -237,6 +242,72 @@ def test_all_other_names_of_the_toolbox_are_there() -> None:
     assert sysid.model_modifier.apply_pgain is sysid.apply_pgain
     assert sysid.signal_modifier.weighted_diff is sysid.weighted_diff
     assert sysid.parameter.Parameter is sysid.Parameter
+
+
+def test_the_report_is_a_module_that_is_loaded_when_it_is_asked_for() -> None:
+    program = """
+import sys
+import sysid_ros.identification
+assert not [name for name in sys.modules if name.startswith(('plotly', 'sysid_ros.toolbox'))]
+from sysid_ros.toolbox import optimize
+heavy = {'plotly', 'jinja2', 'sysid_ros.report', 'sysid_ros.toolbox.report'}
+assert not heavy.intersection(sys.modules)
+from sysid_ros.identification import report, default_report
+assert report.default_report is default_report
+"""
+    subprocess.run([sys.executable, '-c', program], check=True)
+
+
+@dataclasses.dataclass
+class Setter:
+    """A modifier that cannot be hashed, and whose equality has no truth value."""
+
+    places: NDArray[np.int64]
+
+    def __call__(self, spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
+        """Write the value."""
+        spec.joints[int(self.places[0])].armature = parameter.value[0]
+
+    def write(self, *given: Any, **_: Any) -> None:
+        """Write the value."""
+        self(*given)
+
+
+def setter() -> Setter:
+    return Setter(np.array([0, 1]))
+
+
+@pytest.mark.parametrize(
+    'make',
+    [
+        setter,
+        lambda: setter().write,
+        lambda: functools.partial(Setter.write, setter(), unused=1),
+        lambda: mock.Mock(side_effect=setter()),
+    ],
+    ids=['object', 'method', 'partial', 'mock'],
+)
+def test_a_modifier_may_be_any_callable(make: Callable[[], Callable[..., Any]]) -> None:
+    spec = mujoco.MjSpec.from_string(ARM)
+    model = spec.copy().compile()
+    times = model.opt.timestep * np.arange(20)
+    run = sysid.ModelSequences(
+        'arm',
+        spec,
+        'run',
+        sysid.create_initial_state(model, np.full(model.nq, 0.3)),
+        sysid.TimeSeries.from_control_names(times, np.zeros((20, model.nu)), model),
+        sysid.TimeSeries.from_names(times, np.sin(9 * times)[:, None] * [1, 2, 3], model),
+    )
+    residual = sysid.build_residual_fn(models_sequences=[run])
+    values = []
+    for _ in range(2):  # with a modifier of its own, each time
+        params = sysid.ParameterDict()
+        params.add(sysid.Parameter('armature', 0.1, 0.0, 1.0, modifier=make()))
+        both, _, _ = residual(np.array([[0.1, 0.4]]), params)
+        assert np.abs(both[0][:, 0] - both[0][:, 1]).max() > 1e-6
+        values.append(both[0])
+    np.testing.assert_array_equal(*values)
 
 
 def test_inertial_parameters_go_round_by_the_names_of_the_toolbox() -> None:

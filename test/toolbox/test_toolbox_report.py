@@ -18,10 +18,10 @@ from PIL import Image
 
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.signals import TimeSeries
-from sysid_ros.toolbox.overlay import FRAMERATE, HEIGHT, WIDTH
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
-from sysid_ros.toolbox.report import ToolboxReport, default_report
-from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state, sysid_rollout
+from sysid_ros.toolbox.report import FRAMERATE, HEIGHT, WIDTH, ToolboxReport, default_report
+from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -215,7 +215,7 @@ def test_without_opengl_the_report_says_so(fit: Fit, monkeypatch: pytest.MonkeyP
         msg = 'Rendering needs OpenGL.'
         raise ModelError(msg)
 
-    monkeypatch.setattr('sysid_ros.toolbox.overlay.render_rollout', fail)
+    monkeypatch.setattr('sysid_ros.toolbox.report.render_rollout', fail)
 
     report = fit.report()
 

@@ -13,12 +13,8 @@ from mujoco import rollout
 
 from sysid_ros.errors import FitError, SignalError
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.toolbox.trajectory import (
-    ModelSequences,
-    SystemTrajectory,
-    create_initial_state,
-    sysid_rollout,
-)
+from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, create_initial_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -189,12 +189,79 @@ def test_the_tutorials_stamps_are_understood_when_said() -> None:
     assert found == pytest.approx([1.0], rel=1e-6)
 
 
-def test_the_tutorials_stamps_are_warned_of_with_their_shift() -> None:
+def test_the_tutorials_stamps_are_understood_unsaid_and_told_once() -> None:
     fn = sysid.build_residual_fn(models_sequences=tutorial())
+    with pytest.warns(sysid.StampWarning, match='times of the states of mujoco.rollout') as told:
+        found, result = sysid.optimize(mass(), fn, verbose=False)
+    assert found['mass'].value[0] == pytest.approx(1.0, rel=1e-6)
+    assert len(told) == 1
+    assert not result.shift.alarming
+    assert [step.number for step in result.trace] == list(range(result.nit))
+    residuals, _, records = fn(result.x, found)
+    assert np.abs(residuals[0]).max() < 1e-4  # of the noise
+    assert len(records[0][0]) == 1499  # what the last state's time is beyond is compared, too
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        sysid.optimize(mass(), fn, verbose=False)
+
+
+def test_stamps_that_a_rollout_might_have_are_taken_as_they_are_where_they_fit() -> None:
+    """A loop that evaluates the sensors after each step has the same times, and they are right."""
+    spec = mujoco.MjSpec.from_string(SPRING_MASS)
+    model = spec.copy().compile()
+    data = mujoco.MjData(model)
+    times = 0.002 * np.arange(1500)
+    rows, stamps = [], []
+    for control in push(times)[:-1]:
+        data.ctrl[:] = control
+        mujoco.mj_step(model, data)
+        mujoco.mj_forward(model, data)
+        rows.append(data.sensordata.copy())
+        stamps.append(data.time)
+    groups = [
+        sysid.ModelSequences(
+            'spring_mass',
+            spec,
+            'run',
+            sysid.create_initial_state(model, np.zeros(1)),
+            sysid.TimeSeries.from_control_names(times, push(times), model),
+            sysid.TimeSeries.from_names(stamps, np.array(rows), model),
+        )
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert fitted(mass(), groups) == pytest.approx([1.0], rel=1e-6)
+
+
+def test_the_tutorials_stamps_are_warned_of_with_their_shift() -> None:
+    fn = sysid.build_residual_fn(models_sequences=tutorial(), sensor_stamps='measured')
     with pytest.warns(sysid.StampWarning, match=r'-2\.0\d ms .* one time step late'):
         found, result = sysid.optimize(mass(), fn, verbose=False)
     assert found['mass'].value[0] == pytest.approx(1.01, abs=0.005)
     assert result.shift.alarming
+
+
+def stiffness(nominal: float, start: float) -> sysid.ParameterDict:
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('k', nominal, -5e7, 500.0, target='joint/slide/stiffness'))
+    params['k'].value = start
+    return params
+
+
+@pytest.mark.parametrize(('nominal', 'start'), [(-1e4, -1e4), (-1e6, -1e6), (150.0, -4e7)])
+def test_a_start_that_is_unstable_everywhere_is_tried_on_beginnings_and_on_the_nominal_value(
+    nominal: float, start: float
+) -> None:
+    """A spring that pushes apart: the motion is infinite after 244, 30 and 10 ms."""
+    recording = record(mujoco.MjSpec.from_string(SPRING_MASS), command=push)
+    found = fitted(stiffness(nominal, start), recording.sequences())
+    assert found == pytest.approx([100.0], rel=1e-6)
+
+
+def test_a_start_without_any_stable_beginning_is_an_error() -> None:
+    recording = record(mujoco.MjSpec.from_string(SPRING_MASS), command=push)
+    with pytest.raises(ValueError, match='unstable at the start values on every sequence'):
+        fitted(stiffness(-4e7, -4e7), recording.sequences())
 
 
 @pytest.mark.parametrize('rate', [50.0, 20.0])

@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from scipy.ndimage import uniform_filter1d
-from scipy.signal import savgol_filter
 
 from sysid_ros.alignment.health import SECOND_NS
 from sysid_ros.alignment.mapping.by_name import (
@@ -45,7 +45,7 @@ _NEITHER = frozenset(['error', 'output', 'acceleration', 'accelerations'])
 _COMPONENTS = frozenset('xyzw')
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
-#: Window of the Savitzky–Golay filter: at least so long, s, and so many instants; and its order.
+#: Least length, s, least number of instants, and order of the Savitzky–Golay filter.
 _WINDOW_S, _WINDOW, _ORDER = 0.15, 7, 3
 #: Longest stretch that is looked at, s: the liveliest of the bag.
 _LONGEST_S = 120.0
@@ -112,7 +112,7 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
             kind, commanded = _meaning(topic, field)
             if kind is None:
                 continue
-            group = _without_kind(topic.topic), _prefix(field.name)
+            group = _without_kind(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
                 if not np.isfinite(values).any():
@@ -146,10 +146,6 @@ def _meaning(topic: TopicColumns, field: Field) -> tuple[str | None, bool]:
         if set(words) & set(re.split(r'[/_]', topic.topic.lower())):
             return kind, commanded
     return UNKNOWN, commanded or topic.msgtype == ARRAY
-
-
-def _prefix(field: str) -> str:
-    return field.rpartition('.')[0]
 
 
 def _without_kind(topic: str) -> str:
@@ -252,7 +248,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
                 whole &= _near(own[known], instants)
             signals[row, kind] = SmoothSignal(
                 *(
-                    savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
+                    scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
                     for deriv in range(3)
                 )
             )

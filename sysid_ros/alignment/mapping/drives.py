@@ -26,12 +26,12 @@ _BITS = range(8, 25)
 LEAST_CORRELATION = 0.5
 #: Derivatives and velocities that agree less than this do not tell a unit.
 _CLEAR = 0.8
-#: Natural logarithm of the factor by which a servo may miss what it is told.
+#: A servo may miss its command by a factor whose natural logarithm is this.
 _WAY = 0.9
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
-#: Relative tolerance (natural logarithm) of a unit that is told by a servo's response, of a unit by
-#: a derivative, and of there being no unit by a derivative.
+#: Tolerances of a ratio's natural logarithm: a unit by a servo's response, a unit by a derivative,
+#: and no unit by a derivative.
 _LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.05
 #: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
 _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
@@ -224,7 +224,7 @@ def make_drives(
     Args:
         axes: Of the bag.
         motion: What they did, or None where nothing is known.
-        kinds: What the model's actuators are told.
+        kinds: Which quantities the model's actuators are commanded.
     """
     measured = [row for row, axis in enumerate(axes) if not axis.commanded]
     commanded = [row for row, axis in enumerate(axes) if axis.commanded]

@@ -164,6 +164,8 @@ class Judge:
         self._names = _log_odds(measured) + _log_odds(commanded)
         self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
+        # Most hypotheses change one drive: what the others explain stays as it is.
+        self._explained: dict[tuple[object, ...], tuple[float, float, float]] = {}
         self._count = max(
             (len(drive.position.values) for drive in drives if drive.position), default=0
         )
@@ -176,20 +178,13 @@ class Judge:
         )
         placed = sum(guess.joint >= 0 for guess in guesses)
         total -= _LEFT * (min(len(guesses), len(self.joints)) - placed)
-        offsets = [self._offsets(*pair, None) for pair in zip(self.drives, guesses, strict=True)]
-        torques = self._all_torques(guesses, offsets)
-        if torques is not None:
-            again = False
-            for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True)):
-                if guess.shift is not Shift.NONE and guess.joint >= 0 and drive.effort is None:
-                    # Without a measured effort, what gravity takes is not an offset.
-                    offsets[row] = self._offsets(drive, guess, torques[:, guess.joint])
-                    again |= guess.shift is Shift.POSITION
-            if again:
-                torques = self._all_torques(guesses, offsets)
+        offsets, torques = self._offsets_and_torques(guesses)
         weight = self._weight * self.trust
         parts = []
-        for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
+        motion = _motion_key(guesses, offsets)
+        for row, (drive, guess, offset) in enumerate(
+            zip(self.drives, guesses, offsets, strict=True)
+        ):
             if guess.joint < 0:
                 parts.append((math.nan, math.nan))
                 continue
@@ -199,15 +194,34 @@ class Judge:
             ):
                 total -= _OUTSIDE
             total -= self._outside(drive, guess, offset)
-            torque = None if torques is None else torques[:, guess.joint]
-            servo, motion, cost = self._parts(drive, guess, offset, torque)
-            parts.append((servo, motion))
+            key = (row, guess, offset, motion)
+            if key not in self._explained:
+                torque = None if torques is None else torques[:, guess.joint]
+                self._explained[key] = self._parts(drive, guess, offset, torque)
+            servo, moved, cost = self._explained[key]
+            parts.append((servo, moved))
             total -= cost
-            for part in (servo, motion):
+            for part in (servo, moved):
                 if not math.isnan(part):
                     limited = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
                     total -= weight * math.log(limited)
         return HypothesisScore(float(total), tuple(offsets), tuple(parts))
+
+    def _offsets_and_torques(
+        self, guesses: tuple[Guess, ...]
+    ) -> tuple[list[tuple[float, float]], NDArray[np.float64] | None]:
+        """Return the offsets of each drive, and the (n, k) torques of the motion with them."""
+        offsets = [self._offsets(*pair, None) for pair in zip(self.drives, guesses, strict=True)]
+        torques = self._all_torques(guesses, offsets)
+        if torques is None:
+            return offsets, None
+        again = False
+        for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True)):
+            if guess.shift is not Shift.NONE and guess.joint >= 0 and drive.effort is None:
+                # Without a measured effort, what gravity takes is not an offset.
+                offsets[row] = self._offsets(drive, guess, torques[:, guess.joint])
+                again |= guess.shift is Shift.POSITION
+        return offsets, self._all_torques(guesses, offsets) if again else torques
 
     def _prior(self, row: int, drive: RecordedDrive, guess: Guess) -> float:
         if guess.joint < 0:
@@ -283,14 +297,11 @@ class Judge:
     ) -> NDArray[np.float64] | None:
         if not self._count or not self._mechanism.fixed:
             return None
-        key = tuple(
-            (guess.joint, guess.sign, guess.unit.factor, round(offset[0], 6))
-            for guess, offset in zip(guesses, offsets, strict=True)
-            if guess.joint >= 0
-        )
+        key = _motion_key(guesses, offsets)
         if key not in self._torques:
             if len(self._torques) > _CACHED:
                 self._torques.clear()
+                self._explained.clear()
             position = np.tile(self._mechanism.pose(), (self._count, 1))
             velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
             for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
@@ -357,6 +368,17 @@ class Judge:
 
 #: So many motions' torques are kept.
 _CACHED = 3000
+
+
+def _motion_key(
+    guesses: tuple[Guess, ...], offsets: list[tuple[float, float]]
+) -> tuple[object, ...]:
+    """Return what the motion of all joints, and so their torques, depends on."""
+    return tuple(
+        (guess.joint, guess.sign, guess.unit.factor, round(offset[0], 6))
+        for guess, offset in zip(guesses, offsets, strict=True)
+        if guess.joint >= 0
+    )
 
 
 def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ class ActuatorLaw(NamedTuple):
 
     Attributes:
         actuator: Its id.
-        kind: What it is told: position, velocity or effort.
+        kind: The quantity that is commanded: position, velocity or effort.
         stiffness: N·m/rad or N/m.
         damping: N·m·s/rad or N·s/m.
         slope: Control per unit of x.

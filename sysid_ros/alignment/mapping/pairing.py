@@ -179,14 +179,11 @@ def channel_labels(
             raise AlignmentError(msg)
     if len(chosen) != width:
         values = 'one value' if width == 1 else f'{width} values'
-        found = f'{len(chosen)} of {where} ({_some(chosen)})'
+        names = ', '.join(chosen[:_SHOWN]) + (', …' if len(chosen) > _SHOWN else '')
+        found = f'{len(chosen)} of {where} ({names})'
         msg = f'Expected {values} for {subject}, found {found}; {nearest("", field.labels)}.'
         raise AlignmentError(msg)
     return chosen
-
-
-def _some(labels: tuple[str, ...]) -> str:
-    return ', '.join(labels[:_SHOWN]) + (', …' if len(labels) > _SHOWN else '')
 
 
 def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:

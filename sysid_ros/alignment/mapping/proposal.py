@@ -110,7 +110,9 @@ def match_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[SensorMatch]:
         )
         fitting = _fitting(bag, kinds[sensor], width)
         if fitting:
-            found.append(_best(name, _place(model, sensor), fitting, rivals))
+            element = mujoco.mjtObj(model.sensor_objtype[sensor]), int(model.sensor_objid[sensor])
+            place = mujoco.mj_id2name(model, *element) or ''
+            found.append(_best(name, place, fitting, rivals))
     return found
 
 
@@ -137,12 +139,6 @@ def _fitting(
                 found += fitting
                 break
     return found
-
-
-def _place(model: mujoco.MjModel, sensor: int) -> str:
-    """Return the name of the site or body that a sensor is attached to."""
-    kind = mujoco.mjtObj(model.sensor_objtype[sensor])
-    return mujoco.mj_id2name(model, kind, int(model.sensor_objid[sensor])) or ''
 
 
 def _best(

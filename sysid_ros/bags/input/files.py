@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-#: Messages are handed on when they are so many bytes: enough for NumPy, little for the memory.
+#: A batch has about so many bytes: enough for NumPy, little for the memory.
 BATCH_BYTES = 4 << 20
-#: Or so many.
+#: A batch has at most so many messages.
 BATCH_MESSAGES = 4096
 #: Nothing in a bag is larger when it is decompressed; what claims to be is damaged.
 _LARGEST = 1 << 30
@@ -57,11 +57,11 @@ class InputFile(Protocol):
     def counts(self) -> Mapping[Stream, int]:
         """Return the announced messages of the topics that are known before reading."""
 
-    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+    def batches(self, is_needed: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
         """Yield the messages, per topic in the order of the file.
 
         Args:
-            wanted: Whether messages of a topic are needed; asked again and again.
+            is_needed: Whether messages of a topic are needed; asked again and again.
 
         Raises:
             DamagedFileError: The file is not whole.

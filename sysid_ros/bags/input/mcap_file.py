@@ -86,7 +86,7 @@ class McapInput:
             found[stream] += self._statistics.get(channel, 0)
         return found
 
-    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+    def batches(self, is_needed: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
         """Yield the messages, several chunks at a time."""
         self._file.seek(len(MAGIC))
         self._found = 0
@@ -103,9 +103,9 @@ class McapInput:
             waiting.append(data)
             size += len(data)
             if size >= BATCH_BYTES:
-                yield from self._cut(b''.join(waiting), wanted)
+                yield from self._cut(b''.join(waiting), is_needed)
                 waiting, size = [], 0
-        yield from self._cut(b''.join(waiting), wanted)
+        yield from self._cut(b''.join(waiting), is_needed)
         announced = sum(self._statistics.values())
         if self._statistics and self._found != announced:
             msg = f'its summary announces {announced} messages, it holds {self._found}'
@@ -175,7 +175,9 @@ class McapInput:
             channel.topic, name, text, language, channel.message_encoding
         )
 
-    def _cut(self, data: bytes, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+    def _cut(
+        self, data: bytes, is_needed: Callable[[Stream], bool]
+    ) -> Iterator[tuple[Stream, Batch]]:
         """Cut records into the messages of each topic."""
         starts, sizes = self._messages(data)
         self._found += len(starts)
@@ -186,7 +188,7 @@ class McapInput:
             if stream is None:
                 msg = f'there are messages of a channel {channel} that is not described'
                 raise DamagedFileError(msg)
-            if not wanted(stream):
+            if not is_needed(stream):
                 continue
             own = channels == channel
             stamps = _gathered(buffer, starts[own], *_LOG_TIME)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 from rosbags.typesys.msg import normalize_msgtype
@@ -137,7 +137,8 @@ def _described(path: Path) -> BagFiles:
             topic = item['topic_metadata']
             key = str(topic['name']), normalize_msgtype(str(topic['type']))
             announced[key] = announced.get(key, 0) + max(int(item['message_count']), 0)
-        facts = _texts(information.get('custom_data'))
+        custom = information.get('custom_data') or {}
+        facts = {str(key): str(value) for key, value in custom.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as err:
         msg = f'The bag {str(path)!r} is damaged: its {METADATA} is not what a recorder writes.'
         raise BagError(msg) from err
@@ -152,7 +153,3 @@ def _described(path: Path) -> BagFiles:
         msg = f'Expected files that end with {known} in the bag {str(path)!r}, found {unknown[0]}.'
         raise BagError(msg)
     return BagFiles(path, files, announced, facts)
-
-
-def _texts(custom: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in (custom or {}).items()}

@@ -37,14 +37,14 @@ class Ros1Input:
             found[stream] = found.get(stream, 0) + connection.msgcount
         return found
 
-    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+    def batches(self, is_needed: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
         """Yield the messages."""
         streams = {connection.id: _stream(connection) for connection in self._reader.connections}
-        needed = [item for item in self._reader.connections if wanted(streams[item.id])]
+        needed = [item for item in self._reader.connections if is_needed(streams[item.id])]
         rows = Rows()
         for connection, stamp, data in self._reader.messages(needed) if needed else ():
             stream = streams[connection.id]
-            if not wanted(stream):
+            if not is_needed(stream):
                 continue
             try:
                 # ros1_to_cdr() would drop the header's number, which is in the definition.

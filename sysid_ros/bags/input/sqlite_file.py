@@ -73,11 +73,11 @@ class SqliteInput:
                 found[self._streams[number]] += count
         return found
 
-    def batches(self, wanted: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
-        """Yield the messages; topics that are no longer wanted are not even fetched."""
+    def batches(self, is_needed: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
+        """Yield the messages; topics that are no longer is_needed are not even fetched."""
         last, limit = -1, _FIRST_ROWS
         while True:
-            numbers = [number for number, stream in self._streams.items() if wanted(stream)]
+            numbers = [number for number, stream in self._streams.items() if is_needed(stream)]
             marks = ', '.join('?' * len(numbers))
             rows = self._connection.execute(
                 'SELECT rowid, topic_id, timestamp, data FROM messages '  # noqa: S608

@@ -85,7 +85,7 @@ class MessageTable(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A layout and how messages of it are told.
+    """A layout, and how its messages are recognised.
 
     Attributes:
         layout: The layout.

@@ -8,6 +8,7 @@ bag_metadata.hpp and yaml.hpp beside it.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,7 @@ class WrittenFile(NamedTuple):
     extent: Extent
 
 
+@functools.lru_cache(maxsize=256)
 def qos_text(qos: TopicQos) -> str:
     """Return the quality of service of a topic as storage files hold it."""
     return _dump(dump_qos_v9([qos.profile()])).strip()

@@ -9,6 +9,7 @@ are not kept.
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, contextmanager
@@ -56,11 +57,17 @@ _END_OF_TIME = 2**63 - 1
 class Salvage:
     """The files of a bag, and what stands beside them."""
 
-    def __init__(self, source: Path, files: Sequence[SalvagedFile], missing: Sequence[str]) -> None:
+    def __init__(
+        self,
+        source: Path,
+        files: Sequence[SalvagedFile],
+        metadata: Mapping[str, Any],
+        missing: Sequence[str],
+    ) -> None:
         self.source = source
         self.files = files
         self.missing = [Skipped(name, 0, 0, 'the file is missing') for name in missing]
-        self.metadata = _metadata(source)
+        self.metadata = metadata
         self.storage = _STORAGES[files[0].path.suffix]
         compressions = [file.compression for file in files]
         self.compression = 'zstd' if 'zstd' in compressions else 'none'
@@ -131,8 +138,8 @@ def salvage(source: Path, scratch: Path) -> Iterator[Salvage]:
         scratch: A folder for copies of what cannot be read in place.
     """
     files = _data_files(source)
-    names = _names(_metadata(source)) if source.is_dir() else []
-    missing = [name for name in names if name not in {file.name for file in files}]
+    metadata = _metadata(source)
+    missing = [name for name in _names(metadata) if name not in {file.name for file in files}]
     with ExitStack() as stack:
         try:
             opened = [_opened(file, scratch) for file in files]
@@ -141,7 +148,7 @@ def salvage(source: Path, scratch: Path) -> Iterator[Salvage]:
             raise BagError(msg) from err
         for file in opened:
             stack.callback(file.close)
-        yield Salvage(source, opened, missing)
+        yield Salvage(source, opened, metadata, missing)
 
 
 def _data_files(source: Path) -> list[Path]:
@@ -452,6 +459,7 @@ def _definition(topic: FoundTopic) -> Definition | None:
     return Definition(topic.msgtype, '', ENCODINGS[0], topic.digest)
 
 
+@functools.lru_cache(maxsize=256)
 def _qos(text: str) -> TopicQos:
     """Return the quality of service of a topic's first publisher, or the default."""
     try:

@@ -107,13 +107,13 @@ class SalvagedSqlite:
         """Yield the messages that are right, in the order in which they were written."""
         last, last_ns = 0, 0
         for rowid, number, stamp, data in self._rows():
-            wanted = self._checks.get(rowid)
-            right = wanted is None or message_crc(rowid, number, stamp, data) == wanted
+            crc = self._checks.get(rowid)
+            right = crc is None or message_crc(rowid, number, stamp, data) == crc
             if not right or number not in self._topics:
                 continue
             self._note_gap(last, rowid, last_ns, stamp)
             last, last_ns = rowid, stamp
-            self.unchecked += wanted is None
+            self.unchecked += crc is None
             yield StoredMessage(number, stamp, data)
         self._note_gap(last, max(last, self._checks.last) + 1, last_ns, 0)
 
@@ -229,9 +229,9 @@ class SalvagedSqlite:
         order = np.argsort(np.frombuffer(self._rowids, dtype=np.int64), kind='stable')
         for rowid, indices in groupby(order.tolist(), key=self._rowids.__getitem__):
             rows = {self._row(rowid, index) for index in indices}
-            wanted = self._checks.get(rowid)
-            if wanted is not None:
-                rows = {row for row in rows if message_crc(*row) == wanted}
+            crc = self._checks.get(rowid)
+            if crc is not None:
+                rows = {row for row in rows if message_crc(*row) == crc}
             else:
                 rows = {row for row in rows if self._stamps.agree(rowid, row.receive_ns)}
             if len(rows) == 1:

@@ -265,7 +265,7 @@ def _check(config: CalibratorConfig) -> None:
 
 def _summary(done: Calibration) -> str:
     result = done.result
-    identified = sum(parameter.verdict == 'identified' for parameter in result.parameters)
+    identified = sum(parameter.identified for parameter in result.parameters)
     return (
         f'{"accepted" if result.accepted else "REJECTED"}: {result.acceptance} '
         f'{identified} of {len(result.parameters)} parameters identified; '
@@ -283,8 +283,7 @@ def _status(parameter: ParameterResult, result: CalibrationResult) -> Any:
     The level is OK for what was identified and WARN for what was not; all of a rejected result is
     ERROR.
     """
-    identified = parameter.verdict == 'identified'
-    level = DiagnosticStatus.OK if identified else DiagnosticStatus.WARN
+    level = DiagnosticStatus.OK if parameter.identified else DiagnosticStatus.WARN
     pairs = {
         'value': repr(parameter.value),
         'low': repr(parameter.low),

@@ -7,4 +7,4 @@
 
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('exciter', 'sysid_ros.nodes.exciter.node', 'Sender')
+main = process('exciter', 'sysid_ros.nodes.exciter.node', 'Exciter')

@@ -22,11 +22,8 @@ from sysid_ros.excitation import approach, drives, follow, read_waypoints, sum_o
 from sysid_ros.excitation.drives import compile_file, holding_commands, home_position
 from sysid_ros.excitation.limits import Breach, Guard
 from sysid_ros.excitation.motion import quintic
-from sysid_ros.nodes.ros.parameters import declare
-from sysid_ros.nodes.ros.schedule import Schedule
-from sysid_ros.nodes.ros.states import JointStates
-from sysid_ros.nodes.ros.topics import resolve_topic
-from sysid_ros.nodes.ros.waiting import Waiting
+from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
+from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 
 if TYPE_CHECKING:
     import mujoco
@@ -54,11 +51,11 @@ _FAREWELL_SECONDS = 0.5
 _NS = 10**9
 
 
-class Sender:
+class Exciter:
     """Sends the commands of a motion, each at its time."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
-        """Declare parameters, plan the motion and begin to wait for the robot.
+        """Declare parameters, plan the motion and start to wait for the robot.
 
         Raises:
             SysidError: A parameter, the model or the motion is not valid.
@@ -96,7 +93,7 @@ class Sender:
         self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='sender')
-        self._waiting = Waiting(node, self._publisher, self._missing, self._begin)
+        self._readiness = ReadinessCheck(node, self._publisher, self._missing, self._start_motion)
 
     def close(self) -> None:
         """Bring the robot to a halt, if it moves."""
@@ -104,9 +101,9 @@ class Sender:
         if self._thread.ident is not None:
             self._thread.join()
 
-    # Waiting
+    # Waiting for the robot
 
-    def _begin(self) -> None:
+    def _start_motion(self) -> None:
         self._motion = self._from_here()
         if self._states is None:
             self._log.warning("parameter 'wait_for' is empty: nothing watches the robot's limits")

@@ -7,4 +7,4 @@
 
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('pendulum_bench', 'sysid_ros.nodes.pendulum_bench.node', 'Bench')
+main = process('pendulum_bench', 'sysid_ros.nodes.pendulum_bench.node', 'BenchSession')

@@ -19,11 +19,8 @@ from sysid_ros.config import PendulumBenchConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.excitation.motion import quintic, quintic_duration, sample_times
 from sysid_ros.nodes.pendulum_bench.servo_link import ServoLink, wait
-from sysid_ros.nodes.ros.parameters import declare
-from sysid_ros.nodes.ros.schedule import Schedule
-from sysid_ros.nodes.ros.states import JointStates
-from sysid_ros.nodes.ros.topics import resolve_topic
-from sysid_ros.nodes.ros.waiting import Waiting
+from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
+from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 from sysid_ros.servos.bench.runs import LOAD, instruction, plan_runs
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.servos.session.recording import (
@@ -54,11 +51,11 @@ class _HaltError(Exception):
     """The session ends early."""
 
 
-class Bench:
+class BenchSession:
     """A session on the bench: every motion with every gain and load."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
-        """Declare parameters, plan the runs and begin to wait for the servo.
+        """Declare parameters, plan the runs and start to wait for the servo.
 
         Raises:
             SysidError: A parameter is not valid.
@@ -94,7 +91,9 @@ class Bench:
         self._breach = ''
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='session')
-        self._waiting = Waiting(node, self._link.commands, self._missing, self._thread.start)
+        self._readiness = ReadinessCheck(
+            node, self._link.commands, self._missing, self._thread.start
+        )
 
     def close(self) -> None:
         """Let the pendulum down, if it moves."""
@@ -175,14 +174,14 @@ class Bench:
         """Have the load and the gains changed, by the servo's node or by a person."""
         if any(run.settings[name] != before.get(name) for name in LOAD):
             self._let_down()
-        told = instruction(run.settings, before, own)
-        if told and self._config.prompt:
+        request = instruction(run.settings, before, own)
+        if request and self._config.prompt:
             self._asking = True
             service = self._node.resolve_service_name('~/continue')
-            self._log.info(f'{told}; then call {service}')
+            self._log.info(f'{request}; then call {service}')
             self._answers.get()
-        elif told:
-            self._log.info(told)
+        elif request:
+            self._log.info(request)
         if self._closing.is_set():
             raise _HaltError
         self._link.apply(run.settings, own)

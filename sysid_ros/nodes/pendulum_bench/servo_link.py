@@ -14,7 +14,7 @@ from std_msgs.msg import Bool, Float64, Float64MultiArray
 from std_srvs.srv import SetBool
 
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.ros.topics import resolve_topic
+from sysid_ros.nodes.ros.parameters import resolve_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -30,7 +30,7 @@ _DISCOVERY_SECONDS = 2.0
 
 
 class ServoLink:
-    """Sends a servo its goals, switches it, and tells or publishes what it carries.
+    """Sends a servo its goals, switches it, and sets or publishes what it carries.
 
     Attributes:
         commands: Publisher of the goals.
@@ -52,7 +52,7 @@ class ServoLink:
             node: The node.
             config: Its parameters.
             settings: Names of what differs between runs.
-            on_failure: Told why the motor could not be switched.
+            on_failure: Called with the reason why the motor could not be switched.
         """
         self._node = node
         self._on_failure = on_failure
@@ -93,7 +93,7 @@ class ServoLink:
             return
         self.on = on
         if self._switch is None:
-            self._tell(on)
+            self._announce(on)
             return
         future = self._switch.call_async(SetBool.Request(data=on))
         future.add_done_callback(lambda done: self._switched(on, done.result()))
@@ -132,12 +132,12 @@ class ServoLink:
 
     def _switched(self, on: bool, answer: Any) -> None:
         if answer is not None and answer.success:
-            self._tell(on)
+            self._announce(on)
             return
         why = '' if answer is None else f': {answer.message}'
         self._on_failure(f'{self._switch.srv_name} did not switch the motor{why}')
 
-    def _tell(self, on: bool) -> None:
+    def _announce(self, on: bool) -> None:
         if self.torque is not None:
             self.torque.publish(Bool(data=on))
 

@@ -82,7 +82,7 @@ class Listener:
             events: rclpy's SubscriptionEventCallbacks, called from the listener's thread.
         """
         subscription = self._node.create_subscription(
-            kind, topic, _never, qos, raw=raw, event_callbacks=events
+            kind, topic, _never_called, qos, raw=raw, event_callbacks=events
         )
         with self._lock:
             self._served[subscription] = receive
@@ -156,5 +156,5 @@ class Listener:
                     receive(info['received_timestamp'] or time.time_ns(), message)
 
 
-def _never(_: object) -> None:
+def _never_called(_: object) -> None:
     """Stand in for the callback that rclpy asks for; no executor spins the node."""

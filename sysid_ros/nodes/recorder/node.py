@@ -21,14 +21,13 @@ from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.model.loading import load_model
+from sysid_ros.nodes.recorder.diagnostics import Diagnosis, Quality, Situation, farewell
 from sysid_ros.nodes.recorder.facts import SessionFacts
-from sysid_ros.nodes.recorder.quality import Quality
-from sysid_ros.nodes.recorder.selection import make_selection
-from sysid_ros.nodes.recorder.status import Diagnosis, Situation, farewell
+from sysid_ros.nodes.recorder.graph import make_selection
+from sysid_ros.nodes.recorder.qos_overrides import read_overrides
 from sysid_ros.nodes.recorder.subscriptions import Subscriptions
 from sysid_ros.nodes.recorder.topic_watch import TopicWatch
 from sysid_ros.nodes.ros.parameters import declare
-from sysid_ros.nodes.ros.qos_overrides import read_overrides
 
 if TYPE_CHECKING:
     from rclpy.node import Node
@@ -46,7 +45,7 @@ _REMIND_SECONDS = 3.0
 _FAREWELL_SECONDS = 0.5
 
 
-class State(enum.Enum):
+class RecorderState(enum.Enum):
     """What the recorder is doing, as in its status topic."""
 
     WAITING = 'waiting'
@@ -83,7 +82,7 @@ class Recorder:
         selection = make_selection(node, self._config, sim_time=sim_time)
         overrides = read_overrides(node, self._config.qos_overrides)
         self._paused = self._config.start_paused
-        self._state = State.WAITING
+        self._state = RecorderState.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
         self._quality = _quality(node, self._config)
@@ -117,7 +116,7 @@ class Recorder:
         self._facts.close()
         if self._quality is not None:
             self._quality.close()
-        self._state = State.STOPPED
+        self._state = RecorderState.STOPPED
         self._publish()
         for publisher in (self._status, self._diagnostics):
             publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
@@ -136,9 +135,9 @@ class Recorder:
         elapsed, self._ticked = now - self._ticked, now
         due = now - self._slow >= _SLOW_SECONDS
         self._topics.look(self._recording, slowly=due)
-        if self._state is State.WAITING:
+        if self._state is RecorderState.WAITING:
             self._wait(now)
-        elif self._state is State.RECORDING:
+        elif self._state is RecorderState.RECORDING:
             self._recorded += elapsed
             if 0 < self._config.max_duration <= self._recorded:
                 self._log.info(f'max_duration of {self._config.max_duration:g} s is over')
@@ -169,10 +168,10 @@ class Recorder:
     def _ready(self) -> None:
         self._recorded = 0.0
         if self._paused:
-            self._state = State.PAUSED
+            self._state = RecorderState.PAUSED
             self._log.info('paused; call ~/start to record')
         else:
-            self._state = State.RECORDING
+            self._state = RecorderState.RECORDING
             topics = ', '.join(spec.topic for spec in self._subscriptions.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
         self._publish()
@@ -233,10 +232,10 @@ class Recorder:
         self._paused = False
         response.success = True
         if self._recording is None:
-            self._state = State.WAITING
+            self._state = RecorderState.WAITING
             missing = self._topics.waiting_for or 'all topics'
             response.message = f'Recording begins when there is {missing}.'
-        elif self._state is State.WAITING:
+        elif self._state is RecorderState.WAITING:
             response.message = 'Recording begins when all topics are connected.'
         else:
             self._resume()
@@ -245,26 +244,26 @@ class Recorder:
         return response
 
     def _resume(self) -> None:
-        if self._state is State.STOPPED or not self._recorded:
+        if self._state is RecorderState.STOPPED or not self._recorded:
             self._ready()
         else:
-            self._state = State.RECORDING
+            self._state = RecorderState.RECORDING
             self._log.info('recording goes on')
 
     def _on_resume(self, request: Any, response: Any) -> Any:
-        if self._state is State.STOPPED:
+        if self._state is RecorderState.STOPPED:
             response.message = 'The recorder is stopped: call ~/start for another bag.'
             return response
         return self._on_start(request, response)
 
     def _on_pause(self, _: Any, response: Any) -> Any:
-        if self._paused or self._state is State.STOPPED:
+        if self._paused or self._state is RecorderState.STOPPED:
             response.message = f'Not recording: the recorder is {self._state.value}.'
             return response
         self._paused = True
         self._subscriptions.sink = None
-        if self._state is State.RECORDING:
-            self._state = State.PAUSED
+        if self._state is RecorderState.RECORDING:
+            self._state = RecorderState.PAUSED
             self._log.info('paused; call ~/resume to go on')
         self._publish()
         response.success = True
@@ -281,12 +280,12 @@ class Recorder:
         return response
 
     def _on_stop(self, _: Any, response: Any) -> Any:
-        if self._recording is None and (self._state is not State.WAITING or self._paused):
+        if self._recording is None and (self._state is not RecorderState.WAITING or self._paused):
             response.message = f'Not recording: the recorder is {self._state.value}.'
             return response
         began = self._recording is not None
         failure = self._end_recording()
-        self._state = State.STOPPED
+        self._state = RecorderState.STOPPED
         self._paused = True
         self._publish()
         response.success = failure is None
@@ -302,7 +301,7 @@ class Recorder:
             output=self._output,
             counts=self._counts if self._recording is None else self._recording.counts(),
             heard=self._subscriptions.heard(),
-            waiting_for=self._topics.waiting_for if self._state is State.WAITING else None,
+            waiting_for=self._topics.waiting_for if self._state is RecorderState.WAITING else None,
             missing=self._topics.missing,
             refused=self._topics.refused,
             error=str(self._stop.error) if self._stop.error else '',

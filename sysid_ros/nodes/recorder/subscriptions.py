@@ -15,8 +15,9 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.type_support import check_for_type_support
 
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.discovery import message_class, not_installed, topic_spec
+from sysid_ros.nodes.recorder.graph import topic_spec
 from sysid_ros.nodes.recorder.listener import Listener
+from sysid_ros.nodes.recorder.message_types import message_class, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from rclpy.subscription import Subscription
 
     from sysid_ros.bags.recording import TopicSpec
-    from sysid_ros.nodes.recorder.discovery import Offer
-    from sysid_ros.nodes.ros.qos_overrides import QosOverride
+    from sysid_ros.nodes.recorder.graph import Offer
+    from sysid_ros.nodes.recorder.qos_overrides import QosOverride
 
     #: Called with topic, message type, bag time in ns since the epoch, and the bytes.
     Tap = Callable[[str, str, int, bytes], None]
@@ -52,7 +53,7 @@ class Sink(Protocol):
         """Take note of messages that the middleware lost."""
 
 
-class Heard(NamedTuple):
+class TopicTraffic(NamedTuple):
     """What has come of a subscription.
 
     Attributes:
@@ -134,10 +135,10 @@ class Subscriptions:
         """The topics, in the order in which they were added."""
         return tuple(served.spec for served in self._served.values())
 
-    def heard(self) -> tuple[Heard, ...]:
+    def heard(self) -> tuple[TopicTraffic, ...]:
         """Return what has come of every subscription."""
         return tuple(
-            Heard(
+            TopicTraffic(
                 topic,
                 served.messages,
                 served.publishers if self._closed else served.subscription.get_publisher_count(),

@@ -8,15 +8,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.discovery import message_class, offer, offers, topic_spec
-from sysid_ros.nodes.recorder.selection import CLOCK
+from sysid_ros.nodes.recorder.graph import CLOCK, offer, offers, topic_spec
+from sysid_ros.nodes.recorder.message_types import message_class
 
 if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import Recording, TopicSpec
-    from sysid_ros.nodes.recorder.discovery import Offer
-    from sysid_ros.nodes.recorder.selection import Selection
+    from sysid_ros.nodes.recorder.graph import Offer, Selection
     from sysid_ros.nodes.recorder.subscriptions import Subscriptions
 
 #: Without a list of topics, the graph must not have changed for so long, seconds: the topics of
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _SETTLE_SECONDS = 1.0
 
 
-class Waiting(NamedTuple):
+class Awaited(NamedTuple):
     """What a recorder waits for.
 
     Attributes:
@@ -85,22 +84,22 @@ class TopicWatch:
         return {spec.topic: spec.msgtype for spec in self._subscriptions.specs}
 
     @property
-    def waiting_for(self) -> Waiting | None:
+    def waiting_for(self) -> Awaited | None:
         """What recording waits for; None when it may begin."""
         awaited = [t for t in self._selection.awaited if t not in self._refused]
         if CLOCK in awaited and not self._node.get_clock().now().nanoseconds:
-            return Waiting('the time', (CLOCK,))
+            return Awaited('the time', (CLOCK,))
         if not self.begun:
             missing = tuple(topic for topic in self.missing if topic in awaited)
             if not (missing or self._taken):
-                return Waiting('any topic to record', ())
+                return Awaited('any topic to record', ())
         else:
             missing = self._subscriptions.unconnected(awaited)
         if missing:
-            return Waiting('a publisher', missing)
+            return Awaited('a publisher', missing)
         heard = [t for t in self._selection.heard if t not in self._refused]
         silent = self._subscriptions.silent(heard) if self.begun else ()
-        return Waiting('a message', silent) if silent else None
+        return Awaited('a message', silent) if silent else None
 
     def look(self, recording: Recording | None, *, slowly: bool) -> None:
         """Look at the graph and follow its changes.

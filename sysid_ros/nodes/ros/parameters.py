@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A schema of ``sysid_ros.config`` as the ROS parameters of a node."""
+"""A schema of ``sysid_ros.config`` as the ROS parameters of a node, and topics they name."""
 
 from __future__ import annotations
 
@@ -77,11 +77,30 @@ def declare(
         # A value would be used to guess the type, which is wrong for an empty list.
         node.declare_parameter(name, type_, descriptor, ignore_override=True)
         node.set_parameters([Parameter(name, type_, _to_ros(getattr(config, name)))])
-    _Guard(node, config, where, kinds, frozenset(changeable), check, on_change)
+    _ParameterGuard(node, config, where, kinds, frozenset(changeable), check, on_change)
     return config
 
 
-class _Guard:
+def resolve_topic(node: Node, parameter: str, topic: str) -> str:
+    """Return a topic's name in full, with the node's namespace and remappings.
+
+    Args:
+        node: The node.
+        parameter: Name of the parameter that holds the topic, for the error.
+        topic: What it holds.
+
+    Raises:
+        ConfigError: It is no name of a topic.
+    """
+    try:
+        return str(node.resolve_topic_name(topic))
+    except (ValueError, RuntimeError) as err:  # rclpy's RCLError is a RuntimeError
+        reason = ' '.join(str(err).split()).rstrip('.')
+        msg = f'Expected the name of a topic in parameter {parameter!r}, found an error: {reason}.'
+        raise ConfigError(msg) from err
+
+
+class _ParameterGuard:
     """Checks changes of a node's parameters; kept alive by the node's callbacks."""
 
     def __init__(
@@ -189,7 +208,7 @@ def _descriptor(info: FieldInfo, kind: str, *, fixed: bool) -> ParameterDescript
     if fixed:
         notes.append('cannot change while the node runs')
     descriptor = msg.ParameterDescriptor(
-        description=_description(info), additional_constraints='; '.join(notes)
+        description=info.description or '', additional_constraints='; '.join(notes)
     )
     limits = _limits(info)
     if kind == 'INTEGER' and limits != (None, None):
@@ -205,10 +224,6 @@ def _descriptor(info: FieldInfo, kind: str, *, fixed: bool) -> ParameterDescript
         )
         descriptor.floating_point_range = [msg.FloatingPointRange(from_value=start, to_value=stop)]
     return descriptor
-
-
-def _description(info: FieldInfo) -> str:
-    return info.description or ''
 
 
 def _limits(info: FieldInfo) -> tuple[float | None, float | None]:

@@ -7,4 +7,4 @@
 
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('simulated_robot', 'sysid_ros.nodes.simulated_robot.node', 'Robot')
+main = process('simulated_robot', 'sysid_ros.nodes.simulated_robot.node', 'SimulatedRobot')

@@ -15,11 +15,15 @@ from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
-from sysid_ros.nodes.ros.inbox import Inbox, Source, finite, read_array
-from sysid_ros.nodes.ros.parameters import declare
-from sysid_ros.nodes.ros.real_time import RealTime, StateSender
-from sysid_ros.nodes.ros.topics import resolve_topic
-from sysid_ros.pipeline.servos import joints_of
+from sysid_ros.nodes.ros.parameters import declare, resolve_topic
+from sysid_ros.nodes.ros.simulation import (
+    CommandInbox,
+    CommandTopic,
+    RealTimeSimulation,
+    StateSender,
+    finite,
+    read_array,
+)
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from sysid_ros.nodes.ros.runtime import Stop
 
 
-class Robot:
+class SimulatedRobot:
     """A plant that follows the wall clock."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
@@ -56,14 +60,14 @@ class Robot:
         text = Path(config.model).read_text(encoding='utf-8', errors='replace')
         self._mjcf.publish(String(data=text))
         commands = _Commands(plant)
-        inbox = Inbox(
+        inbox = CommandInbox(
             node,
-            Source(
+            CommandTopic(
                 resolve_topic(node, 'commands_topic', config.commands_topic),
                 Float64MultiArray,
                 commands.of_array,
             ),
-            Source(
+            CommandTopic(
                 resolve_topic(node, 'trajectory_topic', config.trajectory_topic),
                 JointTrajectory,
                 commands.of_trajectory,
@@ -73,7 +77,9 @@ class Robot:
             f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on '
             f'{sender.topic}, commands from {" and ".join(inbox.topics)}'
         )
-        self._running = RealTime(node, stop, plant, sender, inbox, rate=config.rate, ready=ready)
+        self._running = RealTimeSimulation(
+            node, stop, plant, sender, inbox, rate=config.rate, ready=ready
+        )
 
     def close(self) -> None:
         """Stop stepping."""
@@ -125,11 +131,9 @@ def _plant(config: SimulatedRobotConfig) -> Plant:
         seed=config.seed,
     )
     truth = load_truth(Path(config.truth)) if config.truth else {}
-    entries = load_servos(Path(config.servos)) if config.servos else ()
-    return Plant(
-        Path(config.model),
-        truth,
-        rate=config.rate,
-        noise=noise,
-        servos=partial(joints_of, entries),
-    )
+    servos = None
+    if config.servos:
+        from sysid_ros.pipeline.servos import joints_of  # noqa: PLC0415 (slow)
+
+        servos = partial(joints_of, load_servos(Path(config.servos)))
+    return Plant(Path(config.model), truth, rate=config.rate, noise=noise, servos=servos)

@@ -12,10 +12,14 @@ from std_msgs.msg import Bool, Float64MultiArray
 
 from sysid_ros.config import SimulatedServoConfig
 from sysid_ros.errors import ConfigError
-from sysid_ros.nodes.ros.inbox import Inbox, Source, read_array
-from sysid_ros.nodes.ros.parameters import declare
-from sysid_ros.nodes.ros.real_time import RealTime, StateSender
-from sysid_ros.nodes.ros.topics import resolve_topic
+from sysid_ros.nodes.ros.parameters import declare, resolve_topic
+from sysid_ros.nodes.ros.simulation import (
+    CommandInbox,
+    CommandTopic,
+    RealTimeSimulation,
+    StateSender,
+    read_array,
+)
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.virtual_robot import Pendulum
 
@@ -58,12 +62,16 @@ class SimulatedServo:
         sender = StateSender(node, topic, self._pendulum.joints)
         goals = resolve_topic(node, 'commands_topic', config.commands_topic)
         switch = resolve_topic(node, 'torque_topic', config.torque_topic)
-        inbox = Inbox(node, Source(goals, Float64MultiArray, _goal), Source(switch, Bool, _enabled))
+        inbox = CommandInbox(
+            node,
+            CommandTopic(goals, Float64MultiArray, _goal),
+            CommandTopic(switch, Bool, _enabled),
+        )
         ready = (
             f'simulated servo ready: {servo.name} at {config.rate:g} Hz on {topic}, commands from '
             f'{" and ".join(inbox.topics)}'
         )
-        self._running = RealTime(
+        self._running = RealTimeSimulation(
             node, stop, self._pendulum, sender, inbox, rate=config.rate, ready=ready
         )
 

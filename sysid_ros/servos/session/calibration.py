@@ -228,7 +228,7 @@ def result_of(
     )
     parameters = tuple(
         parameter
-        if parameter.verdict == 'identified'
+        if parameter.identified
         else parameter.model_copy(
             update={
                 'explanation': f'{parameter.explanation} On the bench: '
@@ -274,7 +274,7 @@ def _warnings(
     if math.isnan(result.held_out_before):
         yield 'Nothing is held out: --validation-kp says which logs shall be.'
     yield from gaps(servo, training)
-    doubtful = [p.name for p in result.parameters if p.verdict != 'identified']
+    doubtful = [p.name for p in result.parameters if not p.identified]
     if doubtful:
         yield f'Not identified: {", ".join(doubtful)}.'
 

@@ -15,14 +15,14 @@ from pydantic import Field
 
 from sysid_ros.config import Section, read_yaml, validate
 from sysid_ros.errors import ConfigError
-from sysid_ros.nodes.ros.topics import resolve_topic
+from sysid_ros.nodes.ros.parameters import resolve_topic
 
 if TYPE_CHECKING:
     from rclpy.node import Node
     from rclpy.qos import QoSProfile
 
 
-class Span(Section):
+class QosDuration(Section):
     """A duration as rosbag2 writes it."""
 
     sec: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
@@ -36,10 +36,10 @@ class QosOverride(Section):
     depth: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     reliability: Literal['reliable', 'best_effort', 'system_default'] | None = None
     durability: Literal['transient_local', 'volatile', 'system_default'] | None = None
-    deadline: Span | None = None
-    lifespan: Span | None = None
+    deadline: QosDuration | None = None
+    lifespan: QosDuration | None = None
     liveliness: Literal['automatic', 'manual_by_topic', 'system_default'] | None = None
-    liveliness_lease_duration: Span | None = None
+    liveliness_lease_duration: QosDuration | None = None
     avoid_ros_namespace_conventions: bool | None = None
 
     def apply(self, qos: QoSProfile) -> None:
@@ -59,7 +59,7 @@ class QosOverride(Section):
                 continue
             if name in kinds:
                 value = kinds[name].get_from_short_key(value)
-            elif isinstance(value, Span):
+            elif isinstance(value, QosDuration):
                 value = Duration(seconds=value.sec, nanoseconds=value.nsec)
             setattr(qos, name, value)
 

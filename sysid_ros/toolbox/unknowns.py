@@ -95,12 +95,8 @@ def component_targets(
             f'{parameter.target!r} names {len(targets)} values; expected one for each component.'
         )
         raise ParameterError(msg)
-    return _dealt(targets, parameter.size)
-
-
-def _dealt(targets: tuple[Target, ...], size: int) -> list[tuple[Target, ...]]:
-    """Deal targets to components: element by element, each with all of its components."""
-    return [tuple(targets[k::size]) for k in range(size)]
+    # Element by element, each with all of its components.
+    return [tuple(targets[k :: parameter.size]) for k in range(parameter.size)]
 
 
 def _resolved(

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Definitions of message types from the packages that are installed here.
+"""What is known here of the types of messages: their classes and their definitions.
 
 A bag holds the definition of every type in it, so that it is read on machines without the type's
 package. Those of the common interfaces come with rosbags; others stand in ``share/PACKAGE/msg``
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rosbags.typesys import get_types_from_msg
 from rosbags.typesys.base import TypesysError
 
+from sysid_ros.errors import RosError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,6 +27,39 @@ if TYPE_CHECKING:
 _RULE = '=' * 80
 #: Parts of the name of a type.
 _PARTS = 3
+
+
+def message_class(topic: str, msgtype: str) -> Any:
+    """Import the Python class of a message type.
+
+    Args:
+        topic: The topic that needs it, for the error.
+        msgtype: Type of the message, as ``sensor_msgs/msg/JointState``.
+
+    Raises:
+        RosError: The type is not installed.
+    """
+    package, _, name = msgtype.split('/')
+    try:
+        return getattr(importlib.import_module(f'{package}.msg'), name)
+    except (ImportError, AttributeError) as err:
+        raise not_installed(topic, msgtype) from err
+
+
+def not_installed(topic: str, msgtype: str, hint: str = '') -> RosError:
+    """Return the error that names a type that is missing, and the package that has it.
+
+    Args:
+        topic: The topic that needs it.
+        msgtype: Type of the message.
+        hint: What else may help, for the end of the sentence.
+    """
+    package = msgtype.partition('/')[0]
+    debian = package.replace('_', '-')
+    return RosError(
+        f'Message type {msgtype!r} of topic {topic!r} is not installed here: expected the '
+        f'package {package!r} (`sudo apt install ros-jazzy-{debian}`), or topics without it{hint}.'
+    )
 
 
 @functools.cache
@@ -39,42 +74,37 @@ def installed_definition(msgtype: str) -> str | None:
         its file is not understood.
     """
     texts: dict[str, str] = {}
-    waiting = [msgtype]
-    while waiting:
-        name = waiting.pop(0)
+    pending = [msgtype]
+    while pending:
+        name = pending.pop(0)
         if name in texts:
             continue
-        file = _file(name)
+        file = _definition_file(name)
         if file is None:
             return None
         try:
             texts[name] = file.read_text('utf-8')
-            waiting += _members(name, texts[name])
+            _, fields = get_types_from_msg(texts[name], name)[name]
+            pending += [member for _, kind in fields for member in _message_types(kind)]
         except (OSError, UnicodeDecodeError, TypesysError):
             return None
-    head, *rest = texts
-    parts = [texts[head]]
-    for name in rest:
+    first, *others = texts
+    parts = [texts[first]]
+    for name in others:
         package, _, short = name.split('/')
         parts += [f'{_RULE}\nMSG: {package}/{short}', texts[name]]
     return '\n'.join(part.rstrip('\n') for part in parts) + '\n'
 
 
-def _members(msgtype: str, text: str) -> list[str]:
-    """Return the names of the types of a definition's fields, where these are messages."""
-    _, fields = get_types_from_msg(text, msgtype)[msgtype]
-    return list(dict.fromkeys(name for _, kind in fields for name in _named(kind)))
-
-
-def _named(kind: Any) -> Iterator[str]:
-    """Yield the messages' names in a field's type: itself, or the elements of an array."""
+def _message_types(kind: Any) -> Iterator[str]:
+    """Yield the messages' names in a field's type: its own, or that of an array's elements."""
     if isinstance(kind[1], str):
         yield kind[1]
     elif isinstance(kind[1][0], tuple):
-        yield from _named(kind[1][0])
+        yield from _message_types(kind[1][0])
 
 
-def _file(msgtype: str) -> Path | None:
+def _definition_file(msgtype: str) -> Path | None:
     parts = msgtype.split('/')
     if len(parts) != _PARTS:
         return None

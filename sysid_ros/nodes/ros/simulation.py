@@ -1,6 +1,10 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A simulation that follows the wall clock, and the joint states that it sends."""
+"""A simulation that stands for a robot in the graph.
+
+Commands come in with the stamps of their arrival, the simulation follows the wall clock, and joint
+states go out.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,28 @@ import array
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+import rclpy
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import JointState
 
+from sysid_ros.errors import RosError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
     from rclpy.node import Node
 
-    from sysid_ros.nodes.ros.inbox import Inbox
     from sysid_ros.nodes.ros.runtime import Stop
     from sysid_ros.virtual_robot import Sample
 
+#: Commands take no longer than the fastest one and this, s, unless the machine is busy.
+_LONGEST_HOLDUP = 0.020
+#: Argument of rclpy's take_message.
+_NOT_RAW = False
 #: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
 #: within this and its delay; the stamps of samples and the effect of commands do not move by it.
 _LAG = 0.010
@@ -36,14 +46,132 @@ _BEHIND = 0.020
 _WARM_UP = 1.0
 #: Warnings of one kind are at least so far apart, s.
 _WARN_SECONDS = 5.0
-#: Messages held by the middleware until they are sent.
+#: Messages held by the middleware until they are fetched or sent.
 _DEPTH = 1000
 _NS = 10**9
 #: Stamps with jitter are at least so far apart, ns.
 _LEAST_NS = 1000
 
 
-class Steps(Protocol):
+class CommandTopic(NamedTuple):
+    """A topic of commands.
+
+    Attributes:
+        topic: Its name in full.
+        kind: Type of its messages.
+        read: Returns (nu,) commands of a message, NaN for what it leaves as it is; raises a
+            RosError where they do not fit.
+    """
+
+    topic: str
+    kind: Any
+    read: Callable[[Any], NDArray[np.float64]]
+
+
+class CommandInbox:
+    """Commands from several topics.
+
+    A callback would come when Python has time for it. The middleware's stamp does not depend on
+    that, but rclpy's EventsExecutor does not hand it on: messages are taken here, from a node that
+    no executor spins.
+    """
+
+    def __init__(self, node: Node, *sources: CommandTopic) -> None:
+        """Subscribe."""
+        self._log = node.get_logger()
+        self._warned: set[str] = set()
+        self._fastest: int | None = None
+        self._node = rclpy.create_node(
+            f'{node.get_name()}_commands',
+            namespace=node.get_namespace(),
+            use_global_arguments=False,
+            start_parameter_services=False,
+            enable_rosout=False,
+        )
+        self.topics = tuple(source.topic for source in sources)
+        self._sources = tuple(
+            (
+                self._node.create_subscription(source.kind, source.topic, _never_called, _DEPTH),
+                source.read,
+            )
+            for source in sources
+        )
+
+    def close(self) -> None:
+        """Leave the graph."""
+        self._node.destroy_node()
+
+    def fetch(self) -> list[tuple[int, NDArray[np.float64]]]:
+        """Return what arrived since the last call.
+
+        Returns:
+            When each command arrived, ns since the epoch, and its (nu,) values, NaN for the
+            actuators that it does not name.
+        """
+        commands = []
+        for subscription, read in self._sources:
+            while taken := subscription.handle.take_message(subscription.msg_type, _NOT_RAW):
+                message, info = taken
+                try:
+                    values = read(message)
+                except RosError as err:
+                    self._ignore(subscription.topic_name, err)
+                    continue
+                commands.append((self._arrival(info), values))
+        return commands
+
+    def _arrival(self, info: Mapping[str, int]) -> int:
+        """Return when a command arrived, ns.
+
+        What a busy machine held up by more than `_LONGEST_HOLDUP` counts as having come as fast as
+        the fastest: the machine's other work is no part of the robot.
+        """
+        # Not every middleware stamps what it sends and receives.
+        received = info['received_timestamp'] or time.time_ns()
+        if not info['source_timestamp']:
+            return received
+        transit = received - info['source_timestamp']
+        self._fastest = transit if self._fastest is None else min(transit, self._fastest)
+        if transit - self._fastest <= _LONGEST_HOLDUP * _NS:
+            return received
+        return info['source_timestamp'] + self._fastest
+
+    def _ignore(self, topic: str, reason: RosError) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            self._log.warning(f'ignoring a command on {topic}: {reason}')
+
+
+def read_array(message: Any, count: int) -> NDArray[np.float64]:
+    """Return the (count,) finite values of a Float64MultiArray.
+
+    Raises:
+        RosError: It has another number of values, or one is not finite.
+    """
+    values = np.array(message.data, dtype=np.float64)
+    if len(values) != count:
+        msg = f'expected one value per actuator, {count}, found {len(values)}'
+        raise RosError(msg)
+    return finite(values)
+
+
+def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values that are all finite.
+
+    Raises:
+        RosError: One is not.
+    """
+    if not np.all(np.isfinite(values)):
+        msg = f'expected finite values, found {values.tolist()}'
+        raise RosError(msg)
+    return values
+
+
+def _never_called(_: object) -> None:
+    """Stand in for a callback; no executor spins the node."""
+
+
+class SteppedPlant(Protocol):
     """What is simulated: a plant, a pendulum."""
 
     @property
@@ -115,7 +243,7 @@ class StateSender:
         self._publish(message)
 
 
-class RealTime:
+class RealTimeSimulation:
     """A simulation in a thread of its own that follows the wall clock.
 
     Sample k has the stamp t0 + k / rate, t0 being the clock at the start: late computation delays a
@@ -126,19 +254,19 @@ class RealTime:
         self,
         node: Node,
         stop: Stop,
-        steps: Steps,
+        plant: SteppedPlant,
         sender: StateSender,
-        inbox: Inbox,
+        inbox: CommandInbox,
         *,
         rate: float,
         ready: str,
     ) -> None:
-        """Begin.
+        """Start the thread.
 
         Args:
             node: Logs for it.
             stop: Told of errors.
-            steps: What is simulated.
+            plant: What is simulated.
             sender: Takes the samples.
             inbox: Has the commands.
             rate: Samples per second.
@@ -146,7 +274,7 @@ class RealTime:
         """
         self._log = node.get_logger()
         self._stop = stop
-        self._steps = steps
+        self._plant = plant
         self._sender = sender
         self._inbox = inbox
         self._period = min(1.0 / rate, _LONGEST_PAUSE)
@@ -160,8 +288,8 @@ class RealTime:
         self._closing.set()
         self._thread.join()
         self._inbox.close()
-        if self._steps.late:
-            self._log.warning(f'{self._steps.late} commands came too late for their time of effect')
+        if self._plant.late:
+            self._log.warning(f'{self._plant.late} commands came too late for their time of effect')
 
     def _run(self) -> None:
         try:
@@ -172,20 +300,20 @@ class RealTime:
     def _follow_clock(self) -> None:
         start_ns = time.time_ns()
         announced = False
-        steps = self._steps
+        plant = self._plant
         warned, late = _WARM_UP - _WARN_SECONDS, -math.inf
         while not self._closing.is_set():
             now = (time.time_ns() - start_ns) / _NS
-            behind = now - _LAG - steps.time
+            behind = now - _LAG - plant.time
             if behind > _BEHIND + self._period and now - warned > _WARN_SECONDS:
                 warned = now
                 self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
             for arrival_ns, values in self._inbox.fetch():
-                in_time = steps.command((arrival_ns - start_ns) / _NS, values)
+                in_time = plant.command((arrival_ns - start_ns) / _NS, values)
                 if not in_time and now - late > _WARN_SECONDS:
                     late = now
                     self._log.warning('a command came too late and takes effect at once')
-            for sample in steps.advance(min(now - _LAG, steps.time + _LONGEST_STRIDE)):
+            for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
                 self._sender.send(start_ns, sample)
                 if not announced:
                     announced = True
@@ -195,6 +323,6 @@ class RealTime:
 
     def _pause(self, elapsed: float) -> float:
         """Return the seconds until the next wake-up on the grid of the period."""
-        if elapsed - _LAG - self._steps.time > self._period + self._steps.timestep:
+        if elapsed - _LAG - self._plant.time > self._period + self._plant.timestep:
             return 0.0
         return self._period - elapsed % self._period
