@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from cases.recorded import quadruped, servo
 
+from sysid_ros.config import SolverConfig
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
-from sysid_ros.pipeline.folds import leave_out as refit_without
+from sysid_ros.pipeline.validation import leave_out as refit_without
 from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def solve(robot: Robot, sequences: Sequence[Trajectory]) -> Fit:
 def leave_out(robot: Robot, family: str, full: Fit) -> Score:
     """Fit without a family, from near the fit to all, and judge on the family."""
     every = [sequence for runs in robot.families.values() for sequence in runs]
-    (fold,) = refit_without(robot.spec, every, {family: tuple(robot.families[family])}, full)
+    held_out = {family: tuple(robot.families[family])}
+    (fold,) = refit_without(robot.spec, every, held_out, full, SolverConfig())
     without = np.array(fold.values)
     own = robot.families[family]
     return Score(

@@ -104,9 +104,7 @@ def _print_parameters(console: Console, found: Preflight) -> None:
 
 def _told_by(found: Preflight, place: int) -> str:
     """Name the sensors without which the interval of a parameter would be wider."""
-    grown = sorted(
-        ((s.growth[place], s.name) for s in found.sources if s.kind == 'sensor'), reverse=True
-    )
+    grown = sorted(((sensor.growth[place], sensor.name) for sensor in found.sensors), reverse=True)
     told = [(growth, name) for growth, name in grown if growth > _CARRIES]
     if not told:
         return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
@@ -119,8 +117,7 @@ def _factor(growth: float) -> str:
 
 def _print_bags(console: Console, found: Preflight) -> None:
     """Print what each bag adds, and which sources add nothing."""
-    bags = [source for source in found.sources if source.kind == 'bag']
-    for bag in bags if len(bags) > 1 else ():
+    for bag in found.bags if len(found.bags) > 1 else ():
         known = [
             (growth, item.name)
             for growth, item in zip(bag.growth, found.parameters, strict=True)
@@ -134,7 +131,7 @@ def _print_bags(console: Console, found: Preflight) -> None:
         _say(console, f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
     if found.dead:
         _say(console, f'never moves, left out: {", ".join(found.dead)}')
-    if len(bags) > 1 or idle or found.dead:
+    if len(found.bags) > 1 or idle or found.dead:
         console.print()
 
 

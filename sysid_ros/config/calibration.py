@@ -156,11 +156,15 @@ class ValidationConfig(Section):
         return chosen
 
 
+#: What a bag is for: to fit to, or to judge the fit on.
+Role = Literal['train', 'validate']
+
+
 class BagSelection(Section):
     """Bags and what they are for."""
 
     path: str = Field(description='bag folder, or a pattern such as bags/train_*')
-    role: Literal['train', 'validate'] = Field(default='train', description='train or validate')
+    role: Role = Field(default='train', description='train or validate')
 
 
 class PriorConfig(Section):

@@ -1,14 +1,19 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Put together what a calibration found into one CalibrationResult."""
+"""Put what a calibration found into one result: findings, warnings, curves and provenance."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import sha256
 from sysid_ros.model.units import component_label, sensor_unit
-from sysid_ros.pipeline.findings import findings, stuck, warnings
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.results.diagnostics import Curve
 from sysid_ros.results.result import FileHash
@@ -20,10 +25,17 @@ if TYPE_CHECKING:
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.pipeline.findings import Recording
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.loading import AlignedBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
     from sysid_ros.results.summary import Validation
+
+#: What to do when the measurements fit better at other times.
+_SHIFTED = (
+    'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
+    'or that of the commands, target actuator/*/delay'
+)
+#: Ends of several starts whose costs differ by more than this part are different optima.
+_SAME_COST = 1e-3
 
 
 def assemble(
@@ -63,11 +75,11 @@ def assemble(
         provenance=remembered.provenance(provenance),
         warnings=(
             *remembered.warnings,
-            *warnings(problem.model, fit, recordings, summary.held_out),
+            *_warnings(problem.model, fit, recordings, summary.held_out),
             *(validation.warnings if validation else ()),
         ),
         topics=tuple(rate for recording in recordings for rate in recording.alignment.topics),
-        health=(*findings(fit, recordings), *stuck(problem.model, recordings)),
+        health=(*_findings(fit, recordings), *_stuck(problem.model, recordings)),
         validation=validation,
         drift=remembered.drift,
     )
@@ -106,7 +118,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[Curve]:
 
 
 def _provenance(
-    config: CalibrationConfig, command: str, recordings: Sequence[Recording]
+    config: CalibrationConfig, command: str, recordings: Sequence[AlignedBag]
 ) -> Provenance:
     files = [FileHash(path=str(config.model), role='model', sha256=sha256(config.model))]
     for recording in recordings:
@@ -122,3 +134,154 @@ def _provenance(
         tuple(files),
         'recorded commands, zero-order held, drive the actuators of the model',
     )
+
+
+def _findings(fit: Fit, recordings: Sequence[AlignedBag]) -> Iterator[HealthFinding]:
+    """Yield what was found, before what was found when the bags were read.
+
+    Args:
+        fit: What was found by the fit.
+        recordings: All bags.
+    """
+    yield from _offsets(fit)
+    yield from _shifts(fit)
+    yield from _left_out(fit, recordings)
+    for recording in recordings:
+        yield from recording.alignment.health
+
+
+def _stuck(model: mujoco.MjModel, recordings: Sequence[AlignedBag]) -> Iterator[HealthFinding]:
+    """Yield positions that were left out as dead although commands to their joint change."""
+    for recording in recordings:
+        commanded = {
+            int(model.actuator_trnid[actuator, 0])
+            for sequence in recording.alignment.sequences
+            for series in sequence.commands
+            for name, (_, columns) in series.signal_mapping.items()
+            if (actuator := mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)) >= 0
+            and model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+            and np.ptp(series.data[:, columns], axis=0).any()
+        }
+        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS):
+            name = model.sensor(sensor).name
+            for item in recording.alignment.health:
+                dead = item.kind is FindingKind.DEAD_CHANNEL and item.left_out == name
+                if dead and int(model.sensor_objid[sensor]) in commanded:
+                    yield HealthFinding(
+                        bag=item.bag,
+                        subject=item.subject,
+                        kind=FindingKind.STUCK,
+                        count=item.count,
+                        detail=f'{name!r} never changes although its joint is told to move',
+                    )
+
+
+def _offsets(fit: Fit) -> Iterator[HealthFinding]:
+    """Say by how much the commands of each sequence were shifted against their stamps."""
+    for sequence, offset in fit.offsets.items():
+        detail = f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay'
+        errors = np.abs(np.concatenate(fit.arrival_errors.get(sequence) or [np.zeros(0)]))
+        if errors.any():
+            half, largest = np.median(errors), np.max(errors)
+            detail += (
+                f', half of them within {1e6 * half:.2g} µs of that and all within '
+                f'{1e3 * largest:.2g} ms, each as the data say'
+            )
+        yield HealthFinding(
+            bag=sequence,
+            subject='commands',
+            kind=FindingKind.ARRIVAL_OFFSET,
+            count=1,
+            detail=detail,
+        )
+
+
+def _shifts(fit: Fit) -> Iterator[HealthFinding]:
+    """Say which sequences' measurements fit better at other times."""
+    if fit.shift is None:
+        return
+    for sequence, report in zip(fit.sequences, fit.shift.per_sequence, strict=False):
+        if report.significant:
+            yield HealthFinding(
+                bag=sequence,
+                subject='measurements',
+                kind=FindingKind.SHIFT,
+                count=1,
+                detail=f'moved by {1e3 * report.shift:+.3g} ms, standard error '
+                f'{1e3 * report.error:.2g} ms, they are explained better; that removes '
+                f'{100 * report.gain:.3g} % of the remaining cost',
+            )
+
+
+def _left_out(fit: Fit, recordings: Sequence[AlignedBag]) -> Iterator[HealthFinding]:
+    """Say what was measured and not compared."""
+    for recording in recordings:
+        series = [m for s in recording.alignment.sequences for m in s.measurements]
+        for sensor in fit.dead:
+            count = sum(len(entry) for entry in series if sensor in entry.names)
+            if recording.role == 'train' and count:
+                yield HealthFinding(
+                    bag=recording.alignment.bag,
+                    subject=sensor,
+                    kind=FindingKind.DEAD_CHANNEL,
+                    count=count,
+                    detail='never changes in any training sequence; left out of the fit',
+                )
+    for sequence, count in fit.left_out.items():
+        yield HealthFinding(
+            bag=sequence,
+            subject='measurements',
+            kind=FindingKind.MASKED,
+            count=count,
+            detail='samples so near to the ends that a delay within the bounds would place them '
+            'outside of the sequence; left out of the fit',
+        )
+
+
+def _warnings(
+    model: mujoco.MjModel, fit: Fit, recordings: Sequence[AlignedBag], held_out: tuple[float, float]
+) -> Iterator[str]:
+    """Yield what a reader of the result must know first, a sentence each.
+
+    Args:
+        model: The compiled nominal model.
+        fit: What was found.
+        recordings: All bags.
+        held_out: Error before and after on held-out data; NaN where there are none.
+    """
+    if not fit.solution.success:
+        yield fit.solution.message
+    if fit.window is not None:
+        yield (
+            'Whole sequences cannot be predicted, the smallest errors grow until they decide where '
+            f'the motion ends; the values rest on windows of {fit.window:g} s that start where the '
+            'robot was measured, and errors over whole sequences say nothing about them.'
+        )
+    if fit.shift is not None and fit.shift.alarming:
+        yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
+    yield from _other_optima(fit)
+    if math.isnan(held_out[0]):
+        yield 'Nothing is held out: record a bag for validation to see whether the fit generalises.'
+    doubtful = [
+        parameter.name
+        for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)
+        if interval.verdict_kind is not VerdictKind.IDENTIFIED
+    ]
+    if doubtful:
+        yield f'Not identified: {", ".join(doubtful)}.'
+    for recording in recordings:
+        if not recording.alignment.sequences:
+            yield f'Bag {recording.path.name!r} holds no usable sequence.'
+        if recording.idle_actuators:
+            yield f'Bag {recording.idle_actuators}.'
+
+
+def _other_optima(fit: Fit) -> Iterator[str]:
+    """Say when starts ended in different optima."""
+    ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
+    worse = sum(end > (1 + _SAME_COST) * min(ends) for end in ends)
+    if worse:
+        yield (
+            f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
+            'there is more than one optimum, and more starts may find a better one.'
+        )

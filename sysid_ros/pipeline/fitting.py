@@ -11,7 +11,6 @@ from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.inference import IntervalMethod
-from sysid_ros.pipeline.findings import idle_actuators
 
 if TYPE_CHECKING:
     import threading
@@ -69,10 +68,10 @@ def fit_training(
         raise
     except FitError as err:
         # Without commands little moves: that is then what the user has to know.
-        idle = [text for recording in problem.recordings for text in idle_actuators(recording)]
+        idle = next(filter(None, (bag.idle_actuators for bag in problem.recordings)), '')
         if not idle:
             raise
-        msg = f'{str(err).rstrip(".")}; bag {idle[0]}.'
+        msg = f'{str(err).rstrip(".")}; bag {idle}.'
         raise FitError(msg) from err
 
 

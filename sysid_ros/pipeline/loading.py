@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import check_distinct, make_unknowns
-from sysid_ros.pipeline.findings import Recording
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
@@ -31,14 +31,33 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
+    from sysid_ros.config.calibration import Role
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.unknown import Unknown
-    from sysid_ros.results.result import Role
     from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.signals.trajectory import Trajectory
 
 #: Targets whose elements are known only when the bags were read.
 _OF_SEQUENCES = 'sequence/'
+
+
+@dataclass(frozen=True)
+class AlignedBag:
+    """One bag, what it is for, and its sequences."""
+
+    path: Path
+    role: Role
+    alignment: Alignment
+
+    @property
+    def idle_actuators(self) -> str:
+        """Which actuators the bag holds no commands for, in one clause; empty where none."""
+        names = [
+            item.subject for item in self.alignment.health if item.kind is FindingKind.UNMAPPED
+        ]
+        if not names:
+            return ''
+        return f'{self.path.name!r} holds no commands for {", ".join(names)}; they stay 0'
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,7 @@ class Problem:
 
     spec: mujoco.MjSpec
     model: mujoco.MjModel
-    recordings: tuple[Recording, ...]
+    recordings: tuple[AlignedBag, ...]
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
 
@@ -109,16 +128,10 @@ def load(
         del columns  # before the next bag is read
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
-        recordings.append(Recording(path, role, alignment))
-    training = [
-        sequence
-        for recording in recordings
-        if recording.role == 'train'
-        for sequence in recording.alignment.sequences
-    ]
-    parameters = parameters_of(config, model, spec, training)
-    servos = joints_of(config.servos, model)
-    return Problem(spec, model, tuple(recordings), parameters, servos)
+        recordings.append(AlignedBag(path, role, alignment))
+    problem = Problem(spec, model, tuple(recordings), early, joints_of(config.servos, model))
+    parameters = parameters_of(config, model, spec, problem.sequences('train'))
+    return dataclasses.replace(problem, parameters=parameters)
 
 
 def read_aligned(
@@ -148,16 +161,14 @@ def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
             raise ConfigError(msg)
     sequences = []
     for sequence in alignment.sequences:
-        kept = (_keep(series, sensors) for series in sequence.measurements)
-        measurements = tuple(series for series in kept if series.names)
+        measurements = tuple(
+            TimeSeries(series.times, series.data, kept)
+            for series in sequence.measurements
+            if (kept := {n: e for n, e in series.signal_mapping.items() if n in sensors})
+        )
         if measurements:
             sequences.append(dataclasses.replace(sequence, measurements=measurements))
     return dataclasses.replace(alignment, sequences=tuple(sequences))
-
-
-def _keep(series: TimeSeries, names: tuple[str, ...]) -> TimeSeries:
-    kept = {name: entry for name, entry in series.signal_mapping.items() if name in names}
-    return TimeSeries(series.times, series.data, kept)
 
 
 def _longest_delay(parameters: tuple[Unknown, ...]) -> float:
@@ -220,8 +231,9 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     """
     found: dict[Path, Role] = {}
     for selection in config.bags:
-        matches = sorted(glob.glob(selection.path)) if _is_pattern(selection.path) else []  # noqa: PTH207 (the pattern may be absolute)
-        if _is_pattern(selection.path) and not matches:
+        is_pattern = any(character in selection.path for character in '*?[')
+        matches = sorted(glob.glob(selection.path)) if is_pattern else []  # noqa: PTH207 (the pattern may be absolute)
+        if is_pattern and not matches:
             folder = Path(selection.path).parent
             near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
             hint = nearest(Path(selection.path).name, near)
@@ -246,7 +258,3 @@ def _check_segments(segments: SegmentsConfig, bags: list[str]) -> None:
             if not any(fnmatchcase(bag, name) for bag in bags):
                 msg = f'No bag matches {name!r} in segments.{key}; {nearest(name, bags)}.'
                 raise ConfigError(msg)
-
-
-def _is_pattern(path: str) -> bool:
-    return any(character in path for character in '*?[')

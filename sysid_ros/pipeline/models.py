@@ -14,9 +14,16 @@ import numpy as np
 from sysid_ros.errors import ConfigError, FitError, nearest
 from sysid_ros.inference.paired import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.folds import families_of, leave_out, training_bags
 from sysid_ros.pipeline.loading import load
-from sysid_ros.pipeline.scores import residuals_of, rms
+from sysid_ros.pipeline.validation import (
+    Predictor,
+    families_of,
+    leave_out,
+    residuals_of,
+    rms,
+    training_bags,
+)
+from sysid_ros.results.parts import ROLES
 
 if TYPE_CHECKING:
     import threading
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.pipeline.scores import Wanted
+    from sysid_ros.pipeline.validation import Counted
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
@@ -106,6 +113,14 @@ class _Fitted(NamedTuple):
     candidate: Candidate
     problem: Problem
     fit: Fit
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model with what was found."""
+        threads = self.candidate.config.solver.threads
+        return Predictor(
+            self.problem.spec, self.fit.parameters, self.fit.solution.x, threads, self.fit.drives
+        )
 
 
 def compare_models(
@@ -250,24 +265,24 @@ def without(problem: Problem, drop: Sequence[str]) -> Problem:
 def _judged(
     fitted: list[_Fitted], observer: Observer, cancel: threading.Event | None
 ) -> ModelComparison:
-    wanted = _common(fitted)
-    squares, counts = _mean_squares(fitted, wanted)
+    counted = _common(fitted)
+    squares, counts = _mean_squares(fitted, counted)
     # The model that leaves the least is the one whose residuals are most nearly noise.
     least = int(np.argmin([float(counts @ np.log(row)) for row in squares]))
-    sensors = sorted(set.intersection(*(set(one.fit.noise) for one in fitted)))
+    sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
     noise = dict(zip(sensors, np.sqrt(squares[least]).tolist(), strict=True))
     inference = fitted[least].fit.inference
     share = inference.effective / len(fitted[least].fit.solution.residual)
     effective = float(counts.sum()) * share
-    sizes = np.array([len(one.problem.parameters) for one in fitted])
+    sizes = np.array([len(model.problem.parameters) for model in fitted])
     deviance = share * np.log(squares) @ counts
     aic = deviance + 2 * sizes
     bic = deviance + np.log(max(effective, 2.0)) * sizes
     training = np.sqrt(squares / squares[least] @ counts / counts.sum())
     parts = []
-    for one in fitted:
-        observer.stage(f'predicting what is held out with {one.candidate.name}')
-        parts.append(_held_out(one, noise, wanted, cancel))
+    for model in fitted:
+        observer.stage(f'predicting what is held out with {model.candidate.name}')
+        parts.append(_held_out(model, noise, counted, cancel))
     errors = np.array([[part.error for part in own] for own in parts])
     errors = errors[:, np.isfinite(errors).all(axis=0)]
     held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
@@ -277,7 +292,7 @@ def _judged(
     adequate = difference <= standard_error if judged else bic <= bic.min()
     scores = tuple(
         ModelScore(
-            name=one.candidate.name,
+            name=model.candidate.name,
             parameters=int(sizes[i]),
             training=float(training[i]),
             parts=parts[i],
@@ -288,7 +303,7 @@ def _judged(
             bic=float(bic[i] - bic.min()),
             adequate=bool(adequate[i]),
         )
-        for i, one in enumerate(fitted)
+        for i, model in enumerate(fitted)
     )
     chosen = min(
         (score for score in scores if score.adequate),
@@ -299,41 +314,32 @@ def _judged(
     )
 
 
-def _common(fitted: list[_Fitted]) -> Wanted:
+def _common(fitted: list[_Fitted]) -> Counted:
     """Return which samples are in the data of all models: delays let sequences begin later."""
     begins: dict[str, int] = {}
-    for one in fitted:
-        for role in ('train', 'validate'):
-            for sequence in one.problem.sequences(role):
+    for model in fitted:
+        for role in ROLES:
+            for sequence in model.problem.sequences(role):
                 known = begins.get(sequence.name, sequence.origin_ns)
                 begins[sequence.name] = max(known, sequence.origin_ns)
 
-    def wanted(sequence: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
+    def counted(sequence: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         late = 1e-9 * (begins[sequence.name] - sequence.origin_ns)
         return np.asarray(series.times >= late)
 
-    return wanted
+    return counted
 
 
 def _mean_squares(
-    fitted: list[_Fitted], wanted: Wanted
+    fitted: list[_Fitted], counted: Counted
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (m, k) mean square residual of each model and sensor, and (k,) their numbers."""
-    sensors = sorted(set.intersection(*(set(one.fit.noise) for one in fitted)))
+    sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
     ones = dict.fromkeys(sensors, 1.0)
     rows = []
     counts = np.zeros(len(sensors))
-    for one in fitted:
-        found = residuals_of(
-            one.problem.spec,
-            one.problem.sequences('train'),
-            one.fit.parameters,
-            one.fit.solution.x,
-            noise=ones,
-            wanted=wanted,
-            threads=one.candidate.config.solver.threads,
-            drives=one.fit.drives,
-        )
+    for model in fitted:
+        found = residuals_of(model.predictor, model.problem.sequences('train'), ones, counted)
         joined = [np.concatenate([part[s] for part in found if s in part]) for s in sensors]
         rows.append([max(float(np.mean(values**2)), _TINY) for values in joined])
         counts = np.array([float(len(values)) for values in joined])
@@ -341,27 +347,17 @@ def _mean_squares(
 
 
 def _held_out(
-    one: _Fitted,
+    model: _Fitted,
     noise: dict[str, float],
-    wanted: Wanted,
+    counted: Counted,
     cancel: threading.Event | None,
 ) -> tuple[HeldOut, ...]:
     """Return the errors on validation bags, and on what is left out of the fit in turn."""
-    problem, config = one.problem, one.candidate.config
-    threads = config.solver.threads
+    problem, config = model.problem, model.candidate.config
     found = []
     for recording in problem.recordings:
         if recording.role == 'validate' and recording.alignment.sequences:
-            residuals = residuals_of(
-                problem.spec,
-                recording.alignment.sequences,
-                one.fit.parameters,
-                one.fit.solution.x,
-                noise=noise,
-                wanted=wanted,
-                threads=threads,
-                drives=one.fit.drives,
-            )
+            residuals = residuals_of(model.predictor, recording.alignment.sequences, noise, counted)
             found.append(HeldOut(recording.path.name, rms(residuals)))
     bags = training_bags(problem)
     asked = config.validation.leave_out
@@ -371,11 +367,10 @@ def _held_out(
         problem.spec,
         problem.sequences('train'),
         families_of(asked, bags),
-        one.fit,
-        loss=config.solver.loss,
+        model.fit,
+        config.solver,
         noise=noise,
-        wanted=wanted,
-        threads=threads,
+        counted=counted,
         cancel=cancel,
     )
     return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))

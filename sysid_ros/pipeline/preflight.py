@@ -7,38 +7,41 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import mujoco
 import numpy as np
 import scipy.special
 
 from sysid_ros.config import load_mapping
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.inference.dependence import threshold
 from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import LEVEL, Spread, prior_jacobian
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.pipeline.information import Source, condensed, sources
 from sysid_ros.pipeline.loading import load
-from sysid_ros.pipeline.saturation import Saturation, saturations
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.config.calibration import Role
+    from sysid_ros.estimation.layout import Samples
     from sysid_ros.identification.observer import Observer
     from sysid_ros.inference import Combination
     from sysid_ros.inference.linear import Linear
@@ -46,17 +49,68 @@ if TYPE_CHECKING:
     from sysid_ros.inspection.lag import Lag
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import Role
+    from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
 #: A nominal value at a bound is moved inside by this part of the bounds' distance: that a value
 #: starts at a bound does not say that it ends there.
 _INSIDE = 1e-5
 
+#: What widens no interval by more than this factor when it is left out adds nothing.
+NOTHING = 1.05
+#: A parameter is lost with a source when more than this part of it is in directions unseen then.
+_LOST = 1e-6
+#: Within this part of a range of its end, a value is at the end.
+_NEAR = 1e-3
+
 METHOD = (
     'if the model is right up to these parameters, and noise as rough as measured and independent '
     'from sample to sample; what the model lacks makes intervals wider'
 )
+
+
+class SourceKind(StrEnum):
+    """What may be left out."""
+
+    SENSOR = 'sensor'
+    BAG = 'bag'
+
+
+class InformationSource(NamedTuple):
+    """A sensor or a bag, and what would be lost without it.
+
+    Attributes:
+        kind: What it is.
+        name: Of the sensor or bag.
+        growth: (p,) factor by which the interval of each parameter would be wider without it;
+            infinite where it alone tells, NaN for parameters without an interval.
+    """
+
+    kind: SourceKind
+    name: str
+    growth: tuple[float, ...]
+
+    @property
+    def adds_nothing(self) -> bool:
+        """Whether no interval would be visibly wider without it."""
+        known = np.array([g for g in self.growth if not np.isnan(g)])
+        return len(known) > 0 and bool(np.all(known < NOTHING))
+
+
+class Saturation(NamedTuple):
+    """A signal at its limit.
+
+    Attributes:
+        sequence: Where.
+        signal: Name of the actuator or sensor.
+        limit: ``ctrlrange``, ``forcerange``, ``actuatorfrcrange`` or ``joint range``.
+        share: Part of the time.
+    """
+
+    sequence: str
+    signal: str
+    limit: str
+    share: float
 
 
 class PredictedParameter(NamedTuple):
@@ -120,7 +174,7 @@ class Preflight:
 
     parameters: tuple[PredictedParameter, ...]
     combinations: tuple[Combination, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[InformationSource, ...]
     noise: dict[str, float]
     joints: tuple[JointMotion, ...]
     saturations: tuple[Saturation, ...]
@@ -131,6 +185,16 @@ class Preflight:
     rollouts: int
     seconds: float
     method: str = METHOD
+
+    @property
+    def sensors(self) -> tuple[InformationSource, ...]:
+        """What each sensor tells."""
+        return tuple(source for source in self.sources if source.kind is SourceKind.SENSOR)
+
+    @property
+    def bags(self) -> tuple[InformationSource, ...]:
+        """What each bag tells."""
+        return tuple(source for source in self.sources if source.kind is SourceKind.BAG)
 
     @property
     def doubtful(self) -> tuple[str, ...]:
@@ -321,3 +385,150 @@ def _stands_still(times: NDArray[np.float64], values: NDArray[np.float64]) -> fl
     with np.errstate(invalid='ignore', over='ignore'):
         moves = np.flatnonzero(np.any(np.diff(values, axis=0) != 0, axis=1))
     return float(times[moves[-1] + 1]) if len(moves) else 0.0
+
+
+def condensed(
+    jacobian: NDArray[np.float64], samples: Samples
+) -> tuple[NDArray[np.float64], Samples]:
+    """Replace the rows of each sensor in each sequence by their triangle, at most p of them.
+
+    Rows of independent samples of one deviation may be rotated: an orthogonal matrix times them
+    holds the same information, whatever is asked of it later, at a hundredth of the length.
+
+    Args:
+        jacobian: (n, p) derivative of the residuals.
+        samples: What each residual is.
+
+    Returns:
+        The shorter derivative, priors last and as they were, and what its rows are; times are 0.
+    """
+    prior = samples.sensor == PRIOR
+    group = samples.sequence * len(samples.sensors) + samples.sensor
+    order = np.argsort(np.where(prior, -1, group), kind='stable')[np.count_nonzero(prior) :]
+    borders = np.flatnonzero(np.diff(group[order])) + 1
+    parts, sequence, sensor = [], [], []
+    for rows in np.split(order, borders):
+        triangle = np.linalg.qr(jacobian[rows], mode='r')
+        parts.append(triangle)
+        sequence.append(np.full(len(triangle), samples.sequence[rows[0]]))
+        sensor.append(np.full(len(triangle), samples.sensor[rows[0]]))
+    shorter = np.concatenate([*parts, jacobian[prior]])
+    count = len(shorter) - np.count_nonzero(prior)
+    variance = samples.variance
+    if variance is not None:
+        variance = np.concatenate([np.ones(count), variance[prior]])
+    return shorter, dataclasses.replace(
+        samples,
+        sequence=np.concatenate([*sequence, samples.sequence[prior]]),
+        time=np.zeros(len(shorter)),
+        sensor=np.concatenate([*sensor, samples.sensor[prior]]),
+        variance=variance,
+    )
+
+
+def sources(linear: Linear, count: int) -> tuple[InformationSource, ...]:
+    """Return what each sensor and each bag tells, by leaving it out.
+
+    The information of independent samples adds up, so leaving a source out takes its own share
+    away; what is known of starts and clocks beforehand stays.
+
+    Args:
+        linear: The linearised problem, whose samples have names of sensors and bags.
+        count: So many of its first unknowns are parameters.
+    """
+    samples, scaled = linear.samples, linear.scaled
+    measured = samples.sensor >= 0
+    groups: dict[tuple[SourceKind, str], NDArray[np.bool_]] = {}
+    for number, sensor in enumerate(samples.sensors):
+        groups[SourceKind.SENSOR, sensor] = measured & (samples.sensor == number)
+    if samples.bags:
+        bag = np.array(samples.bags)[samples.sequence]
+        for name in dict.fromkeys(samples.bags):
+            groups[SourceKind.BAG, name] = measured & (bag == name)
+    whole = scaled.T @ scaled
+    full = _variances(whole)
+    # Variances are compared where there is one.
+    full[~np.isfinite(full)] = np.nan
+    found = []
+    for (kind, name), rows in groups.items():
+        growth = np.full(len(linear.unknowns), np.nan)
+        part = scaled[rows]
+        growth[linear.free] = np.sqrt(_variances(whole - part.T @ part) / full)
+        found.append(InformationSource(kind, name, tuple(np.maximum(growth[:count], 1.0).tolist())))
+    return tuple(found)
+
+
+def _variances(information: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the (f,) variances that go with an information, infinite where it sees nothing."""
+    values, vectors = np.linalg.eigh(information)
+    seen = values > threshold(len(values)) ** 2
+    variance: NDArray[np.float64] = np.sum(vectors[:, seen] ** 2 / values[seen], axis=1)
+    variance[np.sum(vectors[:, ~seen] ** 2, axis=1) > _LOST] = np.inf
+    return variance
+
+
+def saturations(model: mujoco.MjModel, sequence: Trajectory) -> tuple[Saturation, ...]:
+    """Return the signals of a sequence that are at or beyond a limit for some of the time.
+
+    Args:
+        model: The compiled nominal model, whose limits count.
+        sequence: What was recorded, in units of the model.
+    """
+    found = []
+    for series in sequence.commands:
+        for name, low, high in _command_limits(model, series):
+            share = _share(series, name, low, high)
+            found.append(Saturation(sequence.name, name, 'ctrlrange', share))
+    for series in sequence.measurements:
+        for name in series.names:
+            limit = _sensor_limit(model, name)
+            if limit is not None:
+                what, low, high = limit
+                found.append(Saturation(sequence.name, name, what, _share(series, name, low, high)))
+    return tuple(item for item in found if item.share > 0)
+
+
+def _command_limits(
+    model: mujoco.MjModel, series: TimeSeries
+) -> Iterator[tuple[str, float, float]]:
+    for name in series.names:
+        actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
+        if actuator >= 0 and model.actuator_ctrllimited[actuator]:
+            low, high = model.actuator_ctrlrange[actuator]
+            yield name, float(low), float(high)
+
+
+def _sensor_limit(model: mujoco.MjModel, name: str) -> tuple[str, float, float] | None:
+    sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
+    if sensor < 0:
+        return None
+    kind, owner = int(model.sensor_type[sensor]), int(model.sensor_objid[sensor])
+    for of, what, limited, ranges in (
+        (mujoco.mjtSensor.mjSENS_JOINTPOS, 'joint range', model.jnt_limited, model.jnt_range),
+        (
+            mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+            'forcerange',
+            model.actuator_forcelimited,
+            model.actuator_forcerange,
+        ),
+        (
+            mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+            'actuatorfrcrange',
+            model.jnt_actfrclimited,
+            model.jnt_actfrcrange,
+        ),
+    ):
+        if kind == int(of) and limited[owner]:
+            return what, float(ranges[owner, 0]), float(ranges[owner, 1])
+    return None
+
+
+def _share(series: TimeSeries, name: str, low: float, high: float) -> float:
+    """Return the part of the time at a limit; each sample stands for the time to the next."""
+    values: NDArray[np.float64] = series.data[:, np.atleast_1d(series.signal_mapping[name][1])]
+    margin = _NEAR * (high - low)
+    at = np.any((values <= low + margin) | (values >= high - margin), axis=1)
+    if len(at) < 2:  # noqa: PLR2004 (no duration)
+        return float(at.any())
+    lasting = np.diff(series.times)
+    return float(lasting[at[:-1]].sum() / lasting.sum())

@@ -4,24 +4,166 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import fnmatch
+import math
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.errors import CancelledError, ConfigError, FitError
-from sysid_ros.pipeline.folds import disagreements, families_of, leave_out, training_bags
-from sysid_ros.pipeline.horizon import horizon_errors
-from sysid_ros.pipeline.window_lengths import drifts, fit_windows
+import mujoco
+import numpy as np
+import scipy.special
+
+from sysid_ros.alignment.initial import initial_state
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.losses import rho
+from sysid_ros.estimation.start.motion import unmeasured
+from sysid_ros.estimation.start.windows import Cutter
+from sysid_ros.inference import infer
+from sysid_ros.model.targets import Role as Acting
+from sysid_ros.results.parts import ROLES
+from sysid_ros.results.result import Fold, HorizonPoint, WindowFit
 from sysid_ros.results.summary import Validation
+from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sysid_ros.config import CalibrationConfig
+    from numpy.typing import NDArray
+
+    from sysid_ros.config import CalibrationConfig, SolverConfig
+    from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.folds import Families
+    from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import Fold, HorizonPoint, Role, WindowFit
+    from sysid_ros.results.result import Role
+    from sysid_ros.rollout.drives import Drives
+    from sysid_ros.rollout.simulation import Prediction
+    from sysid_ros.signals.trajectory import Trajectory
+
+    #: Which samples of a series of a sequence count.
+    Counted = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
+    #: Name of a family of bags to its sequences.
+    Families = dict[str, tuple[Trajectory, ...]]
+
+#: A simulation that became unstable counts as this many times the noise, as it does in the fit.
+_DIVERGED = 1e4
+#: So many parameters are named in a warning.
+_NAMED = 3
+#: A fit to part of the data starts near its end; it ends when the next step would be shorter than
+#: this, in standard errors.
+_TOLERANCE = 0.1
+
+#: From so many training bags on, each of them is left out in turn unless told otherwise.
+FEWEST_BAGS = 3
+#: Of more bags, neighbours in the list are left out together: so many fits are made at most.
+MOST_FOLDS = 8
+#: A fit without some bags ends after so many iterations at most.
+_FOLD_ITERATIONS = 5
+#: Directions that the data left hardly determine stay where they are: relative singular value.
+_BLIND = 1e-6
+#: Probability to complain about bags that agree, over all parameters together.
+_FALSE_ALARM = 0.01
+
+#: So many starts are predicted from for each horizon and role at most.
+_MOST_STARTS = 40
+#: So many seconds are simulated for each horizon and role at most.
+_MOST_SECONDS = 60.0
+#: The error at a horizon is that of the last part of the way to it.
+_LAST = 0.2
+#: Commands are kept from so long before a start: longer than any delay, s.
+_BEFORE = 2.0
+#: Stamps this much later than the end are at the end, s.
+_ROUNDING = 1e-9
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
+
+#: A fit to windows ends after so many iterations at most.
+_WINDOW_ITERATIONS = 15
+#: Windows cannot tell a value from the full fit's where their intervals overlap that far.
+_APART = 3.0
+
+
+class Predictor(NamedTuple):
+    """What predicts: a model, values of its parameters, and what drives it.
+
+    Attributes:
+        model: A spec, or what it compiled to if no parameter needs another compilation.
+        parameters: What the values are.
+        values: (p,) parameter values.
+        threads: Simulation threads; 0 means one per core.
+        drives: What drives the model beside its own actuators, if anything.
+    """
+
+    model: mujoco.MjModel | mujoco.MjSpec
+    parameters: Sequence[Unknown] = ()
+    values: NDArray[np.float64] | None = None
+    threads: int = 0
+    drives: Drives | None = None
+
+
+def residuals_of(
+    predictor: Predictor,
+    sequences: Sequence[Trajectory],
+    noise: Mapping[str, float],
+    counted: Counted | None = None,
+) -> list[dict[str, NDArray[np.float64]]]:
+    """Simulate sequences and return by sequence and sensor the residuals in units of the noise.
+
+    Args:
+        predictor: What predicts.
+        sequences: What is simulated, in one batch.
+        noise: Sensor name to standard deviation; others do not count.
+        counted: Which samples count; by default all.
+
+    Returns:
+        For each sequence, sensor name to (n,) finite residuals.
+    """
+    if not sequences:
+        return []
+    found = []
+    predictions = _predictions(predictor, sequences)
+    for sequence, prediction in zip(sequences, predictions, strict=True):
+        own: dict[str, list[NDArray[np.float64]]] = {}
+        for series, predicted in zip(sequence.measurements, prediction.channels, strict=True):
+            rows = slice(None) if counted is None else counted(sequence, series)
+            columns = [
+                (name, c) for name, (_, place) in series.signal_mapping.items() for c in place
+            ]
+            for place, (name, column) in enumerate(columns):
+                if name not in noise:
+                    continue
+                residual = (predicted[0, :, place] - series.data[:, column]) / noise[name]
+                residual = np.nan_to_num(residual, nan=np.nan, posinf=_DIVERGED, neginf=-_DIVERGED)
+                if prediction.diverged[0]:
+                    residual = np.where(np.isfinite(series.data[:, column]), _DIVERGED, np.nan)
+                residual = residual[rows]
+                own.setdefault(name, []).append(residual[np.isfinite(residual)])
+        found.append({name: np.concatenate(parts) for name, parts in own.items()})
+    return found
+
+
+def rms(residuals: Sequence[Mapping[str, NDArray[np.float64]]]) -> float:
+    """Return the root mean square of all residuals; NaN where there are none."""
+    parts = [values for own in residuals for values in own.values()]
+    values = np.concatenate(parts) if parts else np.zeros(0)
+    return float(np.sqrt(np.mean(values**2))) if len(values) else float('nan')
+
+
+def _predictions(predictor: Predictor, sequences: Sequence[Trajectory]) -> tuple[Prediction, ...]:
+    return predict(
+        predictor.model,
+        sequences,
+        predictor.parameters,
+        predictor.values,
+        predictor.threads,
+        drives=predictor.drives,
+    )
 
 
 def validate(
@@ -48,8 +190,7 @@ def validate(
     Raises:
         CancelledError: ``cancel`` was set.
     """
-    chosen, threads = config.validation, config.solver.threads
-    training = problem.sequences('train')
+    chosen = config.validation
     whole = fit.window is None
     warnings: list[str] = []
     families: Families = {}
@@ -62,46 +203,28 @@ def validate(
     if families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
         folds = leave_out(
-            problem.spec,
-            training,
-            families,
-            fit,
-            loss=config.solver.loss,
-            threads=threads,
-            cancel=cancel,
+            problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel
         )
     horizon: tuple[HorizonPoint, ...] = ()
     if chosen.horizon:
-        roles: tuple[Role, ...] = ('train', 'validate')
-        horizon = horizon_errors(
-            problem.spec,
-            problem.model,
-            {role: problem.sequences(role) for role in roles},
-            fit.parameters,
-            fit.solution.x,
-            noise=fit.noise,
-            seconds=chosen.horizon,
-            threads=threads,
-            drives=fit.drives,
+        fitted = Predictor(
+            problem.spec, fit.parameters, fit.solution.x, config.solver.threads, fit.drives
         )
+        horizon = horizon_errors(problem, fitted, fit.noise, chosen.horizon)
     windows: tuple[WindowFit, ...] = ()
     if chosen.windows and whole:
         observer.stage('fitting windows')
         try:
-            windows = fit_windows(
-                problem.spec,
-                training,
-                fit,
-                chosen.windows,
-                loss=config.solver.loss,
-                threads=threads,
-                cancel=cancel,
-            )
+            windows = fit_windows(problem, fit, chosen.windows, config.solver, cancel)
         except CancelledError:
             raise
         except FitError as err:
             warnings.append(str(err))
-    return Validation(folds, horizon, windows, (*warnings, *_warnings(fit, folds, windows)))
+    if folds:
+        warnings.extend(disagreements(fit, folds))
+    if windows:
+        warnings.extend(drifts(fit, windows))
+    return Validation(folds, horizon, windows, tuple(warnings))
 
 
 def check_families(config: CalibrationConfig, problem: Problem) -> None:
@@ -113,6 +236,553 @@ def check_families(config: CalibrationConfig, problem: Problem) -> None:
     families_of(config.validation.leave_out, training_bags(problem))
 
 
-def _warnings(fit: Fit, folds: Sequence[Fold], windows: Sequence[WindowFit]) -> list[str]:
-    found = list(disagreements(fit, folds)) if folds else []
-    return [*found, *(drifts(fit, windows) if windows else ())]
+def training_bags(problem: Problem) -> dict[str, tuple[Trajectory, ...]]:
+    """Return each training bag's sequences, by a name that is the bag's own."""
+    training = [recording for recording in problem.recordings if recording.role == 'train']
+    names = [recording.path.name for recording in training]
+    return {
+        name if names.count(name) == 1 else str(recording.path): recording.alignment.sequences
+        for name, recording in zip(names, training, strict=True)
+    }
+
+
+def families_of(
+    leave_out: str | Mapping[str, Sequence[str]], bags: Mapping[str, tuple[Trajectory, ...]]
+) -> Families:
+    """Return what is left out in turn, by name; nothing where there is nothing to leave out.
+
+    Args:
+        leave_out: ``auto``, ``none``, ``bag``, or name to patterns of names of bags.
+        bags: Name of each training bag to its sequences.
+
+    Raises:
+        ConfigError: A pattern matches no training bag, a bag is in two families, one family holds
+            all bags, or there is only one bag.
+    """
+    filled = {name: sequences for name, sequences in bags.items() if sequences}
+    if leave_out == 'none' or (leave_out == 'auto' and len(filled) < FEWEST_BAGS):
+        return {}
+    if isinstance(leave_out, str):
+        if len(filled) < 2:  # noqa: PLR2004 (one to fit, one to judge)
+            msg = f'Expected two training bags or more for leave_out: bag, found {len(filled)}.'
+            raise ConfigError(msg)
+        names = list(filled)
+        groups = np.array_split(np.arange(len(names)), min(len(names), MOST_FOLDS))
+        return {
+            (
+                names[group[0]] if len(group) == 1 else f'{names[group[0]]} … {names[group[-1]]}'
+            ): tuple(s for i in group for s in filled[names[i]])
+            for group in groups
+        }
+    return _named_families(leave_out, filled)
+
+
+def _named_families(chosen: Mapping[str, Sequence[str]], bags: Families) -> Families:
+    owner: dict[str, str] = {}
+    for family, patterns in chosen.items():
+        for pattern in patterns:
+            matches = fnmatch.filter(bags, pattern)
+            if not matches:
+                hint = nearest(pattern, list(bags))
+                msg = f'No training bag matches {pattern!r} in leave_out of validation; {hint}.'
+                raise ConfigError(msg)
+            for bag in matches:
+                if owner.setdefault(bag, family) != family:
+                    msg = (
+                        f'Bag {bag!r} is in two families of leave_out, {owner[bag]!r} and '
+                        f'{family!r}; expected one.'
+                    )
+                    raise ConfigError(msg)
+    found = {
+        family: tuple(s for bag in bags if owner.get(bag) == family for s in bags[bag])
+        for family in chosen
+    }
+    for family in chosen:
+        if all(owner.get(bag) == family for bag in bags):
+            msg = f'Family {family!r} of leave_out holds all training bags: none is left to fit.'
+            raise ConfigError(msg)
+    return found
+
+
+def leave_out(
+    spec: mujoco.MjSpec,
+    sequences: Sequence[Trajectory],
+    families: Families,
+    fit: Fit,
+    solver: SolverConfig,
+    *,
+    noise: Mapping[str, float] | None = None,
+    counted: Counted | None = None,
+    cancel: threading.Event | None = None,
+) -> tuple[Fold, ...]:
+    """Fit to all sequences but those of one family at a time, and judge each fit on that family.
+
+    Each fit has the weights of the full one and starts one Gauss-Newton step from its end: that
+    step is known from its Jacobian without any simulation. What nothing but the family says
+    something about has no value in that fold, and is predicted with at its nominal value.
+
+    Args:
+        spec: The nominal model.
+        sequences: The training data, in the order of the fit.
+        families: Name to the sequences that are held out together.
+        fit: The fit to all of them.
+        solver: The loss of the fit, and simulation threads.
+        noise: In which units the errors are; the fit's own unless given.
+        counted: Which samples count for the errors; by default all.
+        cancel: Ends it when it is set.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+    """
+    if not families:
+        return ()
+    noise = fit.noise if noise is None else noise
+    held_out = [s for own in families.values() for s in own]
+    nominal = Predictor(spec, threads=solver.threads, drives=fit.drives)
+    before = iter(residuals_of(nominal, held_out, noise, counted))
+    arrived = fit.as_arrived(sequences)
+    refits = _Refits(spec, arrived, fit, solver)
+    defaults = np.array([parameter.nominal for parameter in fit.parameters])
+    folds = []
+    for name, own in families.items():
+        absent = {sequence.name for sequence in own}
+        rest = [sequence for sequence in arrived if sequence.name not in absent]
+        values = refits.without(absent, rest, cancel)
+        known = np.where(np.isnan(values), defaults, values)
+        refitted = nominal._replace(parameters=fit.parameters, values=known)
+        after = residuals_of(refitted, own, noise, counted)
+        folds.append(
+            Fold(
+                name=name,
+                before=rms([next(before) for _ in own]),
+                after=rms(after),
+                values=tuple(values.tolist()),
+            )
+        )
+    return tuple(folds)
+
+
+class _Refits:
+    """Fits to parts of the data of a fit, each started near its end."""
+
+    def __init__(
+        self, spec: mujoco.MjSpec, sequences: Sequence[Trajectory], fit: Fit, solver: SolverConfig
+    ) -> None:
+        self._spec, self._fit, self._solver = spec, fit, solver
+        self._jacobian = fit.solution.jacobian
+        with make_simulator(spec, fit.unknowns, sequences, 1, drives=fit.drives) as simulator:
+            whole = Residuals(simulator, fit.noise, memory=fit.memory)
+        self._rows = {s.name: whole.rows(i) for i, s in enumerate(sequences)}
+
+    def without(
+        self, absent: set[str], rest: list[Trajectory], cancel: threading.Event | None
+    ) -> NDArray[np.float64]:
+        """Return the (p,) values for the other sequences; NaN where they say nothing."""
+        fit = self._fit
+        kept = self._excited(absent)
+        start = np.clip(
+            fit.values + self._step(kept, absent),
+            [unknown.min_value for unknown in fit.unknowns],
+            [unknown.max_value for unknown in fit.unknowns],
+        )
+        unknowns = [u for u, keep in zip(fit.unknowns, kept, strict=True) if keep]
+        memory = fit.memory
+        if memory is not None and not set(memory.names) <= {u.name for u in unknowns}:
+            memory = None
+        found = np.full(len(fit.values), np.nan)
+        if unknowns:
+            with make_simulator(
+                self._spec, unknowns, rest, self._solver.threads, drives=fit.drives
+            ) as simulator:
+                residuals = Residuals(simulator, fit.noise, memory=memory)
+                try:
+                    solution = self._solved(residuals, start[kept], cancel)
+                except CancelledError:
+                    raise
+                except FitError:  # the step leads to where every simulation is unstable
+                    solution = self._solved(residuals, fit.values[kept], cancel)
+                found[kept] = solution.x
+        return found[: len(fit.parameters)]
+
+    def _solved(
+        self,
+        residuals: Residuals,
+        start: NDArray[np.float64],
+        cancel: threading.Event | None,
+    ) -> Solution:
+        return solve(
+            residuals,
+            start,
+            settings=SolverSettings('mujoco', self._solver.loss, _FOLD_ITERATIONS, rough=True),
+            tolerance=_TOLERANCE,
+            cancel=cancel,
+        )
+
+    def _excited(self, absent: set[str]) -> NDArray[np.bool_]:
+        """Return (p,) whether what is left says anything about an unknown."""
+        left = np.ones(len(self._jacobian), dtype=bool)
+        for name in absent:
+            left[self._rows[name]] = False
+        lost = [
+            all(t.role is Acting.SEQUENCE and t.name in absent for t in unknown.targets)
+            for unknown in self._fit.unknowns
+        ]
+        return np.asarray(np.any(self._jacobian[left] != 0, axis=0) & ~np.array(lost, dtype=bool))
+
+    def _step(self, kept: NDArray[np.bool_], absent: set[str]) -> NDArray[np.float64]:
+        """Return the (p,) Gauss-Newton step of the data that are left, from the full fit.
+
+        The gradient of all data is zero, so that of the data left is minus that of those absent.
+        """
+        weight = np.sqrt(rho(self._fit.solution.residual, self._solver.loss)[1])
+        jacobian = self._jacobian[:, kept] * weight[:, None]
+        scale = np.linalg.norm(jacobian, axis=0)
+        jacobian = jacobian / scale
+        places = [np.arange(*self._rows[name].indices(len(weight))) for name in absent]
+        rows = np.concatenate(places)
+        residual = (weight * self._fit.solution.residual)[rows]
+        curvature = jacobian.T @ jacobian - jacobian[rows].T @ jacobian[rows]
+        inverse = np.linalg.pinv(curvature, rcond=_BLIND, hermitian=True)
+        step = np.zeros(len(kept))
+        step[kept] = inverse @ (jacobian[rows].T @ residual) / scale
+        return step
+
+
+def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
+    """Say where bags contradict each other or the intervals, a sentence each.
+
+    If all bags came from the model and the intervals were right, the jackknife variance (K - 1)/K
+    Σ (θ_k - mean)² of K folds (Tukey 1958) would have the interval's variance as its mean, and
+    K - 1 times their ratio a chi-squared distribution with K - 1 degrees of freedom.
+
+    Args:
+        fit: The fit to all bags.
+        folds: The fits without some of them.
+    """
+    worse = [fold.name for fold in folds if not fold.after < fold.before]
+    if worse:
+        yield (
+            f'Fitted to the other bags, the model predicts {", ".join(map(repr, worse))} no better '
+            'than the nominal one.'
+        )
+    count = len(folds)
+    if count < FEWEST_BAGS:
+        return
+    ratios = jackknife_ratios(fit, folds)
+    limit = scipy.special.chdtri(count - 1, _FALSE_ALARM / max(len(ratios), 1)) / (count - 1)
+    far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
+    if far:
+        named = ', '.join(
+            f'{fit.parameters[j].name} {ratios[j]:.2g} times, most without '
+            f'{_most_moved(fit, folds, int(j))!r}'
+            for j in far[:_NAMED]
+        )
+        more = f' (and {len(far) - _NAMED} more)' if len(far) > _NAMED else ''
+        yield (
+            'Between fits without some of the bags parameters move by much more than their '
+            f'intervals say: {named}{more}; the bags do not agree on one value, so the model '
+            'lacks something or the intervals are too narrow.'
+        )
+
+
+def jackknife_ratios(fit: Fit, folds: Sequence[Fold]) -> NDArray[np.float64]:
+    """Return (p,) jackknife standard errors over those of the intervals.
+
+    NaN where there is no interval, a value is at its bound, or a fold does not determine it.
+    """
+    count, size = len(folds), len(fit.parameters)
+    values = np.array([fold.values for fold in folds])
+    spread = np.sqrt((count - 1) * np.var(values, axis=0))
+    error = np.sqrt(np.diag(fit.inference.covariance)[:size])
+    for j, interval in enumerate(fit.intervals):
+        if interval.verdict_kind is VerdictKind.AT_BOUND:
+            error[j] = np.nan
+    with np.errstate(divide='ignore', invalid='ignore'):
+        return np.asarray(np.where(error > 0, spread / error, np.nan))
+
+
+def _most_moved(fit: Fit, folds: Sequence[Fold], parameter: int) -> str:
+    moved = [abs(fold.values[parameter] - fit.solution.x[parameter]) for fold in folds]
+    return folds[int(np.argmax(moved))].name
+
+
+class _Start(NamedTuple):
+    """A prediction: of which sequence, from when, how far."""
+
+    role: Role
+    sequence: Trajectory
+    begin: float
+    seconds: float
+
+
+def horizon_errors(
+    problem: Problem, fitted: Predictor, noise: Mapping[str, float], seconds: Sequence[float]
+) -> tuple[HorizonPoint, ...]:
+    """Predict from many measured states, and return the errors so many seconds later.
+
+    Each start is where the robot was measured to be: positions and velocities by the rule for the
+    start of a sequence, activations of actuators as the commands until then leave them. The error
+    over the last fifth of each horizon counts. All starts are simulated in one batch.
+
+    Args:
+        problem: The nominal model and the sequences of both roles.
+        fitted: What was found.
+        noise: Sensor name to standard deviation.
+        seconds: The horizons.
+
+    Returns:
+        A point for each role and horizon that the sequences have room for; none where the
+        position of a joint is not measured, so that the robot cannot be put where it was.
+    """
+    model = problem.model
+    sequences = [sequence for role in ROLES for sequence in problem.sequences(role)]
+    if not sequences or not all(_knows_state(model, sequence) for sequence in sequences):
+        return ()
+    starts = [
+        start
+        for role in ROLES
+        for length in sorted(set(seconds))
+        for start in _starts(role, problem.sequences(role), length)
+    ]
+    nominal = fitted._replace(model=model, parameters=(), values=None)
+    before = _errors(model, starts, nominal, noise)
+    after = _errors(model, starts, fitted, noise)
+    points = []
+    for role, length in dict.fromkeys((start.role, start.seconds) for start in starts):
+        own_places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
+        old, new = rms([before[i] for i in own_places]), rms([after[i] for i in own_places])
+        if np.isfinite(new):
+            points.append(HorizonPoint(seconds=length, role=role, before=old, after=new))
+    return tuple(points)
+
+
+def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
+    """Whether the position of every joint is measured."""
+    if not np.isin(model.jnt_type, _SCALAR).all():
+        return False
+    known = {
+        int(model.sensor_objid[sensor])
+        for series in sequence.measurements
+        for name, (kind, _) in series.signal_mapping.items()
+        if kind is SignalType.MjSensor
+        and model.sensor_type[sensor := model.sensor(name).id] == mujoco.mjtSensor.mjSENS_JOINTPOS
+    }
+    return known == set(range(model.njnt))
+
+
+def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list[_Start]:
+    """Tile the sequences with predictions of one length; of many, take an even choice."""
+    found = [
+        _Start(role, sequence, number * seconds, seconds)
+        for sequence in sequences
+        for number in range(int(sequence.duration / seconds + _ROUNDING))
+    ]
+    most = min(_MOST_STARTS, max(int(_MOST_SECONDS / seconds), 1))
+    if len(found) <= most:
+        return found
+    return [found[i] for i in np.linspace(0, len(found) - 1, most).round().astype(int)]
+
+
+def _errors(
+    model: mujoco.MjModel,
+    starts: list[_Start],
+    predictor: Predictor,
+    noise: Mapping[str, float],
+) -> list[dict[str, NDArray[np.float64]]]:
+    activations = _activations(model, starts, predictor)
+    pieces = [
+        _piece(model, start, number, act)
+        for number, (start, act) in enumerate(zip(starts, activations, strict=True))
+    ]
+    lengths = {piece.name: start.seconds for piece, start in zip(pieces, starts, strict=True)}
+
+    def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
+        return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
+
+    return residuals_of(predictor, pieces, noise, late)
+
+
+def _activations(
+    model: mujoco.MjModel,
+    starts: list[_Start],
+    predictor: Predictor,
+) -> list[NDArray[np.float64] | None]:
+    """Return the activation at each start, as predicted from the start of its sequence.
+
+    Activations depend on commands, hardly on the state, so that they do not drift.
+    """
+    if not model.na:
+        return [None] * len(starts)
+    names = [model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]]
+    widths = [int(model.actuator(name).actnum[0]) for name in names]
+    edges = np.cumsum([0, *widths])
+    mapping = {
+        name: (SignalType.MjStateAct, np.arange(edges[i], edges[i + 1]))
+        for i, name in enumerate(names)
+    }
+    order = np.concatenate(
+        [
+            np.arange(n) + int(model.actuator(name).actadr[0])
+            for name, n in zip(names, widths, strict=True)
+        ]
+    )
+    whole = {start.sequence.name: start.sequence for start in starts}
+    asked = []
+    for name, sequence in whole.items():
+        times = np.unique([start.begin for start in starts if start.sequence.name == name])
+        series = TimeSeries(times, np.zeros((len(times), edges[-1])), mapping)
+        asked.append(dataclasses.replace(sequence, measurements=(series,)))
+    predictions = _predictions(predictor, asked)
+    found = {}
+    for sequence, prediction in zip(asked, predictions, strict=True):
+        rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
+        for time, row in rows:
+            act = np.zeros(model.na)
+            act[order] = row
+            found[sequence.name, float(time)] = act
+    return [found[start.sequence.name, start.begin] for start in starts]
+
+
+def _piece(
+    model: mujoco.MjModel, start: _Start, number: int, act: NDArray[np.float64] | None
+) -> Trajectory:
+    """Cut what a prediction needs out of a sequence."""
+    sequence, begin = start.sequence, start.begin
+    qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
+    if begin:
+        state = initial_state(model, sequence.measurements, begin)
+        qpos, qvel = state.qpos, state.qvel
+    measurements = []
+    for series in sequence.measurements:
+        inside = (series.times >= begin) & (series.times <= begin + start.seconds + _ROUNDING)
+        if inside.any():
+            times = series.times[inside] - begin
+            measurements.append(TimeSeries(times, series.data[inside], series.signal_mapping))
+    commands = []
+    for series in sequence.commands:
+        first = max(int(np.searchsorted(series.times, begin - _BEFORE, side='right')) - 1, 0)
+        times = series.times[first:] - begin
+        commands.append(TimeSeries(times, series.data[first:], series.signal_mapping))
+    return dataclasses.replace(
+        sequence,
+        name=f'{sequence.name} start {number}',
+        origin_ns=sequence.origin_ns + round(1e9 * begin),
+        initial_qpos=qpos,
+        initial_qvel=qvel,
+        initial_act=sequence.initial_act if act is None else act,
+        commands=tuple(commands),
+        measurements=tuple(measurements),
+    )
+
+
+def fit_windows(
+    problem: Problem,
+    fit: Fit,
+    seconds: Sequence[float],
+    solver: SolverConfig,
+    cancel: threading.Event | None = None,
+) -> tuple[WindowFit, ...]:
+    """Fit the parameters to windows of several lengths, the last being whole sequences.
+
+    The state at the start of each window is unknown besides the parameters, so that its errors
+    widen the intervals instead of bending the values. Long predictions gather what the model
+    lacks; short ones say little about slow effects. Values that drift with the length say that
+    the model lacks something.
+
+    Args:
+        problem: The nominal model and the training data.
+        fit: The fit to whole sequences, from which each starts.
+        seconds: Lengths of windows; those that no sequence has room for are left out.
+        solver: The loss of the fit, and simulation threads.
+        cancel: Ends it when it is set.
+
+    Raises:
+        FitError: The position of a joint is not measured, so that windows have no start.
+        CancelledError: ``cancel`` was set.
+    """
+    if not seconds:
+        return ()
+    spec, threads, count = problem.spec, solver.threads, len(fit.parameters)
+    sequences = fit.as_arrived(problem.sequences('train'), offsets=True)
+    found = []
+    with make_simulator(spec, fit.parameters, sequences, threads, drives=fit.drives) as whole:
+        reasons = {run.sequence.name: unmeasured(whole.model, [run]) for run in whole.runs}
+        known = [sequence for sequence in sequences if reasons[sequence.name] is None]
+        if not known:
+            reason = next(iter(reasons.values()))
+            msg = f'Windows of validation need a measured state to start from, but {reason}.'
+            raise FitError(msg)
+        cutter = Cutter(Residuals(whole.of(known), fit.noise))
+        longest = cutter.longest
+        for length in sorted(set(seconds)):
+            windows = cutter.cut(length) if length < longest else None
+            if windows is None:
+                continue
+            with ExitStack() as opened:
+                part = opened.enter_context(
+                    make_simulator(
+                        spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
+                    )
+                )
+                residuals = Residuals(part, fit.noise)
+                start = np.array([unknown.nominal for unknown in windows.unknowns])
+                start[:count] = fit.solution.x
+                solution = solve(
+                    residuals,
+                    start,
+                    settings=SolverSettings('mujoco', solver.loss, _WINDOW_ITERATIONS, rough=True),
+                    tolerance=_TOLERANCE,
+                    cancel=cancel,
+                )
+                inference = infer(
+                    solution,
+                    solution.jacobian,
+                    residuals.unknowns,
+                    residuals.samples,
+                    loss=solver.loss,
+                )
+            half = _half(inference.covariance, count)
+            found.append(
+                WindowFit(
+                    seconds=length,
+                    values=tuple(solution.x[:count].tolist()),
+                    half_widths=tuple(half.tolist()),
+                )
+            )
+    full = WindowFit(
+        seconds=longest,
+        values=tuple(fit.solution.x.tolist()),
+        half_widths=tuple(_half(fit.inference.covariance, count).tolist()),
+    )
+    return (*found, full) if found else ()
+
+
+def _half(covariance: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return (p,) half-widths of normal 95 % intervals."""
+    return np.asarray(1.96 * np.sqrt(np.diag(covariance)[:count]))
+
+
+def drifts(fit: Fit, windows: Sequence[WindowFit]) -> Iterator[str]:
+    """Say which parameters depend on the length of the windows, in a sentence.
+
+    Args:
+        fit: The fit to whole sequences.
+        windows: The fits to windows, the last being that to whole sequences.
+    """
+    moved = []
+    *short, full = windows
+    for j, parameter in enumerate(fit.parameters):
+        for window in short:
+            error = math.hypot(window.half_widths[j], full.half_widths[j]) / 1.96
+            if abs(window.values[j] - full.values[j]) > _APART * error:
+                moved.append(
+                    f'{parameter.name} {window.values[j]:.3g} with {window.seconds:g} s, '
+                    f'{full.values[j]:.3g} with whole sequences'
+                )
+                break
+    if moved:
+        more = f' (and {len(moved) - _NAMED} more)' if len(moved) > _NAMED else ''
+        yield (
+            'Values depend on the length of the windows that they are fitted to: '
+            f'{"; ".join(moved[:_NAMED])}{more}; the model lacks something.'
+        )

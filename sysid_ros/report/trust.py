@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.report.numbers import significant
+from sysid_ros.results.parts import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,9 +147,8 @@ def horizon(result: CalibrationResult) -> Horizon | None:
         return None
     errors = [e for p in points for e in (p.before, p.after)]
     across, up = _Logarithmic(seconds), _Logarithmic(errors)
-    roles: tuple[Role, ...] = ('train', 'validate')
     lines = []
-    for role in roles:
+    for role in ROLES:
         own = sorted((p for p in points if p.role == role), key=lambda p: p.seconds)
         for kind in ('before', 'after'):
             drawn = ' '.join(

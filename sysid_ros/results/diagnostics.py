@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.results.parts import (
+    ROLES,
     FitDiagnostics,
     Improvement,
     Likeness,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.results.parts import Role
+    from sysid_ros.config.calibration import Role
 
     Values = NDArray[np.float64]
 
@@ -34,7 +35,6 @@ POSITIONS = frozenset({'rad', 'm'})
 MOTION = POSITIONS | {'rad/s', 'm/s'}
 #: A sensor that moves by less than this part of the most of its kind says nothing about a model.
 MOVES = 0.1
-ROLES: tuple[Role, ...] = ('train', 'validate')
 
 #: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
 _FEWEST_STRETCHES = 12

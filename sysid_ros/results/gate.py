@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sysid_ros.config import GateConfig
-    from sysid_ros.results.parts import ParameterResult, Role, SensorError
+    from sysid_ros.config.calibration import Role
+    from sysid_ros.results.parts import ParameterResult, SensorError
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import (
@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from sysid_ros.alignment.health import TopicRate
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import Role, VerdictKind
 
-Role = Literal['train', 'validate']
+ROLES: tuple[Role, ...] = ('train', 'validate')
 
 
 def _encode(values: tuple[float, ...]) -> list[float | None]:

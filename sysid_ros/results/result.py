@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
+from sysid_ros.config.calibration import Role
 from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.files import replace_file
@@ -31,7 +32,6 @@ from sysid_ros.results.parts import (
     NoiseScale,
     ParameterResult,
     Provenance,
-    Role,
     Samples,
     SensorError,
     SequenceError,

@@ -17,9 +17,15 @@ from sysid_ros.cli.preflight import print_preflight
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.lag import Lag
-from sysid_ros.pipeline.information import Source
-from sysid_ros.pipeline.preflight import Divergence, JointMotion, PredictedParameter, Preflight
-from sysid_ros.pipeline.saturation import Saturation
+from sysid_ros.pipeline.preflight import (
+    Divergence,
+    InformationSource,
+    JointMotion,
+    PredictedParameter,
+    Preflight,
+    Saturation,
+    SourceKind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +51,10 @@ FOUND = Preflight(
     ),
     combinations=(Combination(('mass', 'gear'), 'mass/gear', 1.0, 0.9, 1.1),),
     sources=(
-        Source('sensor', 'q', (math.inf, 3.0, math.nan, math.nan)),
-        Source('sensor', 'v', (1.0, 1.01, math.nan, math.nan)),
-        Source('bag', 'first', (1.2, 2.5, math.nan, math.nan)),
-        Source('bag', 'second', (math.inf, 1.5, math.nan, math.nan)),
+        InformationSource(SourceKind.SENSOR, 'q', (math.inf, 3.0, math.nan, math.nan)),
+        InformationSource(SourceKind.SENSOR, 'v', (1.0, 1.01, math.nan, math.nan)),
+        InformationSource(SourceKind.BAG, 'first', (1.2, 2.5, math.nan, math.nan)),
+        InformationSource(SourceKind.BAG, 'second', (math.inf, 1.5, math.nan, math.nan)),
     ),
     noise={'q': 1e-3, 'v': 1e-2},
     joints=(JointMotion('first', 'elbow', Lag(0.05, 0.001, 0.9, 1.0), None),),

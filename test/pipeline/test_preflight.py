@@ -15,9 +15,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.information import condensed
-from sysid_ros.pipeline.preflight import predicted
-from sysid_ros.pipeline.saturation import saturations
+from sysid_ros.pipeline.preflight import SourceKind, condensed, predicted, saturations
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -115,11 +113,11 @@ def test_what_a_source_tells_is_missed_without_it(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(2)]
     problem = workshop.problem(workshop.spec(), TARGETS, *runs)
     both, one = (predicted(problem, chosen, threads=1) for chosen in (runs, runs[:1]))
-    (growth,) = (s.growth for s in both.sources if (s.kind, s.name) == ('bag', 'b1'))
+    (growth,) = (s.growth for s in both.sources if (s.kind, s.name) == (SourceKind.BAG, 'b1'))
     measured = [a.half / b.half for a, b in zip(one.parameters, both.parameters, strict=True)]
     # The noise of the sensors is estimated from fewer samples then.
     assert growth == pytest.approx(measured, rel=0.1)
-    (only,) = (s.growth for s in one.sources if s.kind == 'bag')
+    (only,) = (s.growth for s in one.sources if s.kind is SourceKind.BAG)
     assert np.isinf(only).all()
 
 

@@ -15,9 +15,14 @@ from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.folds import disagreements, families_of
-from sysid_ros.pipeline.horizon import horizon_errors
-from sysid_ros.pipeline.validation import Validation, validate
+from sysid_ros.pipeline.validation import (
+    Predictor,
+    Validation,
+    disagreements,
+    families_of,
+    horizon_errors,
+    validate,
+)
 
 if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
@@ -122,16 +127,8 @@ def test_the_true_model_predicts_at_every_horizon(workshop: Any, actuator: str |
     truth = workshop.spec(damping=0.15, **more)
     run = workshop.sequence(truth, 'b', 1, noise=0.0)
     problem = workshop.problem(workshop.spec(damping=0.4, **more), ('joint/j/damping',), run)
-    points = horizon_errors(
-        problem.spec,
-        problem.model,
-        {'train': (run,)},
-        problem.parameters,
-        np.array([0.15]),
-        noise={'q': 1e-3, 'v': 1e-2},
-        seconds=(0.2, 0.5, 1.0, 30.0),
-        threads=1,
-    )
+    fitted = Predictor(problem.spec, problem.parameters, np.array([0.15]), threads=1)
+    points = horizon_errors(problem, fitted, {'q': 1e-3, 'v': 1e-2}, (0.2, 0.5, 1.0, 30.0))
     assert [point.seconds for point in points] == [0.2, 0.5, 1.0]
     # What is left is the error of the state at the starts, from straight lines over 40 ms.
     assert all(point.after < 1.5 for point in points)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.results.parts import Role
+    from sysid_ros.config.calibration import Role
 
     Array = NDArray[np.float64]
     Change = Callable[[Curve], dict[str, Array]]

@@ -18,7 +18,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.pipeline.scores import residuals_of, rms
+from sysid_ros.pipeline.validation import Predictor, residuals_of, rms
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
@@ -339,9 +339,8 @@ def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
     sequence, found = fits[0]
 
     def error(sequences: list[Trajectory]) -> float:
-        (told,) = residuals_of(
-            arm, sequences, found.parameters, found.solution.x, noise={'e': NOISE['e']}
-        )
+        fitted = Predictor(arm, found.parameters, found.solution.x)
+        (told,) = residuals_of(fitted, sequences, {'e': NOISE['e']})
         return rms([told])
 
     assert error([sequence]) > 1.5
