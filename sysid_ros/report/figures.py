@@ -41,8 +41,13 @@ class Drawing(Figure):
     """A figure that a notebook shows; pyplot is not involved."""
 
     def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format='png', dpi=_DPI)
+        buffer, dpi = io.BytesIO(), self.dpi
+        self.dpi = _DPI
+        try:
+            # Other than savefig, this lays the figure out once, not before drawing and with it.
+            FigureCanvasAgg(self).print_png(buffer)
+        finally:
+            self.dpi = dpi
         return buffer.getvalue()
 
 
@@ -67,7 +72,8 @@ def _calm(axes: Axes) -> None:
 
 def _title(axes: Axes, text: str) -> None:
     """Set a title literally: a name may hold dollars, which would start a formula."""
-    axes.set_title(text, loc='left', fontsize=9, color=INK).set_parse_math(False)
+    # With y given, no draw looks for ticks above the axes, of which there are none.
+    axes.set_title(text, loc='left', y=1.0, fontsize=9, color=INK).set_parse_math(False)
 
 
 def _draw_panel(axes: Axes, panel: forest.Panel) -> None:
