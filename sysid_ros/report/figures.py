@@ -45,7 +45,7 @@ class Drawing(Figure):
         self.dpi = _DPI
         try:
             # Other than savefig, this lays the figure out once, not before drawing and with it.
-            FigureCanvasAgg(self).print_png(buffer)
+            FigureCanvasAgg(self).print_png(buffer)  # type: ignore[no-untyped-call]
         finally:
             self.dpi = dpi
         return buffer.getvalue()
