@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.descent import TOLERANCE
-from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
@@ -20,12 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import mujoco
-    import numpy as np
-    from numpy.typing import NDArray
 
     from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings
-    from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
+    from sysid_ros.estimation.solver.least_squares import SolverSettings
+    from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.drives import Drives
     from sysid_ros.rollout.simulation import Simulator
@@ -123,22 +119,3 @@ class FitContext:
     def residuals(self, simulator: Simulator, noise: Mapping[str, float]) -> Residuals:
         """Return the residuals of what is simulated, by sensors' noise."""
         return Residuals(simulator, noise, memory=self.memory)
-
-    def solve(
-        self,
-        residuals: ResidualLike,
-        start: NDArray[np.float64],
-        *,
-        tolerance: float = TOLERANCE,
-        known: Solution | None = None,
-    ) -> Solution:
-        """Solve with the iterations that are left, and log them; see `least_squares.solve`."""
-        return solve(
-            residuals,
-            start,
-            settings=self.settings_left,
-            tolerance=tolerance,
-            known=known,
-            cancel=self.cancel,
-            observe=self.log,
-        )

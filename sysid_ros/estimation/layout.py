@@ -11,7 +11,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import measured
-from sysid_ros.rollout.measurement import Readings, laws_along
+from sysid_ros.rollout.measurement import Readings, models_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.measurement import Law, Signal
+    from sysid_ros.rollout.measurement import MeasurementModel, Signal
     from sysid_ros.rollout.runs import Channels, Run
     from sysid_ros.rollout.simulation import Simulator
 
@@ -102,7 +102,7 @@ class Part:
 
 def lay_out(
     simulators: Sequence[Simulator],
-    laws: Mapping[Signal, Law],
+    laws: Mapping[Signal, MeasurementModel],
     unknowns: Sequence[Unknown],
     counts: Sequence[Callable[[str], bool]],
 ) -> list[Part]:
@@ -121,7 +121,7 @@ def lay_out(
         for number, run in enumerate(simulator.runs):
             part = Part(len(parts), index, number, [])
             for channels in run.channels:
-                own = laws_along(laws, channels.sensors)
+                own = models_along(laws, channels.sensors)
                 live = [counts[index](s) and s not in dead for s in channels.sensors]
                 mask = np.isfinite(channels.measured) & np.array(live, dtype=bool)
                 mask &= _inside(channels, own, run, unknowns)
@@ -196,7 +196,7 @@ def dead_sensors(runs: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _inside(
-    channels: Channels, laws: tuple[Law, ...], run: Run, unknowns: Sequence[Unknown]
+    channels: Channels, laws: tuple[MeasurementModel, ...], run: Run, unknowns: Sequence[Unknown]
 ) -> NDArray[np.bool_]:
     """Return (n, k) whether a reading describes a simulated state at any allowed delay."""
     end = (run.steps - 1) * run.timestep

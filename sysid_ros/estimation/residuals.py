@@ -13,7 +13,7 @@ from sysid_ros.estimation.layout import dead_sensors, lay_out, samples_of
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
 from sysid_ros.estimation.priors import prior_rows
 from sysid_ros.estimation.solver.problem import StepChanges
-from sysid_ros.rollout.measurement import Law, joined, laws_of
+from sysid_ros.rollout.measurement import MeasurementModel, combined, measurement_models
 from sysid_ros.rollout.simulation import Block, Simulator
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Residuals:
         noise: Mapping[str, float],
         *,
         unknowns: Sequence[Unknown] | None = None,
-        laws: Mapping[Signal, Law] | None = None,
+        laws: Mapping[Signal, MeasurementModel] | None = None,
         weights: Sequence[Mapping[str, float]] = (),
         enabled: Sequence[Callable[[str], bool]] = (),
         memory: JointPrior | None = None,
@@ -107,9 +107,9 @@ class Residuals:
             'enabled': enabled,
             'memory': memory,
         }
-        self._laws = laws_of(self._all)
+        self._laws = measurement_models(self._all)
         for signal, law in (laws or {}).items():
-            self._laws[signal] = joined(self._laws.get(signal, Law()), law)
+            self._laws[signal] = combined(self._laws.get(signal, MeasurementModel()), law)
         acts = np.concatenate([simulator.acts() for simulator in self.simulators], axis=1)
         self._acts = acts[:count]
         lawful = set().union(*(law.columns for law in self._laws.values()))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.estimation.noise import smallest_noise
 from sysid_ros.estimation.solver.descent import TOLERANCE
 from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 
@@ -59,7 +60,15 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
         known = residuals.rescaled(solution, noise)
         # Weights that are to change again are not worth the last digits.
         tolerance = arrivals.tolerance(last) if settled else ROUGH_TOLERANCE
-        solution = context.solve(residuals, known.x, tolerance=tolerance, known=known)
+        solution = solve(
+            residuals,
+            known.x,
+            tolerance=tolerance,
+            known=known,
+            settings=context.settings_left,
+            cancel=context.cancel,
+            observe=context.log,
+        )
         if settled:
             break
     return solution

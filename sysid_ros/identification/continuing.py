@@ -97,7 +97,7 @@ def continue_from(
     x = np.array([unknown.nominal for unknown in parameters])
     x[columns] = before.x
     first = fit(_starting(parameters, x), known.prior().weighted(_ANCHOR), None)
-    found = first.alone
+    found = first.data_only
     if found is None:
         msg = 'Expected a fit with what the data alone say, found one without.'
         raise FitError(msg)

@@ -16,7 +16,7 @@ from sysid_ros.estimation.arrivals import choose_arrivals
 from sysid_ros.estimation.context import FitContext, FitLog
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
 from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
-from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.estimation.start import (
@@ -28,7 +28,7 @@ from sysid_ros.estimation.start import (
 )
 from sysid_ros.estimation.weighting import solve_weighted, with_steady_slopes
 from sysid_ros.inference import infer, sharpened
-from sysid_ros.inference.without_priors import alone
+from sysid_ros.inference.inference import data_only
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.stamps import ShiftReport
     from sysid_ros.estimation.start import Choice, FirstSolution
     from sysid_ros.inference import Inference, Interval, IntervalMethod
-    from sysid_ros.inference.without_priors import Alone
+    from sysid_ros.inference.inference import DataOnly
     from sysid_ros.rollout.drives import Drives
     from sysid_ros.signals.trajectory import Trajectory
 
@@ -85,11 +85,11 @@ class Fit:
         start_sentence: Where those values are from, for people.
         window: Length of the windows that the values rest on, s, where the motion cannot be
             predicted over whole sequences; else None.
-        alone: With a memory, what the data say of all unknowns without it; else None.
+        data_only: With a memory, what the data say of all unknowns without it; else None.
         memory: What was known of some parameters together.
         unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
         values: (number of unknowns,) what was found for all of them.
-        told: Sensors whose noise was told and not estimated.
+        known_noise: Sensors whose noise was known and not estimated.
         arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
             series of commands were found to act later than their stamps, offset and delay say;
             empty where stamps are regular.
@@ -112,11 +112,11 @@ class Fit:
     start: str = 'nominal'
     start_sentence: str = ''
     window: float | None = None
-    alone: Alone | None = None
+    data_only: DataOnly | None = None
     memory: JointPrior | None = None
     unknowns: tuple[Unknown, ...] = ()
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    told: frozenset[str] = frozenset()
+    known_noise: frozenset[str] = frozenset()
     arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
     drives: Drives | None = None
 
@@ -268,13 +268,13 @@ def fit(  # noqa: PLR0913 (documented API)
             start=first.start.name,
             start_sentence=first.start.sentence,
             window=first.window,
-            alone=None
+            data_only=None
             if memory is None
-            else alone(solution, residuals.unknowns, residuals.samples, settings.loss),
+            else data_only(solution, residuals.unknowns, residuals.samples, settings.loss),
             memory=memory,
             unknowns=residuals.unknowns,
             values=x,
-            told=frozenset(known) & frozenset(residuals.noise),
+            known_noise=frozenset(known) & frozenset(residuals.noise),
             arrival_errors=arrivals.errors(),
             drives=drives,
         )
@@ -295,7 +295,14 @@ def _with_free_starts(
     known = first.solution.x
     nominal = [unknown.nominal for unknown in residuals.unknowns[len(known) :]]
     start = np.concatenate([known, nominal])
-    solution = context.solve(residuals, start, tolerance=ROUGH_TOLERANCE)
+    solution = solve(
+        residuals,
+        start,
+        tolerance=ROUGH_TOLERANCE,
+        settings=context.settings_left,
+        cancel=context.cancel,
+        observe=context.log,
+    )
     return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.fft
 import scipy.special
 
 from sysid_ros.inference.clusters import disagreement, groups
-from sysid_ros.inference.encoders import repeating
-from sysid_ros.inference.long_run import bartlett
 from sysid_ros.inference.stationary import ChannelNoise, by_channel, channel_noises, channels_of
 
 if TYPE_CHECKING:
@@ -23,6 +22,65 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.inference.clusters import Disagreement
     from sysid_ros.inference.linear import Linear
+
+
+#: Harmonics of the sawtooth that are followed; those beyond hold a hundredth of its variance.
+_HARMONICS = 64
+
+
+def repeating(
+    residual: NDArray[np.float64], influence: NDArray[np.float64], step: float
+) -> NDArray[np.float64]:
+    """Return (f,) variances of the estimates from one encoder, over where its zero may be.
+
+    Its error is a sawtooth of the position, with period Δ: over a zero that can be anywhere, errors
+    at two positions have the covariance Σ_m Δ²/(2π²m²) cos(2πm (q - q')/Δ). So a joint that
+    comes back has the same error again, however much later, which no correlation in time tells.
+    Readings are whole steps; where the joint was between two is what the residual says. Noise that
+    reaches the encoder blurs the sawtooth: the m-th harmonic by exp(-(2πmσ/Δ)²/2); what it takes
+    away is white (Widrow, IRE Transactions on Circuit Theory 3, 1956). How much noise there is says
+    the variance of the residuals, which is no exact measure: where there is none, the result is
+    too large rather than too small.
+
+    Args:
+        residual: (n,) residuals of the encoder, in units of its noise.
+        influence: (n, f) of each of them on the estimates.
+        step: Δ in units of the noise.
+    """
+    order = np.arange(1, _HARMONICS + 1)
+    weight = step**2 / (2.0 * np.pi**2 * order**2)
+    total = float(np.mean(residual**2))
+    blur = max(total - step**2 / 12.0, 0.0)
+    weight = weight * np.exp(-((2.0 * np.pi * order / step) ** 2) * blur)
+    wave = np.exp(2j * np.pi / step * residual)
+    variance = max(total - float(weight.sum()), 0.0) * np.sum(influence**2, axis=0)
+    turned = np.ones_like(wave)
+    for each in weight:
+        turned = turned * wave
+        variance = variance + each * np.abs(turned @ influence) ** 2
+    found: NDArray[np.float64] = variance
+    return found
+
+
+def bartlett(series: NDArray[np.float64], alike: float) -> NDArray[np.float64]:
+    """Return the (k,) variances of the sums of series with Bartlett's kernel.
+
+    Args:
+        series: (n, k) series.
+        alike: Number of neighbours that are alike; the kernel reaches so far.
+    """
+    count = len(series)
+    reach = int(min(alike, count - 1))
+    variance: NDArray[np.float64] = np.sum(series**2, axis=0)
+    if reach < 1:
+        return variance
+    size = scipy.fft.next_fast_len(count + reach, real=True)
+    power = np.abs(scipy.fft.rfft(series, size, axis=0)) ** 2
+    products = scipy.fft.irfft(power, size, axis=0)[1 : reach + 1]
+    weights = 1.0 - np.arange(1, reach + 1) / (reach + 1)
+    total: NDArray[np.float64] = variance + 2.0 * weights @ products
+    return total
+
 
 #: Level of all intervals.
 LEVEL = 0.95

@@ -271,7 +271,7 @@ def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
             sensor=sensor,
             unit=units[sensor],
             sigma=sigma,
-            source='configuration' if sensor in fit.told else 'estimated from residuals',
+            source='configuration' if sensor in fit.known_noise else 'estimated from residuals',
             samples=noise.samples if noise else 0,
             effective=noise.effective if noise else math.nan,
             autocorrelation=noise.autocorrelation if noise else math.nan,

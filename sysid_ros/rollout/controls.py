@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.model.targets import Target
-    from sysid_ros.rollout.commands import HeldCommand
-    from sysid_ros.rollout.runs import Command, Run
+    from sysid_ros.rollout.runs import Command, HeldCommand, Run
 
 #: Controls of so many commands and delays are kept.
 _MOST_KEPT = 256

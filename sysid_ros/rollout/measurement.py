@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Law:
+class MeasurementModel:
     """Columns of a candidate that act on one sensor's reading.
 
     Attributes:
@@ -55,15 +55,15 @@ class Law:
 Signal = str | tuple[str, int]
 
 
-def laws_of(unknowns: Sequence[Unknown]) -> dict[Signal, Law]:
-    """Return the law of every sensor, or axis of one, that a target names."""
-    found: dict[Signal, Law] = {}
+def measurement_models(unknowns: Sequence[Unknown]) -> dict[Signal, MeasurementModel]:
+    """Return the model of every sensor, or axis of one, that a target names."""
+    found: dict[Signal, MeasurementModel] = {}
     for column, unknown in enumerate(unknowns):
         for target in unknown.targets:
             if target.role is not Role.SENSOR:
                 continue
             signal = target.name if target.index is None else (target.name, target.index)
-            law = found.get(signal, Law())
+            law = found.get(signal, MeasurementModel())
             if target.attribute == 'gain':
                 law = replace(law, gains=(*law.gains, column))
             elif target.attribute == 'bias':
@@ -74,9 +74,9 @@ def laws_of(unknowns: Sequence[Unknown]) -> dict[Signal, Law]:
     return found
 
 
-def joined(one: Law, other: Law) -> Law:
-    """Return the law that has the columns of two; of two delays, the second."""
-    return Law(
+def combined(one: MeasurementModel, other: MeasurementModel) -> MeasurementModel:
+    """Return the model that has the columns of two; of two delays, the second."""
+    return MeasurementModel(
         one.gains + other.gains,
         one.biases + other.biases,
         one.measured_gains + other.measured_gains,
@@ -85,12 +85,14 @@ def joined(one: Law, other: Law) -> Law:
     )
 
 
-def laws_along(laws: Mapping[Signal, Law], sensors: Sequence[str]) -> tuple[Law, ...]:
-    """Return the law of each of (k,) columns, those of one sensor in the order of its axes."""
+def models_along(
+    models: Mapping[Signal, MeasurementModel], sensors: Sequence[str]
+) -> tuple[MeasurementModel, ...]:
+    """Return the model of each of (k,) columns, those of one sensor in the order of its axes."""
     return tuple(
-        joined(
-            laws.get(sensor, Law()),
-            laws.get((sensor, sensors[:column].count(sensor)), Law()),
+        combined(
+            models.get(sensor, MeasurementModel()),
+            models.get((sensor, sensors[:column].count(sensor)), MeasurementModel()),
         )
         for column, sensor in enumerate(sensors)
     )
@@ -118,7 +120,7 @@ class Readings:
     """
 
     channels: Channels
-    laws: tuple[Law, ...]
+    laws: tuple[MeasurementModel, ...]
     delayed: tuple[int, ...] = field(init=False)
     lawful: bool = field(init=False)
 

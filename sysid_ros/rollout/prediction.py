@@ -13,7 +13,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
-from sysid_ros.rollout.measurement import Readings, laws_along, laws_of
+from sysid_ros.rollout.measurement import Readings, measurement_models, models_along
 from sysid_ros.rollout.simulation import Prediction, Simulator
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def predict(
         FitError: A parameter needs the spec, or a sequence does not fit the model.
     """
     x = np.zeros(0) if values is None else values
-    laws = laws_of(parameters)
+    laws = measurement_models(parameters)
     found: dict[int, Prediction] = {}
     with make_simulator(model, parameters, sequences, threads, drives=drives) as simulator:
         one = np.zeros(1, dtype=np.int64)
@@ -118,7 +118,7 @@ def predict(
             rows = {field: values[0] for field, values in block.rows.items()}
             channels = []
             for entry in simulator.runs[block.run].channels:
-                own = laws_along(laws, entry.sensors)
+                own = models_along(laws, entry.sensors)
                 reading = Readings(entry, own).predicted(rows, x)
                 delays = [0.0 if law.delay is None else float(x[law.delay]) for law in own]
                 early = entry.times[:, None] - np.array(delays) < 0

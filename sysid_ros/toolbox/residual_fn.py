@@ -16,7 +16,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.loading import is_writable, writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
-from sysid_ros.rollout.measurement import Law
+from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import STATES
@@ -447,7 +447,7 @@ def _enabled(options: Options, model: str) -> Callable[[str], bool]:
 
 def _laws(
     transform: SignalTransform, params: ParameterDict, simulators: list[Simulator]
-) -> dict[Signal, Law]:
+) -> dict[Signal, MeasurementModel]:
     """Return what a transform does to each sensor, in terms of a candidate's columns."""
     places: dict[str, int] = {}
     for frozen in (False, True):
@@ -462,7 +462,7 @@ def _laws(
         for sensor in channels.sensors
     )
     return {
-        acting.sensor: Law(
+        acting.sensor: MeasurementModel(
             tuple(places[name] for name in acting.predicted_gains),
             tuple(places[name] for name in acting.predicted_biases),
             tuple(places[name] for name in acting.measured_gains),

@@ -122,9 +122,9 @@ def test_the_data_alone_do_not_know_the_prior(
     names = [p.name for p in unknowns]
     memory = JointPrior.of(names, mean, np.diag(deviation**2))
     bent = fit(model, unknowns, [run], threads=1, memory=memory)
-    assert bent.alone is not None
+    assert bent.data_only is not None
     assert np.all(np.abs(bent.solution.x - free.solution.x) > 0.5 * deviation)
-    assert np.all(np.abs(bent.alone.x[:2] - free.solution.x) < 0.1 * deviation)
+    assert np.all(np.abs(bent.data_only.x[:2] - free.solution.x) < 0.1 * deviation)
 
 
 def test_two_estimates_of_the_same_differ_as_often_as_the_level_says() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.estimation.noise import encoder_steps
-from sysid_ros.inference.encoders import repeating
+from sysid_ros.inference.spread import repeating
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

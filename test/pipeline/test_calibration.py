@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -35,6 +36,7 @@ from sysid_ros.errors import (
     ParameterError,
     ResultError,
 )
+from sysid_ros.model.loading import load_spec
 from sysid_ros.pipeline import (
     Calibration,
     Identified,
@@ -256,7 +258,11 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
 ):
     text = (FOLDER / 'arm.xml').read_text().replace('kv="1.5"', 'dampratio="1"')
     (tmp_path / 'ratio.xml').write_text(text)
-    done = write(identified, _with(config, model=tmp_path / 'ratio.xml'))
+    spec = load_spec(tmp_path / 'ratio.xml')
+    ratio = dataclasses.replace(identified.problem, spec=spec)
+    done = write(
+        dataclasses.replace(identified, problem=ratio), _with(config, model=tmp_path / 'ratio.xml')
+    )
     assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
 

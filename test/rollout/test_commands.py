@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.rollout.commands import HeldCommand
+from sysid_ros.rollout.runs import HeldCommand
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.rollout.commands import HeldCommand
+from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 

@@ -9,7 +9,7 @@ import pytest
 from builders.servo_robots import VALUES, arm, drive, driven_arm
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.targets import resolve
-from sysid_ros.model.targets.servos import SERVO
+from sysid_ros.model.targets.table import SERVO
 from sysid_ros.model.unknown import check_distinct
 from sysid_ros.pipeline.servos import servo_unknowns, start_of
 from sysid_ros.servos.laws.friction import UNITS

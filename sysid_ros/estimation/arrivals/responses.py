@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse
-
-from sysid_ros.estimation.arrivals.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,6 +17,76 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.arrivals.messages import Messages
     from sysid_ros.estimation.residuals import Residuals
+
+
+#: What is known of errors after the fit is estimated from so many draws (Hutchinson, 1990).
+_DRAWS = 32
+
+
+class System:
+    """How the residuals of one sequence answer to k errors, in units of their deviations.
+
+    Attributes:
+        responses: (n, k) change of the residuals.
+    """
+
+    def __init__(
+        self, responses: scipy.sparse.csr_array, gram: NDArray[np.float64] | None = None
+    ) -> None:
+        self.responses = responses
+        self._gram = _banded(responses) if gram is None else gram
+        banded = self._gram.copy()
+        banded[-1] += 1.0
+        self._factor = scipy.linalg.cholesky_banded(banded) if banded.size else banded
+
+    def times(self, ratio: NDArray[np.float64]) -> System:
+        """Return the same for deviations that are (k,) times as large."""
+        gram = self._gram * ratio
+        for band in range(1, len(gram)):
+            gram[-1 - band, band:] *= ratio[:-band]
+        gram[-1] *= ratio
+        scaled = self.responses @ scipy.sparse.diags_array(ratio)
+        return System(scipy.sparse.csr_array(scaled), gram)
+
+    def scaled(self, factor: NDArray[np.float64]) -> System:
+        """Return the same for residuals that are multiplied by (n,) factors."""
+        return System(scipy.sparse.csr_array(scipy.sparse.diags_array(factor) @ self.responses))
+
+    def best(
+        self, residual: NDArray[np.float64], known: NDArray[np.float64] | float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the (k, m) changes of errors that lower the sum of all squares most.
+
+        Args:
+            residual: (n, m) residuals at the errors that are known so far.
+            known: (k, 1) those errors.
+        """
+        right: NDArray[np.float64] = self.responses.T @ residual + known
+        if not right.size:
+            return right
+        found: NDArray[np.float64] = scipy.linalg.cho_solve_banded((self._factor, False), right)
+        return np.asarray(-found)
+
+    def draws(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return (k, draws) of what the residuals leave open about the errors."""
+        reach, count = len(self._factor) - 1, self._factor.shape[1]
+        normal = rng.standard_normal((count, _DRAWS))
+        if not count:
+            return normal
+        found: NDArray[np.float64] = scipy.linalg.solve_banded((0, reach), self._factor, normal)
+        return found
+
+
+def _banded(responses: scipy.sparse.csr_array) -> NDArray[np.float64]:
+    """Return the products of the columns, the upper bands of (k, k) as rows, the diagonal last."""
+    products = (responses.T @ responses).tocoo()
+    upper = products.col >= products.row
+    row, column = products.row[upper], products.col[upper]
+    reach = int(np.max(column - row, initial=0))
+    bands = np.zeros((reach + 1, responses.shape[1]))
+    bands[reach + row - column, column] = products.data[upper]
+    return bands
+
 
 #: Answers are watched for so long, s, and followed until they hold this part of their squares. If
 #: that takes longer than this, s, one message cannot be told from others: the push lasts.
@@ -161,3 +230,55 @@ def retime(
             for index, (own, run) in enumerate(zip(messages, bare.runs, strict=True))
         ]
     )
+
+
+#: Degrees of freedom of the distribution of the errors.
+_FREEDOM = 4.0
+#: Their scale is found in so many rounds at most, until it changes by less than this part.
+_ROUNDS = 20
+_SETTLED = 0.01
+
+
+def estimate(
+    messages: Sequence[Messages],
+    systems: Sequence[System],
+    residuals: Sequence[NDArray[np.float64]],
+    scale: float,
+) -> tuple[list[System], float, list[NDArray[np.float64]]]:
+    """Find the errors of all messages, and their deviations, which are changed in place.
+
+    Now and then a message is late by many times what is usual. So each error has a deviation of its
+    own, and the errors have a t distribution, whose scale and weights are found in turns by
+    expectation-maximisation (Lange, Little and Taylor, J. Am. Stat. Assoc. 84, 1989).
+
+    Args:
+        messages: Of each sequence.
+        systems: How the residuals answer to the errors, in units of their deviations.
+        residuals: (n, 1) of each sequence, the errors being as they are taken to be.
+        scale: Scale of the errors so far, s.
+
+    Returns:
+        The systems in units of the new deviations, the scale, and the (k,) errors.
+    """
+    rng = np.random.default_rng(0)
+    begun = [own.deviation for own in messages]
+    current = list(systems)
+    errors = [own.error for own in messages]
+    for _ in range(_ROUNDS):
+        squares, weights = [], []
+        for index, (own, system) in enumerate(zip(messages, current, strict=True)):
+            known = own.known
+            found = known + system.best(residuals[index], known[:, None])[:, 0]
+            left = np.mean(system.draws(rng) ** 2, axis=1)
+            errors[index] = own.deviation * found
+            squares.append(own.deviation**2 * (found**2 + left))
+            weights.append((_FREEDOM + 1.0) / (_FREEDOM + squares[-1] / scale**2))
+        before, count = scale, sum(map(len, weights))
+        mean = float(np.concatenate(weights) @ np.concatenate(squares)) / max(count, 1)
+        scale = float(np.sqrt(mean))
+        for index, (own, weight) in enumerate(zip(messages, weights, strict=True)):
+            own.deviation = scale / np.sqrt(weight)
+            current[index] = systems[index].times(own.deviation / begun[index])
+        if abs(scale / before - 1.0) < _SETTLED:
+            break
+    return current, scale, errors

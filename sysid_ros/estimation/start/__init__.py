@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a fit starts."""
 
-from sysid_ros.estimation.start.choice import CHOICES, Choice, Start, check_choice
 from sysid_ros.estimation.start.initialization import (
+    CHOICES,
     ROUGH_TOLERANCE,
     SOLVED_STARTS,
+    Choice,
     FirstSolution,
+    Start,
+    check_choice,
     initialize,
     initialize_from,
 )

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences cut into windows that start where the robot was measured to be.
+"""Sequences cut into windows, which grow until motion cannot be predicted any more.
 
 Multiple shooting: the shorter the simulations, the smoother the cost, whatever the motion (A. H.
 Ribeiro et al., "On the smoothness of nonlinear system identification", Automatica 121, 2020). The
@@ -11,24 +11,110 @@ all of them are differenced together: 2 nv simulations of each window, however m
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
+from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.estimation.noise import measured
+from sysid_ros.estimation.solver.differences import scales
+from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.estimation.start.motion import motion_of
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.context import FitContext
     from sysid_ros.estimation.residuals import Residuals
+    from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.start.motion import Motion
     from sysid_ros.rollout.runs import Run
     from sysid_ros.signals.trajectory import Trajectory
+
+
+#: The parameters are moved by this part of their magnitudes: far above rounding errors, …
+_PROBE = 1e-6
+#: … and the effect is scaled to this one: parameters are seldom known better at a start.
+_SMALL = 1e-3
+#: What counts is the last part of each sequence, where errors have grown.
+_LATE = 0.75
+_SEED = 0
+#: Ground is rough where a start that is a tenth off predicts nothing.
+ROUGH = 0.01
+#: Values that fit parts of the data have smaller errors: they are lost where a thousandth counts.
+LOST = 1.0
+
+
+def neighbour(residuals: Residuals, x: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return (p,) values beside a candidate's, the first ones moved a little in one direction.
+
+    Args:
+        residuals: What the values are for.
+        x: (p,) candidate.
+        count: Number of unknowns that are moved.
+    """
+    signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], count)
+    unknowns = residuals.unknowns[:count]
+    size = np.abs(x[:count])
+    step = _PROBE * np.where(size > 0, size, scales(unknowns))
+    high = np.array([unknown.max_value for unknown in unknowns])
+    low = np.array([unknown.min_value for unknown in unknowns])
+    signs = np.where(x[:count] + step > high, -1.0, np.where(x[:count] - step < low, 1.0, signs))
+    moved: NDArray[np.float64] = x.copy()
+    moved[:count] += signs * step
+    return moved
+
+
+def roughness(residuals: Residuals, at: NDArray[np.float64], beside: NDArray[np.float64]) -> float:
+    """Return how far a change of the parameters by a thousandth moves the end of the motion.
+
+    The cost is smooth where a small change of the parameters changes the motion a little. In
+    chaotic and unstable motion the change grows exponentially with the length of the simulation,
+    and so does the number of false minima (A. H. Ribeiro et al., "On the smoothness of nonlinear
+    system identification", Automatica 121, 2020): from about 1 on, a start that is a thousandth
+    off predicts nothing.
+
+    Args:
+        residuals: The residual function.
+        at: (n,) residuals of a candidate.
+        beside: (n,) those of its neighbour.
+
+    Returns:
+        The median over the sensors of the change in the last quarter of the sequences, in the
+        sensor's range.
+    """
+    samples = residuals.samples
+    ends = np.zeros(len(residuals.runs))
+    np.maximum.at(ends, samples.sequence, samples.time)
+    late = samples.time >= _LATE * ends[samples.sequence]
+    extents: dict[str, float] = {}
+    for sensor, values in measured(residuals.runs):
+        extents[sensor] = max(extents.get(sensor, 0.0), float(np.ptp(values)))
+    change = beside - at
+    found = []
+    for index, sensor in enumerate(samples.sensors):
+        own = change[late & (samples.sensor == index)]
+        if len(own) and extents[sensor] > 0:
+            moved = float(np.sqrt(np.mean(own**2))) * residuals.noise[sensor]
+            found.append(moved / extents[sensor])
+    return float(np.median(found)) * _SMALL / _PROBE if found else 0.0
+
+
+def roughness_at(residuals: Residuals, x: NDArray[np.float64], count: int) -> float:
+    """Return the same for a candidate; infinite where its simulation becomes unstable."""
+    values = residuals(np.stack([x, neighbour(residuals, x, count)]))
+    if residuals.unstable.any():
+        return float('inf')
+    return roughness(residuals, values[:, 0], values[:, 1])
+
 
 #: Numbers of a Jacobian at most; of more windows, every second or third … is taken.
 _MOST_NUMBERS = 8e6
@@ -203,3 +289,85 @@ def _carried(unknown: Unknown, names: dict[str, list[str]]) -> Unknown:
             own = own[:1]
         targets.extend(dataclasses.replace(target, name=name) for name in own)
     return dataclasses.replace(unknown, targets=tuple(targets))
+
+
+#: The first windows are so long, s; each stage doubles that.
+_SHORTEST = 0.25
+#: A stage ends when the next step would be shorter than this, in standard errors of its own.
+_STAGE_TOLERANCE = 1.0
+
+
+@dataclass(frozen=True)
+class GrownWindows:
+    """What growing windows led to.
+
+    Attributes:
+        residuals: Those of the longest windows whose ends still say something.
+        solution: The rough solution for them.
+        seconds: Their length.
+        taken: Share of the data that is in them.
+        leads: Whether whole sequences can be fitted from there.
+    """
+
+    residuals: Residuals
+    solution: Solution
+    seconds: float
+    taken: float
+    leads: bool = False
+
+
+def solve_in_windows(
+    context: FitContext, residuals: Residuals, start: NDArray[np.float64]
+) -> GrownWindows | None:
+    """Fit windows that grow until they are the whole sequences, or until motion becomes chaotic.
+
+    Args:
+        context: What all stages of the fit share; each length of windows has all iterations.
+        residuals: The whole problem.
+        start: (p,) values.
+
+    Returns:
+        The last stage from whose end motion could still be predicted; None where there is none.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+    """
+    cutter = Cutter(residuals)
+    count = len(start)
+    x, best = start, None
+    for seconds in _lengths(cutter.longest):
+        windows = cutter.cut(seconds)
+        if windows is None:
+            continue
+        with ExitStack() as opened:
+            simulator = context.simulator(windows.unknowns, windows.sequences, opened)
+            part = context.residuals(simulator, residuals.noise)
+            residuals.also(part)
+            begin = np.array([unknown.nominal for unknown in windows.unknowns])
+            begin[:count] = x
+            try:
+                solution = solve(
+                    part,
+                    begin,
+                    settings=dataclasses.replace(context.settings, rough=True),
+                    tolerance=_STAGE_TOLERANCE,
+                    cancel=context.cancel,
+                )
+            except CancelledError:
+                raise
+            except FitError:
+                break
+            if roughness_at(part, solution.x, count) > ROUGH:
+                break
+            x = solution.x[:count]
+            best = GrownWindows(part, solution, seconds, windows.taken)
+            context.opened.enter_context(opened.pop_all())
+    return best and dataclasses.replace(best, leads=roughness_at(residuals, x, count) <= LOST)
+
+
+def _lengths(longest: float) -> Iterator[float]:
+    """Yield the lengths of windows, s: doubled as long as a sequence has room for two."""
+    seconds = _SHORTEST
+    while 2 * seconds <= longest:
+        yield seconds
+        seconds *= 2

@@ -11,14 +11,14 @@ import numpy as np
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import native_delay
-from sysid_ros.model.mjcf.numbers import join, number, numbers_of, set_component, set_scalar
+from sysid_ros.model.mjcf.attributes import join, number, numbers_of, set_component, set_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from sysid_ros.model.mjcf.numbers import Editable
+    from sysid_ros.model.mjcf.attributes import Editable
     from sysid_ros.model.mjcf.source import Node, Rewrite
     from sysid_ros.model.targets import Target
 

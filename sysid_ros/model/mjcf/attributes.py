@@ -1,20 +1,195 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes that MJCF holds as a spec does: one number, or one component of several."""
+"""Attributes in the text: numbers and their components, places and orientations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import mujoco
 import numpy as np
 
-from sysid_ros.model.mjcf.numbers import set_component, set_scalar
+from sysid_ros.model.mjcf.text import Draft
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable
 
-    from sysid_ros.model.mjcf.numbers import Editable
+    from numpy.typing import ArrayLike, NDArray
+
+    from sysid_ros.model.mjcf.source import Node
+
+
+#: How MJCF spells an orientation.
+ORIENTATIONS = ('quat', 'axisangle', 'xyaxes', 'zaxis', 'euler')
+
+#: Coordinates below this share of the largest one are rounding errors of zeros.
+_ROUNDING = 1e-15
+
+
+class Pose(NamedTuple):
+    """A place and an orientation.
+
+    Attributes:
+        pos: (3,) m.
+        quat: (4,) w x y z.
+    """
+
+    pos: NDArray[np.float64]
+    quat: NDArray[np.float64]
+
+    def place_inside(self, pos: ArrayLike) -> NDArray[np.float64]:
+        """Return a place, given where this pose is, relative to this pose."""
+        made, pos = np.empty(3), np.asarray(pos, float)
+        mujoco.mju_rotVecQuat(made, pos - self.pos, self._back())
+        made[np.abs(made) < _ROUNDING * max(np.abs(pos).max(), np.abs(self.pos).max())] = 0.0
+        return made
+
+    def orientation_inside(self, quat: ArrayLike) -> NDArray[np.float64]:
+        """Return an orientation, given where this pose is, relative to this pose."""
+        made = np.empty(4)
+        mujoco.mju_mulQuat(made, self._back(), np.asarray(quat, float))
+        return made
+
+    def _back(self) -> NDArray[np.float64]:
+        back = np.empty(4)
+        mujoco.mju_negQuat(back, self.quat)
+        return back
+
+
+def frames_around(node: Node, spec: mujoco.MjSpec) -> Pose | None:
+    """Return the pose of the ``<frame>`` elements around an element; None where there are none.
+
+    Args:
+        node: The element.
+        spec: The model, whose angles the text has.
+    """
+    frames: list[Node] = []
+    for ancestor in node.ancestors():
+        if ancestor.tag != 'frame':
+            break
+        frames.append(ancestor)
+    if not frames:
+        return None
+    angle = 'degree' if spec.compiler.degree else 'radian'
+    root = Draft('mujoco')
+    sequence = ''.join(spec.compiler.eulerseq)
+    root.add(Draft('compiler', angle=angle, eulerseq=sequence))
+    inside = root.add(Draft('worldbody'))
+    for frame in reversed(frames):
+        texts = {name: frame.get(name) for name in ('pos', *ORIENTATIONS)}
+        inside = inside.add(Draft('frame', **{n: t for n, t in texts.items() if t is not None}))
+    inside.add(Draft('site'))
+    model = mujoco.MjModel.from_xml_string(str(root))
+    return Pose(np.array(model.site_pos[0]), np.array(model.site_quat[0]))
+
+
+def set_orientation(element: Editable, quat: ArrayLike) -> None:
+    """Write an orientation as a quaternion, in the place of any other spelling."""
+    found = [name for name in ORIENTATIONS if element.get(name) is not None]
+    if 'quat' in found or not found:
+        set_vector(element, 'quat', np.asarray(quat, float))
+    else:
+        element.rename(found[0], 'quat', join(np.asarray(quat, float)))
+
+
+_NUMBER = re.compile(r'\S+')
+
+
+class Editable(Protocol):
+    """An element whose attributes can be changed: of the text, or a new one."""
+
+    @property
+    def tag(self) -> str:
+        """The element's tag."""
+
+    def get(self, name: str) -> str | None:
+        """Return an attribute's value as changed so far; None where it is absent."""
+
+    def set(self, name: str, value: str) -> None:
+        """Change or add an attribute."""
+
+    def remove(self, name: str) -> None:
+        """Remove an attribute."""
+
+    def rename(self, old: str, new: str, value: str) -> None:
+        """Put another attribute into the place of one."""
+
+
+def number(value: float) -> str:
+    """Write a number with the fewest digits that read back as the same double."""
+    return repr(float(value)).removesuffix('.0')
+
+
+def join(values: Iterable[float]) -> str:
+    """Write several numbers."""
+    return ' '.join(number(value) for value in values)
+
+
+def numbers_of(element: Editable, name: str) -> list[float]:
+    """Read the numbers of an attribute; none where it is absent or says something else."""
+    try:
+        return [float(entry) for entry in (element.get(name) or '').split()]
+    except ValueError:
+        return []
+
+
+def set_scalar(element: Editable, name: str, value: float) -> None:
+    """Write a number, unless the text says the same number already."""
+    text = element.get(name)
+    if text is None or not _same(text, value):
+        element.set(name, number(value))
+
+
+def set_vector(element: Editable, name: str, values: Iterable[float]) -> None:
+    """Write all components of an attribute, unless the text says the same numbers already."""
+    wanted = [float(value) for value in values]
+    for index in range(len(wanted)):
+        set_component(element, name, index, wanted[index], wanted, len(wanted))
+
+
+def set_component(
+    element: Editable,
+    name: str,
+    index: int,
+    value: float,
+    nominal: Iterable[float],
+    least: int = 1,
+) -> None:
+    """Write one component of a vector attribute and leave the others' text.
+
+    Args:
+        element: The element.
+        name: The attribute.
+        index: The component.
+        value: Its value.
+        nominal: The whole vector, for components that the text leaves to defaults.
+        least: The attribute needs at least so many components.
+    """
+    vector = [float(entry) for entry in nominal]
+    text = element.get(name)
+    if text is None:
+        used = [place for place, entry in enumerate(vector) if entry != 0]
+        vector[index] = value
+        count = max(index + 1, least, *(place + 1 for place in used))
+        element.set(name, join(vector[:count]))
+        return
+    numbers = list(_NUMBER.finditer(text))
+    if index < len(numbers):
+        match = numbers[index]
+        if not _same(match[0], value):
+            element.set(name, text[: match.start()] + number(value) + text[match.end() :])
+        return
+    added = [*vector[len(numbers) : index], value]
+    element.set(name, f'{text.rstrip()} {join(added)}'.lstrip())
+
+
+def _same(text: str, value: float) -> bool:
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
+
 
 #: Attributes of a spec whose name in MJCF is another one.
 _MJCF_NAMES = {

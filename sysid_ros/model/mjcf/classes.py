@@ -13,7 +13,7 @@ from sysid_ros.model.mjcf.text import Draft
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sysid_ros.model.mjcf.numbers import Editable
+    from sysid_ros.model.mjcf.attributes import Editable
     from sysid_ros.model.mjcf.source import Node, Source
 
 

@@ -10,12 +10,18 @@ import numpy as np
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.mjcf.actuators import GAINS, own_range, spells_gain, write_delay, write_gain
-from sysid_ros.model.mjcf.attributes import attribute_place, turns
+from sysid_ros.model.mjcf.attributes import (
+    attribute_place,
+    frames_around,
+    numbers_of,
+    set_component,
+    set_orientation,
+    set_scalar,
+    turns,
+)
 from sysid_ros.model.mjcf.classes import Classes, Said
 from sysid_ros.model.mjcf.inertials import ATTRIBUTES as INERTIAL
 from sysid_ros.model.mjcf.inertials import write_inertials
-from sysid_ros.model.mjcf.numbers import numbers_of, set_component, set_scalar
-from sysid_ros.model.mjcf.poses import frames_around, set_orientation
 from sysid_ros.model.mjcf.text import Draft
 from sysid_ros.model.targets import Role, read_spec
 
@@ -24,8 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.model.mjcf.attributes import Place
-    from sysid_ros.model.mjcf.numbers import Editable
+    from sysid_ros.model.mjcf.attributes import Editable, Place
     from sysid_ros.model.mjcf.source import Node, Rewrite
     from sysid_ros.model.targets import Target
 

@@ -10,8 +10,16 @@ import mujoco
 import numpy as np
 
 from sysid_ros.model.inertia import full_inertia, principal_axes
-from sysid_ros.model.mjcf.numbers import join, number, set_component, set_scalar, set_vector
-from sysid_ros.model.mjcf.poses import ORIENTATIONS, frames_around, set_orientation
+from sysid_ros.model.mjcf.attributes import (
+    ORIENTATIONS,
+    frames_around,
+    join,
+    number,
+    set_component,
+    set_orientation,
+    set_scalar,
+    set_vector,
+)
 from sysid_ros.model.mjcf.text import Draft
 from sysid_ros.model.targets import subtree
 

@@ -9,12 +9,52 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.model.targets import needs, slots
 from sysid_ros.model.targets.kinds import INFINITY, Bounds, Coupling, Kind, Role
-from sysid_ros.model.targets.servos import SERVO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+#: Numbers of the laws of servos, which are those of ``sysid_ros.servos``. The armature of a servo
+#: is that of its joint: ``joint/NAME/armature``.
+_SERVO_UNITS = {
+    'kt': 'N·m/A',
+    'R': 'Ω',
+    'error_gain_ratio': '1',
+    'ratio': '1',
+    'max_velocity': 'rad/s',
+    'max_torque': 'N·m',
+    'current_limit': 'A',
+    'friction_base': 'N·m',
+    'friction_stribeck': 'N·m',
+    'load_friction_base': '1',
+    'load_friction_stribeck': '1',
+    'load_friction_motor': '1',
+    'load_friction_external': '1',
+    'load_friction_motor_stribeck': '1',
+    'load_friction_external_stribeck': '1',
+    'load_friction_motor_quad': '1/(N·m)',
+    'load_friction_external_quad': '1/(N·m)',
+    'dtheta_stribeck': 'rad/s',
+    'alpha': '1',
+    'friction_viscous': 'N·m·s/rad',
+}
+#: Of these, the ones that are divisors or exponents.
+_SERVO_DIVISORS = frozenset({'R', 'dtheta_stribeck', 'alpha'})
+_POSITIVE = (1e-6, INFINITY)
 _NONNEGATIVE = (0.0, INFINITY)
+
+#: Attributes that an actuator has where a servo's law drives its joint.
+SERVO: dict[str, Kind] = {
+    name: Kind(
+        unit,
+        _POSITIVE if name in _SERVO_DIVISORS else _NONNEGATIVE,
+        role=Role.LAW,
+        needs=needs.on_scalar_joint,
+    )
+    for name, unit in _SERVO_UNITS.items()
+}
+
+
 _ANY = (-INFINITY, INFINITY)
 #: A body must have mass to move: MuJoCo refuses moving bodies below mjMINVAL.
 _MASS = (1e-6, INFINITY)
@@ -26,7 +66,7 @@ _SLIDE_DAMPING = ('N·s/m', 'N·s²/m²', 'N·s³/m³')
 _STIFFNESS = ('N·m/rad', 'N·m/rad²', 'N·m/rad³')
 _SLIDE_STIFFNESS = ('N/m', 'N/m²', 'N/m³')
 #: Units of θ: logarithms of a mass's root and of lengths, then shears and the centre of mass.
-_THETA_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
+_THETA_SERVO_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
 #: Free components of θ are at most a factor of 10 in mass, 10 in size and 1 m away by default.
 _THETA_REACH = (0.5 * math.log(10),) + 3 * (math.log(10),) + 6 * (1.0,)
 #: A delay is not longer than this unless told otherwise, s.
@@ -140,7 +180,7 @@ _BODY: dict[str, Kind] = {
         reach=_mass_or_length,
     ),
     'inertia': Kind(
-        _THETA_UNITS,
+        _THETA_SERVO_UNITS,
         _ANY,
         coupling=Coupling.THETA,
         size=10,

@@ -15,7 +15,7 @@ from scipy.optimize import least_squares, nnls
 
 from sysid_ros.errors import FitError, ModelError, ParameterError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.model.mjcf.numbers import join, number
+from sysid_ros.model.mjcf.attributes import join, number
 from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
 
 if TYPE_CHECKING:

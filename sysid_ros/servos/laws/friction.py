@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.model.targets.servos import SERVO
+from sysid_ros.model.targets.table import SERVO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sysid_ros.estimation.arrivals.system import System
+from sysid_ros.estimation.arrivals.responses import System
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

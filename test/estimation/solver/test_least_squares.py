@@ -20,7 +20,7 @@ from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise,
 from sysid_ros.estimation.solver.losses import cost, curvature, rho, root
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.rollout.commands import HeldCommand
+from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import TimeSeries
 

@@ -15,7 +15,7 @@ from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.start import check_choice
-from sysid_ros.estimation.start.choice import choose
+from sysid_ros.estimation.start.initialization import choose
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 
