@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
-    from sysid_ros.pipeline.loading import AlignedBag, Problem
+    from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
     from sysid_ros.results.summary import Validation
 
@@ -118,7 +118,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
 
 
 def _provenance(
-    config: CalibrationConfig, command: str, recordings: Sequence[AlignedBag]
+    config: CalibrationConfig, command: str, recordings: Sequence[CalibrationBag]
 ) -> Provenance:
     files = [FileHash(path=str(config.model), role='model', sha256=sha256(config.model))]
     for recording in recordings:
@@ -136,7 +136,7 @@ def _provenance(
     )
 
 
-def _findings(fit: Fit, recordings: Sequence[AlignedBag]) -> Iterator[HealthFinding]:
+def _findings(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Yield what was found, before what was found when the bags were read.
 
     Args:
@@ -150,7 +150,7 @@ def _findings(fit: Fit, recordings: Sequence[AlignedBag]) -> Iterator[HealthFind
         yield from recording.alignment.health
 
 
-def _stuck(model: mujoco.MjModel, recordings: Sequence[AlignedBag]) -> Iterator[HealthFinding]:
+def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Yield positions that were left out as dead although commands to their joint change."""
     for recording in recordings:
         commanded = {
@@ -213,7 +213,7 @@ def _shifts(fit: Fit) -> Iterator[HealthFinding]:
             )
 
 
-def _left_out(fit: Fit, recordings: Sequence[AlignedBag]) -> Iterator[HealthFinding]:
+def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say what was measured and not compared."""
     for recording in recordings:
         series = [m for s in recording.alignment.sequences for m in s.measurements]
@@ -239,7 +239,10 @@ def _left_out(fit: Fit, recordings: Sequence[AlignedBag]) -> Iterator[HealthFind
 
 
 def _warnings(
-    model: mujoco.MjModel, fit: Fit, recordings: Sequence[AlignedBag], held_out: tuple[float, float]
+    model: mujoco.MjModel,
+    fit: Fit,
+    recordings: Sequence[CalibrationBag],
+    held_out: tuple[float, float],
 ) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each.
 

@@ -44,7 +44,7 @@ def of_sequence(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class AlignedBag:
+class CalibrationBag:
     """One bag, what it is for, and its sequences."""
 
     path: Path
@@ -76,7 +76,7 @@ class Problem:
 
     spec: mujoco.MjSpec
     model: mujoco.MjModel
-    recordings: tuple[AlignedBag, ...]
+    recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
 
@@ -130,7 +130,7 @@ def load(
         del columns  # before the next bag is read
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
-        recordings.append(AlignedBag(path, role, alignment))
+        recordings.append(CalibrationBag(path, role, alignment))
     problem = Problem(spec, model, tuple(recordings), early, joints_of(config.servos, model))
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)

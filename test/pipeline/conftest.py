@@ -15,7 +15,7 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.pipeline.loading import AlignedBag, Problem
+from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -98,7 +98,7 @@ class Workshop:
         model = spec.compile()
         training = len(sequences) - held_out
         recordings = tuple(
-            AlignedBag(
+            CalibrationBag(
                 Path(sequence.name),
                 'train' if place < training else 'validate',
                 Alignment(sequence.name, (sequence,), (), (), (), ()),

@@ -16,7 +16,7 @@ from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline.assembly import assemble
-from sysid_ros.pipeline.loading import AlignedBag, Problem
+from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -96,7 +96,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
         spec = mujoco.MjSpec.from_file(str(path))
         model = spec.compile()
         recordings = tuple(
-            AlignedBag(
+            CalibrationBag(
                 path,
                 'validate' if sequence is sequences[-1] else 'train',
                 Alignment(sequence.name, (sequence,), (), (), (), ()),
