@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import mujoco
 import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
@@ -55,7 +56,7 @@ _PLOT_POINTS = 100_000
 _CURVE_POINTS = 1500
 _FEWEST_POINTS = 100
 _DIGITS = 6
-_LIBRARIES = ('mujoco', 'numpy', 'scipy', 'rosbags')
+_LIBRARIES = ('numpy', 'scipy', 'rosbags')
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,9 @@ def provenance_now(
         input_mode: What drives the model.
         versions: Of libraries beside those that every fit uses.
     """
-    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    # MuJoCo comes in distributions of several names.
+    libraries = {'mujoco': mujoco.__version__}
+    libraries |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return Provenance(
         created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
         versions={'sysid_ros': __version__, **libraries, **(versions or {})},

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import importlib.metadata
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,16 +19,15 @@ from sysid_ros.results.result import (
     HealthFinding,
     NoiseScale,
     ParameterResult,
-    Provenance,
     SensorError,
     SignalPlot,
     SolverSummary,
     TraceEntry,
 )
+from sysid_ros.results.summary import provenance_now
 from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
 from sysid_ros.toolbox.trajectory import sequence_labels
-from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,7 +56,6 @@ _WIDE_OF_BOUNDS = 0.02
 _PLOT_POINTS = 200_000
 _FEWEST_POINTS = 500
 _DIGITS = 6
-_LIBRARIES = ('mujoco', 'numpy', 'scipy')
 
 
 class Curve(NamedTuple):
@@ -312,16 +308,8 @@ def summarize(
         health=tuple(_health(model, opt_result)),
         solver=_solver(opt_result, comparison),
         warnings=(*comparison.warnings, *doubts, *remarks),
-        provenance=Provenance(
-            created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
-            versions={
-                'sysid_ros': __version__,
-                **{name: importlib.metadata.version(name) for name in _LIBRARIES},
-            },
-            files=(),
-            command='',
-            config={},
-            input_mode='recorded commands, zero-order held, drive the actuators of the model',
+        provenance=provenance_now(
+            '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
         ),
     )
 
