@@ -209,7 +209,8 @@ def test_a_real_servo_is_predicted_better_on_motions_that_were_held_out(
             {'target': 'actuator/servo/dynprm[0]', 'bounds': [0.001, 0.5]},
             {'target': 'actuator/servo/delay', 'bounds': [0.0, 0.1]},
         ],
-        'solver': {'loss': 'huber'},
+        # Its limits of voltage and speed are in no parameter, so that its gains differ by little.
+        'solver': {'loss': 'huber', 'max_iterations': 150},
         # Kinds of motion are predicted unequally well, and say little about dry friction.
         'gate': {
             'sequence_growth': 10.0,
