@@ -326,9 +326,9 @@ def _left_out(residuals: Residuals) -> dict[str, int]:
     found = {}
     for run, count in zip(residuals.runs, compared, strict=True):
         measured = sum(
-            int(np.isfinite(channels.measured[:, column]).sum())
-            for channels in run.channels
-            for column, sensor in enumerate(channels.sensors)
+            int(np.isfinite(values).sum())
+            for readings in run.readings
+            for sensor, values in zip(readings.sensors, readings.measured.T, strict=True)
             if sensor not in residuals.dead
         )
         if measured > count:
