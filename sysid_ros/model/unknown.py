@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.targets import resolve
+from sysid_ros.model.targets import Role, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,6 +54,11 @@ class Unknown:
     def unit(self) -> str:
         """SI unit of the value."""
         return self.targets[0].unit
+
+    @property
+    def of_single_runs(self) -> bool:
+        """Whether it describes single runs, as where they start, rather than the robot."""
+        return bool(self.targets) and all(t.role is Role.SEQUENCE for t in self.targets)
 
 
 def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)

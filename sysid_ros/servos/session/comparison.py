@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.files import replace_file
-from sysid_ros.inference.paired import paired
+from sysid_ros.inference.drift import paired
 from sysid_ros.servos.bench.residuals import POSITION
 
 if TYPE_CHECKING:
