@@ -25,6 +25,16 @@ Stamps = Literal['auto', 'header', 'receive']
 StampChoice = Stamps | dict[str, Stamps]
 
 
+#: Method of least squares; ``scipy`` is ``scipy-dogbox``.
+Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
+#: Loss on residuals in units of their noise, named as in scipy.
+Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
+#: Where a fit begins; ``auto`` takes what is of use.
+StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
+#: Whether a solver moves a value itself or its logarithm.
+Scale = Literal['linear', 'log']
+
+
 class VerdictKind(StrEnum):
     """What the data say about a parameter."""
 
@@ -185,7 +195,7 @@ class ParameterConfig(Section):
     initial: float | None = Field(default=None, description="start value; default the model's")
     bounds: tuple[float, float] | None = Field(default=None, description='lower and upper bound')
     shared: bool = Field(default=False, description='one value for all matches')
-    scale: Literal['linear', 'log'] = Field(
+    scale: Scale = Field(
         default='linear', description='log for positive values that may be wrong by a factor'
     )
     prior: PriorConfig | None = Field(default=None, description='what is known before the fit')
@@ -194,14 +204,10 @@ class ParameterConfig(Section):
 class SolverConfig(Section):
     """How the least-squares problem is solved."""
 
-    backend: Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm'] = Field(
-        default='mujoco', description='which solver; scipy is scipy-dogbox'
-    )
-    loss: Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan'] = Field(
-        default='linear', description='loss on residuals in units of their noise'
-    )
+    backend: Backend = Field(default='mujoco', description='which solver; scipy is scipy-dogbox')
+    loss: Loss = Field(default='linear', description='loss on residuals in units of their noise')
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
-    start: Literal['auto', 'nominal', 'regression', 'windows'] = Field(
+    start: StartChoice = Field(
         default='auto', description='where the fit begins; auto takes what is of use'
     )
     starts: Annotated[int, Field(ge=1, le=10000)] = Field(

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.calibration import VerdictKind
+    from sysid_ros.config.calibration import Loss, VerdictKind
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.inference.linear import Linear

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Spread
