@@ -14,7 +14,7 @@ import numpy as np
 
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.targets import Role, Writer
-from sysid_ros.model.targets.frames import APART, all_frames
+from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.rollout.controls import Controls
 from sysid_ros.rollout.drives import check_compiled_once, check_undriven
 from sysid_ros.rollout.measurement import SENSORS
@@ -271,8 +271,9 @@ class Simulator:
         self._writer.write(model, values)
         if self._writer.fields and not self._writer.constant:
             mujoco.mj_setConst(model, mujoco.MjData(model))
-        frames = self._writer.frames if self._build is None else all_frames(model)
-        for field, rows in frames.items():
+        if self._build is not None:
+            set_all_apart(model)
+        for field, rows in self._writer.frames.items():
             getattr(model, field)[rows] = APART
         return model
 
