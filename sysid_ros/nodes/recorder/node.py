@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import enum
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,13 @@ from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.model.loading import load_model
-from sysid_ros.nodes.recorder.diagnostics import Diagnosis, Quality, Situation, farewell
+from sysid_ros.nodes.recorder.diagnostics import (
+    Diagnosis,
+    Quality,
+    RecorderState,
+    Situation,
+    farewell,
+)
 from sysid_ros.nodes.recorder.facts import SessionFacts
 from sysid_ros.nodes.recorder.graph import make_selection
 from sysid_ros.nodes.recorder.qos_overrides import read_overrides
@@ -43,15 +48,6 @@ _SLOW_SECONDS = 1.0
 _REMIND_SECONDS = 3.0
 #: How long the last status may take to reach its subscribers, seconds.
 _FAREWELL_SECONDS = 0.5
-
-
-class RecorderState(enum.Enum):
-    """What the recorder is doing, as in its status topic."""
-
-    WAITING = 'waiting'
-    PAUSED = 'paused'
-    RECORDING = 'recording'
-    STOPPED = 'stopped'
 
 
 class Recorder:
@@ -297,7 +293,7 @@ class Recorder:
 
     def _publish(self) -> None:
         situation = Situation(
-            state=self._state.value,
+            state=self._state,
             output=self._output,
             counts=self._counts if self._recording is None else self._recording.counts(),
             heard=self._subscriptions.heard(),
