@@ -15,8 +15,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.bags.recording import Recording, TopicCount, free_name
-from sysid_ros.bags.writer import BagWriter
+from sysid_ros.bags.recording import Buffering, Recording, TopicCount, free_name
+from sysid_ros.bags.writer import BagWriter, Splitting
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.model.loading import load_model
@@ -181,10 +181,10 @@ class Recorder:
             specs,
             storage=config.storage,
             compression=config.compression,
-            queue_seconds=config.queue_seconds,
-            sync_seconds=config.sync_seconds,
-            max_bag_size=config.max_bag_size,
-            max_bag_duration=config.max_bag_duration,
+            splitting=Splitting(config.max_bag_size, config.max_bag_duration),
+            buffering=Buffering(
+                queue_seconds=config.queue_seconds, sync_seconds=config.sync_seconds
+            ),
             facts=self._facts.begin(config, self._topics),
             on_failure=self._stop.request,
         )
