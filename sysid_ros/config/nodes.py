@@ -90,6 +90,31 @@ class RecorderConfig(Section):
         return expression
 
 
+class QosDuration(Section):
+    """A duration as rosbag2 writes it."""
+
+    sec: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    nsec: Annotated[int, Field(ge=0, lt=10**9)] = 0
+
+
+class QosOverride(Section):
+    """What a user sets for one topic; what is not set follows the publishers.
+
+    The format is that of the file for ``ros2 bag record --qos-profile-overrides-path``: topics, and
+    below each what is set. https://github.com/ros2/rosbag2#overriding-qos-profiles
+    """
+
+    history: Literal['keep_last', 'keep_all', 'system_default'] | None = None
+    depth: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    reliability: Literal['reliable', 'best_effort', 'system_default'] | None = None
+    durability: Literal['transient_local', 'volatile', 'system_default'] | None = None
+    deadline: QosDuration | None = None
+    lifespan: QosDuration | None = None
+    liveliness: Literal['automatic', 'manual_by_topic', 'system_default'] | None = None
+    liveliness_lease_duration: QosDuration | None = None
+    avoid_ros_namespace_conventions: bool | None = None
+
+
 class SimulatedRobotConfig(Section):
     """Parameters of the ``simulated_robot`` node."""
 

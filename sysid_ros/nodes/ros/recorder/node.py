@@ -20,19 +20,18 @@ from sysid_ros.bags.writer import BagWriter, Splitting
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.model.loading import load_model
-from sysid_ros.nodes.recorder.diagnostics import (
+from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.recorder.diagnostics import (
     Diagnosis,
     Quality,
     RecorderState,
     Situation,
     farewell,
 )
-from sysid_ros.nodes.recorder.facts import SessionFacts
-from sysid_ros.nodes.recorder.graph import make_selection
-from sysid_ros.nodes.recorder.qos_overrides import read_overrides
-from sysid_ros.nodes.recorder.subscriptions import Subscriptions
-from sysid_ros.nodes.recorder.topic_watch import TopicWatch
-from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.recorder.facts import SessionFacts
+from sysid_ros.nodes.ros.recorder.graph import make_selection
+from sysid_ros.nodes.ros.recorder.subscriptions import Subscriptions, read_overrides
+from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
 
 if TYPE_CHECKING:
     from rclpy.node import Node

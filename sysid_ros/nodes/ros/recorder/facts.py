@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.config import RecorderConfig
-    from sysid_ros.nodes.recorder.graph import Offer, Selection
-    from sysid_ros.nodes.recorder.topic_watch import TopicWatch
+    from sysid_ros.nodes.ros.recorder.graph import Offer, Selection
+    from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
 
 _DESCRIPTION = 'robot_description'
 _STRING = 'std_msgs/msg/String'

@@ -8,15 +8,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import CLOCK, offer, offers, topic_spec
-from sysid_ros.nodes.recorder.message_types import message_class
+from sysid_ros.nodes.ros.recorder.graph import CLOCK, message_class, offer, offers, topic_spec
 
 if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import Recording, TopicSpec
-    from sysid_ros.nodes.recorder.graph import Offer, Selection
-    from sysid_ros.nodes.recorder.subscriptions import Subscriptions
+    from sysid_ros.nodes.ros.recorder.graph import Offer, Selection
+    from sysid_ros.nodes.ros.recorder.subscriptions import Subscriptions
 
 #: Without a list of topics, the graph must not have changed for so long, seconds: the topics of
 #: one robot are discovered one after the other.

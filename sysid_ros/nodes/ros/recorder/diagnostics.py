@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sysid_ros.inspection.inspection import JointReport
     from sysid_ros.inspection.live import Coverage, LiveReport
     from sysid_ros.inspection.reports import TopicReport
-    from sysid_ros.nodes.recorder.subscriptions import TopicTraffic
-    from sysid_ros.nodes.recorder.topic_watch import Awaited
+    from sysid_ros.nodes.ros.recorder.subscriptions import TopicTraffic
+    from sysid_ros.nodes.ros.recorder.topic_watch import Awaited
 
 #: Shortest time over which a rate is said, seconds.
 _LEAST_SECONDS = 0.5
