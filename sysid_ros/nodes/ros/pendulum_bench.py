@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,8 +155,14 @@ class BenchSession:
             self._stop.request()
 
     def _play_all(self) -> None:
-        self._describe()
-        own = self._link.own(self._config.servo or self._states.publisher())
+        config = self._config
+        if config.recorder:
+            # Now: runs can be used that come before an interruption.
+            settings = self._runs[0].settings
+            bag = Path(config.output)
+            path = describe_session(bag, config.motor, self._topics, settings, config.dt)
+            self._log.info(f'{path} says what is in {bag}')
+        own = self._link.own(config.servo or self._states.publisher())
         before: dict[str, float] = {}
         try:
             for number, run in enumerate(self._runs, 1):
@@ -168,15 +175,6 @@ class BenchSession:
                 self._play(run.motion)
         finally:
             self._let_down()
-
-    def _describe(self) -> None:
-        """Say what is in the bag now: runs can be used that come before an interruption."""
-        config = self._config
-        if config.recorder:
-            settings = self._runs[0].settings
-            bag = Path(config.output)
-            path = describe_session(bag, config.motor, self._topics, settings, config.dt)
-            self._log.info(f'{path} says what is in {bag}')
 
     def _change(self, run: BenchRun, before: dict[str, float], own: frozenset[str]) -> None:
         """Have the load and the gains changed, by the servo's node or by a person."""
@@ -367,7 +365,7 @@ class ServoLink:
             self._announce(on)
             return
         future = self._switch.call_async(SetBool.Request(data=on))
-        future.add_done_callback(lambda done: self._switched(on, done.result()))
+        future.add_done_callback(partial(self._switched, on))
 
     def own(self, name: str) -> frozenset[str]:
         """Return the settings that a node has as parameters.
@@ -401,7 +399,8 @@ class ServoLink:
         for name, value in settings.items():
             self.settings[name].publish(Float64(data=float(value)))
 
-    def _switched(self, on: bool, answer: Any) -> None:
+    def _switched(self, on: bool, done: Any) -> None:
+        answer = done.result()
         if answer is not None and answer.success:
             self._announce(on)
             return

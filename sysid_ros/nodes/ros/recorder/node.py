@@ -56,7 +56,7 @@ class Recorder:
         """Declare parameters, services and the status, and begin to look for topics.
 
         Raises:
-            SysidError: A parameter is not valid, or the output exists.
+            SysidError: A parameter or the model is not valid, or the output exists.
         """
         self._node = node
         self._stop = stop
@@ -80,7 +80,10 @@ class Recorder:
         self._state = RecorderState.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
-        self._quality = _quality(node, self._config)
+        self._quality: Quality | None = None
+        if self._config.quality:
+            model = load_model(Path(self._config.model)) if self._config.model else None
+            self._quality = Quality(node.get_name(), model, panel=self._config.panel)
         self._slow = self._reminded = self._ticked = time.monotonic()
         self._recorded = 0.0
         self._subscriptions = Subscriptions(
@@ -233,17 +236,14 @@ class Recorder:
         elif self._state is RecorderState.WAITING:
             response.message = 'Recording begins when all topics are connected.'
         else:
-            self._resume()
+            if self._state is RecorderState.STOPPED or not self._recorded:
+                self._ready()
+            else:
+                self._state = RecorderState.RECORDING
+                self._log.info('recording goes on')
             response.message = f'Recording to {str(self._output)!r}.'
         self._publish()
         return response
-
-    def _resume(self) -> None:
-        if self._state is RecorderState.STOPPED or not self._recorded:
-            self._ready()
-        else:
-            self._state = RecorderState.RECORDING
-            self._log.info('recording goes on')
 
     def _on_resume(self, request: Any, response: Any) -> Any:
         if self._state is RecorderState.STOPPED:
@@ -308,15 +308,3 @@ class Recorder:
         message = DiagnosticArray(status=status)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
-
-
-def _quality(node: Node, config: RecorderConfig) -> Quality | None:
-    """Return what watches the quality, if that is wanted.
-
-    Raises:
-        SysidError: There is no such model, or it does not compile.
-    """
-    if not config.quality:
-        return None
-    model = load_model(Path(config.model)) if config.model else None
-    return Quality(node.get_name(), model, panel=config.panel)

@@ -121,12 +121,14 @@ class TopicWatch:
         taken = self._selection.take(self.graph)
         if taken != self._taken:
             self._taken, self._taken_since = taken, time.monotonic()
-        if self.begun:
-            for found in taken:
-                if found.topic in self._subscriptions:
-                    self._follow(found)
-                else:
-                    self._add(found, recording)
+        for found in taken if self.begun else ():
+            if found.topic in self._subscriptions:
+                self._follow(found)
+            elif (spec := self._spec(found)) is not None:
+                if recording is not None:
+                    recording.add(spec)
+                if self._subscribe(spec):
+                    self._log.info(f'also recording {spec.topic}')
 
     def is_complete(self, now: float) -> bool:
         """Tell whether all that is needed to begin is published.
@@ -166,15 +168,6 @@ class TopicWatch:
             return None
         self._refused.pop(found.topic, None)
         return spec
-
-    def _add(self, found: Offer, recording: Recording | None) -> None:
-        spec = self._spec(found)
-        if spec is None:
-            return
-        if recording is not None:
-            recording.add(spec)
-        if self._subscribe(spec):
-            self._log.info(f'also recording {spec.topic}')
 
     def _subscribe(self, spec: TopicSpec) -> bool:
         try:
