@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section
-from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -199,6 +198,36 @@ class ParameterConfig(Section):
         default='linear', description='log for positive values that may be wrong by a factor'
     )
     prior: PriorConfig | None = Field(default=None, description='what is known before the fit')
+
+
+class ServoConfig(Section):
+    """One entry of ``servos``: actuators that servos of one kind drive."""
+
+    actuators: tuple[str, ...] = Field(description="names or patterns, as ['shoulder_*', elbow]")
+    type: str | None = Field(
+        default=None, description='kind of servo, as xl330, or a YAML file that defines one'
+    )
+    model: str | None = Field(default=None, description='friction law: m1 to m6, or a part of them')
+    params: Path | None = Field(
+        default=None, description='file of coefficients to start from; it says type and model'
+    )
+    values: dict[str, float] = Field(
+        default_factory=dict, description='coefficients to start from; they win over the file'
+    )
+    constants: dict[str, float] = Field(
+        default_factory=dict, description="what differs from the kind's, as kp and vin"
+    )
+    identify: Literal['all', 'none'] | tuple[str, ...] = Field(
+        default='all', description='coefficients that are to be found'
+    )
+    shared: bool = Field(default=False, description='one value for all actuators of the entry')
+
+    @model_validator(mode='after')
+    def _is_complete(self) -> ServoConfig:
+        if self.params is None and (self.type is None or self.model is None):
+            msg = 'Expected type and model, or params, in servos, found neither'
+            raise ValueError(msg)
+        return self
 
 
 class SolverConfig(Section):

@@ -18,13 +18,13 @@ from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags import UnfinishedBagError, read_bag
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import (
+from sysid_ros.nodes.ros.recorder.graph import (
     Endpoint,
     Offer,
     default_topics,
+    message_class,
     topic_spec,
 )
-from sysid_ros.nodes.recorder.message_types import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable

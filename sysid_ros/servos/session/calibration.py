@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.config.servo_fit import ServoFitConfig
+    from sysid_ros.config import ServoFitConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.results.result import CalibrationResult, Role

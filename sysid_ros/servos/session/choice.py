@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.servo_fit import ServoFitConfig
+    from sysid_ros.config import ServoFitConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.servos.bench.coverage import Grouping

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from sysid_ros.config.servo_fit import ServoFitConfig
+    from sysid_ros.config import ServoFitConfig
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.observer import Observer
     from sysid_ros.servos.bench.trials import BestTrial
