@@ -140,8 +140,9 @@ class CalibrationResult(UnjudgedResult):
     gate: tuple[GateCheck, ...] = ()
 
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
-        """Return the same result with more warnings."""
-        return self.model_copy(update={'warnings': (*self.warnings, *more)})
+        """Return the same result with warnings that it has not got yet."""
+        warnings = tuple(dict.fromkeys((*self.warnings, *more)))
+        return self.model_copy(update={'warnings': warnings})
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.

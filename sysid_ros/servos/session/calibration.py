@@ -19,8 +19,9 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
 from sysid_ros.results.diagnostics import SignalCurve
+from sysid_ros.results.gate import judge
 from sysid_ros.results.result import FileHash, StartKind
-from sysid_ros.results.summary import judged_result, provenance_now, summarise
+from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import errors_by_log, predict
@@ -47,12 +48,9 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.results.result import CalibrationResult, Role
-    from sysid_ros.results.summary import FitSummary
     from sysid_ros.servos.bench.trials import Method
     from sysid_ros.servos.formats.logs import ServoLog
 
-#: Word of a result for where its fit started.
-SAMPLED = 'sampled'
 #: File beside the coefficients with all trials.
 _STUDIES = 'study.journal'
 _MILLI = 1e3
@@ -107,7 +105,8 @@ def calibrate_servo(
     servo = Servo.named(config.actuator, config.model, config.substeps)
     training, held_out = read_training(config)
     check_output(config.output)
-    observer.stage(f'fitting {servo.name} to {_count(training)}')
+    logs = '1 log' if len(training) == 1 else f'{len(training)} logs'
+    observer.stage(f'fitting {servo.name} to {logs}')
     with ServoProgress(config, servo, observer, training, held_out) as progress:
         settings = ServoFitSettings(
             starts=config.starts,
@@ -201,7 +200,7 @@ def _fit_by_trials(
     after = sum(errors.values()) / len(errors)
     return dataclasses.replace(
         fit,
-        start=SAMPLED,
+        start=StartKind.SAMPLED,
         start_sentence=(
             f'the best of {found.trials} trials of {method}, with a mean absolute error of '
             f'{_MILLI * found.error:.4g} mrad; least squares from there led to {_MILLI * after:.4g}'
@@ -300,27 +299,32 @@ def result_of(
         if log.path is not None
     ]
     sampled = fit.start == StartKind.SAMPLED
-    summary = summarise(
+    found = summarise(
         servo.name,
         fit,
         list(_curves(servo, roles, fit, config)),
         {POSITION: _UNIT},
-        backend=f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER,
-        loss='linear',
-        advice=lambda name: f'On the bench: {what_to_record(name)}.',
-    )
-    return judged_result(
-        summary,
-        config.gate,
-        provenance=provenance_now(
+        provenance_now(
             command,
             config.model_dump(mode='json'),
             tuple(files),
             'recorded goals drive the servo of the pendulum',
-            _sampler_versions() if sampled else None,
+            {name: importlib.metadata.version(name) for name in LIBRARIES} if sampled else None,
         ),
-        warnings=tuple(_warnings(servo, training, summary, fit)),
+        backend=f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER,
+        loss='linear',
+        advice=lambda name: f'On the bench: {what_to_record(name)}.',
     )
+    warnings = []
+    if not fit.solution.success:
+        warnings.append(fit.solution.message)
+    if math.isnan(found.held_out_before):
+        warnings.append('Nothing is held out: --validation-kp says which logs shall be.')
+    warnings.extend(gaps(servo, training))
+    doubtful = [p.name for p in found.parameters if not p.identified]
+    if doubtful:
+        warnings.append(f'Not identified: {", ".join(doubtful)}.')
+    return judge(found.model_copy(update={'warnings': tuple(warnings)}), config.gate)
 
 
 def _curves(
@@ -341,24 +345,3 @@ def _curves(
             new,
             diverged=False,
         )
-
-
-def _warnings(
-    servo: Servo, training: Sequence[ServoLog], summary: FitSummary, fit: Fit
-) -> Iterator[str]:
-    if not fit.solution.success:
-        yield fit.solution.message
-    if math.isnan(summary.held_out[0]):
-        yield 'Nothing is held out: --validation-kp says which logs shall be.'
-    yield from gaps(servo, training)
-    doubtful = [p.name for p in summary.parameters if not p.identified]
-    if doubtful:
-        yield f'Not identified: {", ".join(doubtful)}.'
-
-
-def _sampler_versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in LIBRARIES}
-
-
-def _count(logs: Sequence[ServoLog]) -> str:
-    return '1 log' if len(logs) == 1 else f'{len(logs)} logs'
