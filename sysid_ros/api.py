@@ -20,8 +20,7 @@ from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, iden
 from sysid_ros.pipeline.loading import of_sequence, read_aligned
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
-from sysid_ros.report.inline import parameters_html, result_html
-from sysid_ros.report.tables import parameters_text, result_text
+from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 

@@ -7,6 +7,7 @@ The report's packages are imported when a report is made: identification does no
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import scipy.optimize
     from numpy.typing import NDArray
 
-    from sysid_ros.report.films import Film
+    from sysid_ros.report.html import Film
     from sysid_ros.results.result import CalibrationResult
     from sysid_ros.toolbox.callbacks import BuildModelFn
     from sysid_ros.toolbox.parameter import ParameterDict
@@ -48,6 +49,9 @@ COLORS: dict[str, Color] = {
     'after': (0.043, 0.361, 0.678, 0.6),
     'measured': (0.604, 0.627, 0.663, 0.6),
 }
+#: Of WebP; a frame of 480 by 360 pixels takes about 4 kB.
+_QUALITY = 75
+_METHOD = 2
 #: Colours above and below the horizon, and the light from all sides.
 _SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
 _TEXELS = 64
@@ -153,7 +157,7 @@ def _films(
     opt_params: ParameterDict,
     build_model: BuildModelFn,
 ) -> tuple[Film, ...]:
-    from sysid_ros.report.films import Film, encode  # noqa: PLC0415 (see the module's docstring)
+    from sysid_ros.report.html import Film  # noqa: PLC0415 (see the module's docstring)
 
     return tuple(
         Film(
@@ -162,15 +166,40 @@ def _films(
             width=WIDTH,
             height=HEIGHT,
             seconds=len(overlay.frames) / FRAMERATE,
-            shown=tuple((name, _hex(COLORS[name])) for name in overlay.shown),
+            shown=tuple(
+                (name, '#' + ''.join(f'{round(255 * part):02x}' for part in COLORS[name][:3]))
+                for name in overlay.shown
+            ),
             note=f'The first {LONGEST:g} s of the recording.' if overlay.cut else '',
         )
         for overlay in overlays(models_sequences, initial_params, opt_params, build_model)
     )
 
 
-def _hex(color: tuple[float, ...]) -> str:
-    return '#' + ''.join(f'{round(255 * part):02x}' for part in color[:3])
+def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
+    """Encode (height, width, 3) RGB frames as an animated WebP that repeats.
+
+    Args:
+        frames: At least one.
+        framerate: Hz; the format stores whole milliseconds per frame, so their ends are rounded.
+    """
+    from PIL import Image  # noqa: PLC0415 (see the module's docstring)
+
+    pictures = [Image.fromarray(frame) for frame in frames]
+    ends = [round(1000 * (number + 1) / framerate) for number in range(len(pictures))]
+    durations = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    stream = io.BytesIO()
+    pictures[0].save(
+        stream,
+        format='WEBP',
+        save_all=True,
+        append_images=pictures[1:],
+        duration=durations,
+        loop=0,
+        quality=_QUALITY,
+        method=_METHOD,
+    )
+    return stream.getvalue()
 
 
 class Overlay(NamedTuple):
