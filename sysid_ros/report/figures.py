@@ -51,7 +51,7 @@ class Drawing(Figure):
         return buffer.getvalue()
 
 
-def _figure(height: float, width: float = _WIDTH) -> Drawing:
+def blank(height: float, width: float = _WIDTH) -> Drawing:
     """Return an empty figure with an Agg canvas of its own."""
     figure = Drawing(figsize=(width, height), layout='constrained')
     FigureCanvasAgg(figure)
@@ -63,7 +63,8 @@ def _save(figure: Drawing, path: Path) -> Path:
     return path
 
 
-def _calm(axes: Axes) -> None:
+def calm(axes: Axes) -> None:
+    """Draw a thin grid and no more frame than is needed."""
     axes.spines[['top', 'right']].set_visible(False)
     axes.tick_params(labelsize=8, colors=INK)
     axes.grid(visible=True, color='#e3e5e8', linewidth=0.6)
@@ -92,7 +93,7 @@ def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
             axes.plot(mark.truth, row, 'D', color=INK, markerfacecolor='none', markersize=7)
     axes.set_yticks(list(rows), [mark.parameter.name for mark in panel.marks])
     axes.set_xticks([tick.position for tick in panel.ticks], [tick.label for tick in panel.ticks])
-    _calm(axes)
+    calm(axes)
     for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
         label.set_parse_math(False)
     axes.set_xlim(0, 1)
@@ -104,7 +105,7 @@ def draw_parameters(result: CalibrationResult) -> Drawing:
     """Draw values, intervals and initial values of the parameters."""
     panels = pictures.panels(result)
     heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
-    figure = _figure(sum(heights) + 0.6, width=9.0)
+    figure = blank(sum(heights) + 0.6, width=9.0)
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
     for axes, panel in zip(grid[:, 0], panels, strict=True):
         _draw_panel(axes, panel)
@@ -121,7 +122,7 @@ def draw_sequence(group: signals.SequenceFigures) -> Drawing:
     """Draw what was measured in one sequence, and the predictions before and after."""
     columns = min(_COLUMNS, len(group.figures))
     count = math.ceil(len(group.figures) / columns)
-    figure = _figure(_PANEL_HEIGHT * count + 0.9)
+    figure = blank(_PANEL_HEIGHT * count + 0.9)
     grid = figure.subplots(count, columns, squeeze=False, sharex=True)
     for axes, entry in zip(grid.flat, group.figures, strict=False):
         plot = entry.plot
@@ -131,7 +132,7 @@ def draw_sequence(group: signals.SequenceFigures) -> Drawing:
         ends = signals.limits(plot)
         if ends is not None:
             axes.set_ylim(*ends)
-        _calm(axes)
+        calm(axes)
         _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
     for axes in grid.flat[len(group.figures) :]:
         axes.set_visible(False)
@@ -160,7 +161,7 @@ def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawin
 
 
 def _trace(result: CalibrationResult, folder: Path) -> Path:
-    figure = _figure(3.4, width=7.0)
+    figure = blank(3.4, width=7.0)
     axes = figure.subplots()
     trace = result.solver.trace
     costs = np.array([entry.cost for entry in trace])
@@ -170,7 +171,7 @@ def _trace(result: CalibrationResult, folder: Path) -> Path:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel('iteration', fontsize=9)
     axes.set_ylabel('cost', fontsize=9)
-    _calm(axes)
+    calm(axes)
     final = significant(result.solver.final_cost)
     _title(axes, f'{result.solver.backend}: {result.solver.status}, final cost {final}')
     return _save(figure, folder / 'solver_trace.png')

@@ -255,12 +255,13 @@ def _plots(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[
             role=curve.role,
             sensor=curve.name,
             unit=units[curve.sensor],
-            times=_rounded(curve.times[::stride]),
-            measured=_rounded(curve.measured[::stride]),
-            before=_rounded(curve.before[::stride]),
-            after=_rounded(curve.after[::stride]),
+            times=rounded(curve.times[::stride]),
+            measured=rounded(curve.measured[::stride]),
+            before=rounded(curve.before[::stride]),
+            after=rounded(curve.after[::stride]),
         )
 
 
-def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+def rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return samples with as many digits as a plot can show."""
     return tuple(float(f'{value:.{_DIGITS}g}') for value in values)

@@ -17,9 +17,9 @@ import numpy as np
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.toolbox.comparison import compare
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.rendering import render_rollout
+from sysid_ros.toolbox.result import fitted_result
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.trajectory import sequence_labels
 
@@ -127,7 +127,6 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         ResultError: The file cannot be written.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
-    from sysid_ros.toolbox.comparison import summarize  # noqa: PLC0415
 
     films: tuple[Film, ...] = ()
     remark = ''
@@ -141,8 +140,15 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
             films = _films(models_sequences, initial_params, opt_params, build_model)
         except ModelError as err:
             remark = f'There is no animation: {err}'
-    comparison = compare(models_sequences, initial_params, opt_params, residual_fn, opt_result)
-    result = summarize(title, comparison, opt_result, (remark,) if remark else ())
+    result = fitted_result(
+        title,
+        models_sequences,
+        initial_params,
+        opt_params,
+        residual_fn,
+        opt_result,
+        (remark,) if remark else (),
+    )
     report = ToolboxReport(
         title, result, render_report(result, truth=truth, title=title, films=films)
     )
