@@ -139,13 +139,16 @@ def load(
 def read_aligned(
     bag: Path,
     model: mujoco.MjModel,
-    mapping: Literal['auto'] | MappingConfig,
+    mapping: str | Path,
     stamps: StampChoice,
     segments: SegmentsConfig | None,
 ) -> Alignment:
-    """Read a bag and align it with a model."""
+    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file."""
+    chosen: Literal['auto'] | MappingConfig = 'auto'
+    if mapping != 'auto':
+        chosen = load_mapping(Path(mapping))
     columns = read_bag(bag)
-    pairing = map_columns(columns, model, mapping)
+    pairing = map_columns(columns, model, chosen)
     return align(columns, model, pairing, stamps, segments=segments)
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a fit changed: every signal before and after, every parameter, and all as one result."""
+"""The result of a fit of the toolbox: every signal before and after, and every parameter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.results.diagnostics import rms
 from sysid_ros.results.result import (
     CalibrationResult,
     FindingKind,
@@ -24,7 +25,7 @@ from sysid_ros.results.result import (
     SolverSummary,
     TraceEntry,
 )
-from sysid_ros.results.summary import provenance_now
+from sysid_ros.results.summary import provenance_now, rounded
 from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
 from sysid_ros.toolbox.trajectory import sequence_labels
@@ -55,7 +56,6 @@ _WIDE_OF_BOUNDS = 0.02
 #: Points that a report can show in all, and per curve at least.
 _PLOT_POINTS = 200_000
 _FEWEST_POINTS = 500
-_DIGITS = 6
 
 
 class Curve(NamedTuple):
@@ -70,7 +70,7 @@ class Curve(NamedTuple):
     after: NDArray[np.float64]
 
 
-class Estimate(NamedTuple):
+class ComponentEstimate(NamedTuple):
     """One component of a parameter; ``half_width`` of its 95 % interval, NaN where it has none."""
 
     name: str
@@ -84,41 +84,25 @@ class Estimate(NamedTuple):
     confounded_with: tuple[str, ...] = ()
 
 
-class Noise(NamedTuple):
-    """What a signal's residuals were divided by, in its unit, and where that came from."""
-
-    signal: str
-    unit: str
-    sigma: float
-    source: str
-
-
-class Comparison(NamedTuple):
-    """All that a report shows. The residuals are in units of the noise, (n,) over all sequences."""
-
-    curves: tuple[Curve, ...]
-    estimates: tuple[Estimate, ...]
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
-    warnings: tuple[str, ...]
-    noise: tuple[Noise, ...]
-
-
-def compare(
+def fitted_result(
+    model: str,
     models_sequences: Sequence[ModelSequences],
     initial_params: ParameterDict,
     opt_params: ParameterDict,
     residual_fn: Callable[..., Any],
     opt_result: scipy.optimize.OptimizeResult,
-) -> Comparison:
-    """Evaluate a fit's beginning and end.
+    remarks: Sequence[str] = (),
+) -> CalibrationResult:
+    """Evaluate a fit's beginning and end; all its recordings are training data.
 
     Args:
+        model: What was fitted.
         models_sequences: Models and their recordings.
         initial_params: Where the fit began.
         opt_params: Where it ended.
         residual_fn: Returns residuals, predictions and records, as of `build_residual_fn`.
-        opt_result: Its ``jac`` gives the intervals.
+        opt_result: What the solver said; its ``jac`` gives the intervals.
+        remarks: Further warnings.
 
     Raises:
         FitError: The residual function returns other sequences than there are.
@@ -128,23 +112,67 @@ def compare(
         for group, own in zip(models_sequences, sequence_labels(models_sequences), strict=True)
         for label in own
     ]
-    before, old, _ = residual_fn(initial_params.as_vector(), initial_params)
-    after, new, records = residual_fn(opt_params.as_vector(), opt_params)
+    first, old, _ = residual_fn(initial_params.as_vector(), initial_params)
+    last, new, records = residual_fn(opt_params.as_vector(), opt_params)
     if not len(labels) == len(old) == len(new):
         msg = f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
         raise FitError(msg)
     curves = [
         curve
-        for (label, model), first, last, record in zip(labels, old, new, records, strict=True)
-        for curve in _curves(label, model, record[0], first[0], last[0])
+        for (label, compiled), start, end, record in zip(labels, old, new, records, strict=True)
+        for curve in _curves(label, compiled, record[0], start[0], end[0])
     ]
-    return Comparison(
-        tuple(curves),
-        tuple(estimates(initial_params, opt_params, after, opt_result)),
-        np.concatenate(before),
-        np.concatenate(after),
-        tuple(_warnings(models_sequences, opt_result, [label for label, _ in labels])),
-        tuple(_noise(models_sequences, residual_fn, opt_params)),
+    found = list(estimates(initial_params, opt_params, last, opt_result))
+    # In units of the noise.
+    residuals = np.concatenate(first), np.concatenate(last)
+    before, after = rms(residuals[0]), rms(residuals[1])
+    accepted = after < before
+    verb = 'fell' if accepted else 'did not fall'
+    warnings = []
+    if not opt_result.get('success', True):
+        warnings.append(str(opt_result.get('message', 'The solver did not converge.')))
+    shift = opt_result.get('shift')
+    if shift is not None and shift.alarming:
+        timestep = models_sequences[0].gt_model.opt.timestep
+        warnings.append(shift.sentence(timestep, [label for label, _ in labels]))
+    doubtful = [e.name for e in found if e.verdict is not VerdictKind.IDENTIFIED]
+    if doubtful:
+        warnings.append(f'Not identified: {", ".join(doubtful)}.')
+    return CalibrationResult(
+        model=model,
+        parameters=tuple(
+            ParameterResult(
+                name=estimate.name,
+                targets=(estimate.target or estimate.name,),
+                unit=estimate.unit,
+                initial=estimate.initial,
+                value=estimate.value,
+                # np.maximum passes NaN on: no interval stays no interval.
+                low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
+                high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
+                bounds=estimate.bounds,
+                verdict_kind=estimate.verdict,
+                confounded_with=estimate.confounded_with,
+            )
+            for estimate in found
+        ),
+        accepted=accepted,
+        acceptance=f'Training error (nothing is held out) {verb}: '
+        f'{before:.3g} to {after:.3g} times the noise.',
+        held_out_before=math.nan,
+        held_out_after=math.nan,
+        training_before=before,
+        training_after=after,
+        errors=tuple(_errors(curves)),
+        noise=tuple(_noise(models_sequences, residual_fn, opt_params)),
+        plots=tuple(_plots(curves)),
+        topics=(),
+        health=tuple(_health(model, opt_result)),
+        solver=_solver(opt_result, *residuals),
+        warnings=(*warnings, *remarks),
+        provenance=provenance_now(
+            '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
+        ),
     )
 
 
@@ -173,7 +201,7 @@ def _noise(
     models_sequences: Sequence[ModelSequences],
     residual_fn: Callable[..., Any],
     params: ParameterDict,
-) -> Iterator[Noise]:
+) -> Iterator[NoiseScale]:
     if not isinstance(residual_fn, ResidualFunction):
         return
     residuals = residual_fn.prepared(params).residuals
@@ -184,7 +212,8 @@ def _noise(
         sensor = signal.partition('[')[0]
         units = (sensor_unit(group.gt_model, sensor) for group in models_sequences)
         source = 'the caller' if signal in given else 'differences of the measured signal'
-        yield Noise(signal, next(filter(None, units), ''), sigma, source)
+        unit = next(filter(None, units), '')
+        yield NoiseScale(sensor=signal, unit=unit, sigma=sigma, source=source)
 
 
 def estimates(
@@ -192,7 +221,7 @@ def estimates(
     opt_params: ParameterDict,
     residuals: Sequence[NDArray[np.float64]],
     opt_result: scipy.optimize.OptimizeResult,
-) -> Iterator[Estimate]:
+) -> Iterator[ComponentEstimate]:
     """Say of every free component what it is, how sure that is, and why not if it is not."""
     x, start = opt_params.as_vector(), initial_params.as_vector()
     bounds = np.array(opt_params.get_bounds())
@@ -218,7 +247,7 @@ def estimates(
             else:
                 others = tuple(names[k] for k in _partners(place, blind, covariance))
                 verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
-            yield Estimate(
+            yield ComponentEstimate(
                 name=names[place],
                 target=targets[component],
                 unit=parameter.unit,
@@ -257,85 +286,6 @@ def _partners(place: int, blind: NDArray[np.float64], covariance: NDArray[np.flo
     return [int(other) for other in np.flatnonzero(shared | close) if other != place]
 
 
-def _warnings(
-    models_sequences: Sequence[ModelSequences],
-    opt_result: scipy.optimize.OptimizeResult,
-    labels: list[str],
-) -> Iterator[str]:
-    if not opt_result.get('success', True):
-        yield str(opt_result.get('message', 'The solver did not converge.'))
-    shift = opt_result.get('shift')
-    if shift is not None and shift.alarming:
-        yield shift.sentence(models_sequences[0].gt_model.opt.timestep, labels)
-
-
-def summarize(
-    model: str,
-    comparison: Comparison,
-    opt_result: Mapping[str, Any],
-    remarks: Sequence[str] = (),
-) -> CalibrationResult:
-    """Build the result of a fit of the toolbox; all its recordings are training data.
-
-    Args:
-        model: What was fitted.
-        comparison: The fit's beginning and end.
-        opt_result: What the solver said.
-        remarks: Further warnings.
-    """
-    before, after = _rms(comparison.before), _rms(comparison.after)
-    accepted = after < before
-    verb = 'fell' if accepted else 'did not fall'
-    doubtful = [e.name for e in comparison.estimates if e.verdict is not VerdictKind.IDENTIFIED]
-    doubts = [f'Not identified: {", ".join(doubtful)}.'] if doubtful else []
-    return CalibrationResult(
-        model=model,
-        parameters=tuple(_parameters(comparison)),
-        accepted=accepted,
-        acceptance=f'Training error (nothing is held out) {verb}: '
-        f'{before:.3g} to {after:.3g} times the noise.',
-        held_out_before=math.nan,
-        held_out_after=math.nan,
-        training_before=before,
-        training_after=after,
-        errors=tuple(_errors(comparison.curves)),
-        noise=tuple(
-            NoiseScale(sensor=n.signal, unit=n.unit, sigma=n.sigma, source=n.source)
-            for n in comparison.noise
-        ),
-        plots=tuple(_plots(comparison.curves)),
-        topics=(),
-        health=tuple(_health(model, opt_result)),
-        solver=_solver(opt_result, comparison),
-        warnings=(*comparison.warnings, *doubts, *remarks),
-        provenance=provenance_now(
-            '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
-        ),
-    )
-
-
-def _rms(values: NDArray[np.float64]) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.sqrt(np.mean(finite**2))) if len(finite) else math.nan
-
-
-def _parameters(comparison: Comparison) -> Iterator[ParameterResult]:
-    for estimate in comparison.estimates:
-        yield ParameterResult(
-            name=estimate.name,
-            targets=(estimate.target or estimate.name,),
-            unit=estimate.unit,
-            initial=estimate.initial,
-            value=estimate.value,
-            # np.maximum passes NaN on: no interval stays no interval.
-            low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
-            high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
-            bounds=estimate.bounds,
-            verdict_kind=estimate.verdict,
-            confounded_with=estimate.confounded_with,
-        )
-
-
 def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding]:
     for signal in opt_result.get('dead', ()):
         yield HealthFinding(
@@ -366,8 +316,8 @@ def _errors(curves: Sequence[Curve]) -> Iterator[SensorError]:
             sensor=signal,
             unit=unit,
             role='train',
-            before=_rms(np.concatenate([curve.before for curve in chosen]) - measured),
-            after=_rms(np.concatenate([curve.after for curve in chosen]) - measured),
+            before=rms(np.concatenate([curve.before for curve in chosen]) - measured),
+            after=rms(np.concatenate([curve.after for curve in chosen]) - measured),
             samples=int(np.isfinite(measured).sum()),
         )
 
@@ -381,19 +331,28 @@ def _plots(curves: Sequence[Curve]) -> Iterator[SignalPlot]:
             role='train',
             sensor=curve.signal,
             unit=curve.unit,
-            times=_rounded(curve.times[::stride]),
-            measured=_rounded(curve.measured[::stride]),
-            before=_rounded(curve.before[::stride]),
-            after=_rounded(curve.after[::stride]),
+            times=rounded(curve.times[::stride]),
+            measured=rounded(curve.measured[::stride]),
+            before=rounded(curve.before[::stride]),
+            after=rounded(curve.after[::stride]),
         )
 
 
-def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
-    return tuple(float(f'{value:.{_DIGITS}g}') for value in values)
-
-
-def _solver(opt_result: Mapping[str, Any], comparison: Comparison) -> SolverSummary:
-    trace = tuple(_trace(opt_result))
+def _solver(
+    opt_result: Mapping[str, Any], before: NDArray[np.float64], after: NDArray[np.float64]
+) -> SolverSummary:
+    trace = tuple(
+        TraceEntry(
+            iteration=int(getattr(entry, 'number', number)),
+            cost=float(entry.cost),
+            step=float(entry.step),
+            rollouts=int(entry.rollouts),
+            diverged=int(entry.diverged),
+            jacobian=str(getattr(entry, 'jacobian', '')),
+            regulariser=float(getattr(entry, 'regulariser', math.nan)),
+        )
+        for number, entry in enumerate(opt_result.get('trace') or ())
+    )
     last = (opt_result.get('trace') or (None,))[-1]
     success = bool(opt_result.get('success', True))
     return SolverSummary(
@@ -405,22 +364,9 @@ def _solver(opt_result: Mapping[str, Any], comparison: Comparison) -> SolverSumm
         iterations=int(opt_result.get('nit', len(trace))),
         rollouts=int(opt_result.get('rollouts', opt_result.get('nfev', 0))),
         diverged=int(opt_result.get('diverged', 0)),
-        initial_cost=trace[0].cost if trace else float(np.sum(comparison.before**2) / 2),
-        final_cost=float(opt_result.get('cost', np.sum(comparison.after**2) / 2)),
+        initial_cost=trace[0].cost if trace else float(np.sum(before**2) / 2),
+        final_cost=float(opt_result.get('cost', np.sum(after**2) / 2)),
         seconds=float(getattr(last, 'seconds', math.nan)),
         trace=trace,
         central=tuple(getattr(last, 'central', ())),
     )
-
-
-def _trace(opt_result: Mapping[str, Any]) -> Iterator[TraceEntry]:
-    for number, entry in enumerate(opt_result.get('trace') or ()):
-        yield TraceEntry(
-            iteration=int(getattr(entry, 'number', number)),
-            cost=float(entry.cost),
-            step=float(entry.step),
-            rollouts=int(entry.rollouts),
-            diverged=int(entry.diverged),
-            jacobian=str(getattr(entry, 'jacobian', '')),
-            regulariser=float(getattr(entry, 'regulariser', math.nan)),
-        )

@@ -1,38 +1,38 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""PNG pictures of logs of servos, of what predictions miss, and of friction."""
+"""What parameter files predict for logs of servos, and pictures of it: PNG files."""
 
 from __future__ import annotations
 
-import io
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from sysid_ros.errors import ParameterError
 from sysid_ros.files import replace_file
-from sysid_ros.report.figures import AFTER, BEFORE, INK, MEASURED
+from sysid_ros.report.figures import AFTER, BEFORE, INK, MEASURED, blank, calm
 from sysid_ros.report.numbers import padded, significant
-from sysid_ros.servos.bench.pendulum import stack_logs
+from sysid_ros.servos.bench.pendulum import predict, stack_logs
+from sysid_ros.servos.formats.logs import check_motor
+from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.friction import drive_diagram, friction_under_load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
-    from sysid_ros.servos.report.predictions import ParameterFile, Predictions
 
     Array = NDArray[np.float64]
 
@@ -44,8 +44,6 @@ _SHADE = '#eceef1'
 _SMALL, _TEXT = 8, 9  # points
 _MILLI = 1e3
 
-_GRID = '#e3e5e8'
-_DPI = 120
 _WIDTH = 10.0  # inches
 _ROW_HEIGHT = 0.32  # inches
 #: Points of a curve.
@@ -53,6 +51,97 @@ _POINTS = 200
 #: Friction near rest is gone at this multiple of its typical speed.
 _FAR_FROM_REST = 10.0
 _FRICTION, _DRIVE, _ERRORS = 'friction.png', 'drive_backdrive.png', 'mae.png'
+
+
+class ParameterFile(NamedTuple):
+    """A parameter file.
+
+    Attributes:
+        name: Its stem, or its path where stems are not unique.
+        servo: The laws.
+        values: Of ``servo.coefficients``.
+    """
+
+    name: str
+    servo: Servo
+    values: Mapping[str, float]
+
+
+class Predictions(NamedTuple):
+    """What C parameter files say about L logs.
+
+    Attributes:
+        names: Of the parameter files.
+        logs: Names of the logs.
+        positions: C times L arrays (n,), rad.
+        errors: (C, L) mean absolute errors, rad.
+    """
+
+    names: tuple[str, ...]
+    logs: tuple[str, ...]
+    positions: tuple[tuple[Array, ...], ...]
+    errors: Array
+
+
+def read_candidates(
+    paths: Sequence[Path], actuator: str | None = None
+) -> tuple[ParameterFile, ...]:
+    """Read parameter files.
+
+    Args:
+        paths: Files, or folders of them.
+        actuator: A YAML file that defines the servo, where the catalogue has none of its name.
+
+    Raises:
+        ParameterError: A folder holds no parameter files, or a file cannot be used.
+    """
+    files: list[Path] = []
+    for path in paths:
+        found = sorted(path.glob('*.json')) if path.is_dir() else [path]
+        if not found:
+            msg = f'Expected parameter files *.json in {str(path)!r}, found none.'
+            raise ParameterError(msg)
+        files += found
+    files = list(dict.fromkeys(files))
+    unique = len({path.stem for path in files}) == len(files)
+    return tuple(
+        ParameterFile(path.stem if unique else str(path), *read_parameters(path, actuator))
+        for path in files
+    )
+
+
+def predict_logs(
+    candidates: Sequence[ParameterFile], logs: Sequence[ServoLog], reset_period: float | None = None
+) -> Predictions:
+    """Simulate logs with parameter files.
+
+    Args:
+        candidates: At least one.
+        logs: At least one; their sampling periods may differ.
+        reset_period: Every so many seconds the state is set to the measured one.
+
+    Raises:
+        LogError: A log is of another servo.
+    """
+    positions = []
+    for _, servo, values in candidates:
+        check_motor(logs, servo.type.name)
+        found: dict[int, Array] = {}
+        for dt in dict.fromkeys(log.dt for log in logs):
+            places = [place for place, log in enumerate(logs) if log.dt == dt]
+            motions = predict(servo, values, [logs[place] for place in places], reset_period)
+            found.update(zip(places, motions, strict=True))
+        positions.append(tuple(found[place] for place in range(len(logs))))
+    errors = [
+        [float(np.mean(np.abs(q - log.position))) for q, log in zip(row, logs, strict=True)]
+        for row in positions
+    ]
+    return Predictions(
+        tuple(item.name for item in candidates),
+        tuple(log.name for log in logs),
+        tuple(positions),
+        np.array(errors),
+    )
 
 
 def write_pictures(
@@ -91,7 +180,9 @@ def write_pictures(
         taken = name in {_FRICTION, _DRIVE, _ERRORS}
         write(f'log_{name}' if taken else name, draw_log(log, place, predictions))
     if candidates:
-        speed, load = _fastest(logs), _heaviest(candidates[0].servo, logs)
+        servo, speed = candidates[0].servo, _fastest(logs)
+        # The largest torque of gravity, N·m; 1 where there is none.
+        load = float(max(stack_logs(servo, [log]).weight[0] for log in logs)) or 1.0
         write(_FRICTION, draw_friction(candidates, speed, load))
         write(_DRIVE, draw_drive(candidates, load))
     if predictions is not None:
@@ -108,11 +199,6 @@ def _fastest(logs: Sequence[ServoLog]) -> float:
     return float(max(measured or speeds)) or 1.0
 
 
-def _heaviest(servo: Servo, logs: Sequence[ServoLog]) -> float:
-    """Return the largest torque of gravity in the logs, N·m; 1 where there is none."""
-    return float(max(stack_logs(servo, [log]).weight[0] for log in logs)) or 1.0
-
-
 def draw_log(log: ServoLog, place: int, predictions: Predictions | None) -> bytes:
     """Draw positions measured, commanded and predicted, and below what predictions miss.
 
@@ -125,7 +211,7 @@ def draw_log(log: ServoLog, place: int, predictions: Predictions | None) -> byte
         A PNG file.
     """
     times = np.arange(len(log), dtype=np.float64) * log.dt
-    figure = _blank(5.6 if predictions else 3.4)
+    figure = blank(5.6 if predictions else 3.4, _WIDTH)
     panels = figure.subplots(
         2 if predictions else 1,
         1,
@@ -159,7 +245,7 @@ def draw_log(log: ServoLog, place: int, predictions: Predictions | None) -> byte
     panels[-1].set_xlabel('time [s]', fontsize=_TEXT, color=INK)
     off = _shade_off(list(panels), times, log.enabled)
     for axes in panels:
-        _calm(axes)
+        calm(axes)
         axes.margins(x=0.01)
     handles, labels = top.get_legend_handles_labels()
     if off:
@@ -169,7 +255,7 @@ def draw_log(log: ServoLog, place: int, predictions: Predictions | None) -> byte
     facts += [f'{name} {value:g}' for name, value in log.constants.items() if name == 'kp']
     _head(figure, ' · '.join(facts))
     _legend(figure, handles, labels)
-    return _png(figure)
+    return figure._repr_png_()
 
 
 def draw_errors(logs: Sequence[str], names: Sequence[str], errors: Array) -> bytes:
@@ -184,7 +270,7 @@ def draw_errors(logs: Sequence[str], names: Sequence[str], errors: Array) -> byt
         A PNG file.
     """
     rows = np.arange(len(logs) + 1)
-    figure = _blank(_ROW_HEIGHT * len(rows) + 1.3, width=9.0)
+    figure = blank(_ROW_HEIGHT * len(rows) + 1.3, width=9.0)
     axes = figure.subplots()
     means = _MILLI * np.column_stack([errors, errors.mean(axis=1)])
     for place, values in enumerate(means):
@@ -206,7 +292,7 @@ def draw_errors(logs: Sequence[str], names: Sequence[str], errors: Array) -> byt
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set_xlabel('mean absolute error [mrad]', fontsize=_TEXT, color=INK)
-    _calm(axes)
+    calm(axes)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     handles = [
@@ -225,7 +311,7 @@ def draw_errors(logs: Sequence[str], names: Sequence[str], errors: Array) -> byt
     ]
     _head(figure, 'Mean absolute error')
     _legend(figure, handles, labels)
-    return _png(figure)
+    return figure._repr_png_()
 
 
 def _style(place: int) -> dict[str, Any]:
@@ -264,7 +350,7 @@ def draw_friction(files: Sequence[ParameterFile], fastest: float, heaviest: floa
     Returns:
         A PNG file.
     """
-    figure = _blank(4.2)
+    figure = blank(4.2, _WIDTH)
     left, right = figure.subplots(1, 2, sharey=True)
     speeds, loads = np.linspace(0.0, fastest, _POINTS), np.linspace(0.0, heaviest, _POINTS)
     for place, (_, servo, values) in enumerate(files):
@@ -285,14 +371,14 @@ def draw_friction(files: Sequence[ParameterFile], fastest: float, heaviest: floa
         (left, 'without load', f'with {significant(heaviest, 2)} N·m'),
         (right, 'at rest', f'at {significant(fastest, 2)} rad/s'),
     ):
-        _calm(axes)
+        calm(axes)
         axes.set_ylim(bottom=0)
         axes.margins(x=0)
         axes.set_title(f'solid: {plain}, dashed: {dashed}', fontsize=_SMALL, color=INK, loc='left')
     _head(figure, 'Friction: what is dry and what is viscous together')
     lines = [Line2D([], [], color=_COLOURS[place % len(_COLOURS)]) for place in range(len(files))]
     _legend(figure, lines, [item.name for item in files])
-    return _png(figure)
+    return figure._repr_png_()
 
 
 def draw_drive(files: Sequence[ParameterFile], heaviest: float) -> bytes:
@@ -307,7 +393,7 @@ def draw_drive(files: Sequence[ParameterFile], heaviest: float) -> bytes:
     """
     columns = min(len(files), 3)
     count = math.ceil(len(files) / columns)
-    figure = _blank(3.4 * count + 0.9, width=max(3.5 * columns, 5.0))
+    figure = blank(3.4 * count + 0.9, width=max(3.5 * columns, 5.0))
     # Titles of panels keep off the panels above.
     figure.set_layout_engine('constrained', h_pad=0.1)
     grid = figure.subplots(count, columns, squeeze=False, sharex=True, sharey=True)
@@ -330,7 +416,7 @@ def draw_drive(files: Sequence[ParameterFile], heaviest: float) -> bytes:
             for torques, dashes in zip(curves, _DASHES, strict=False):
                 axes.plot(torques, item.loads, color=colour, linestyle=dashes, linewidth=1.5)
         axes.plot([0, heaviest], [0, heaviest], color=INK, linewidth=0.6)
-        _calm(axes)
+        calm(axes)
         axes.set_title(file.name, loc='left', fontsize=_TEXT, color=INK).set_parse_math(False)
         axes.set_xlim(0, heaviest)
         axes.set_ylim(0, heaviest)
@@ -355,29 +441,7 @@ def draw_drive(files: Sequence[ParameterFile], heaviest: float) -> bytes:
     _head(figure, 'Driven and backdriven')
     handles, labels = [line for line, _ in lines], [text for _, text in lines]
     _legend(figure, handles, labels, columns=5 if columns > 1 else 2)
-    return _png(figure)
-
-
-def _blank(height: float, width: float = _WIDTH) -> Figure:
-    """Return an empty figure with a canvas of its own; sizes are in inches."""
-    figure = Figure(figsize=(width, height), layout='constrained')
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _png(figure: Figure) -> bytes:
-    """Return a figure as a PNG file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format='png', dpi=_DPI)
-    return buffer.getvalue()
-
-
-def _calm(axes: Axes) -> None:
-    """Draw a thin grid and no more frame than is needed."""
-    axes.spines[['top', 'right']].set_visible(False)
-    axes.tick_params(labelsize=_SMALL, colors=INK)
-    axes.grid(visible=True, color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
+    return figure._repr_png_()
 
 
 def _head(figure: Figure, text: str) -> None:

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where values and intervals of unlike parameters go on a common axis.
+"""Where things go in the pictures of the report: intervals, correlations, errors over a horizon.
 
 Parameters have different units, so each is divided by its own reference: the initial value, or,
 where that is zero, the size of the identified value. HTML and PNG draw the same positions.
@@ -12,11 +12,12 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.report.numbers import significant
+from sysid_ros.results.parts import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sysid_ros.results.result import CalibrationResult, ParameterResult
+    from sysid_ros.results.result import CalibrationResult, ParameterResult, Role
 
 #: Ratios further apart than this go on a logarithmic axis.
 _LINEAR_SPREAD = 6.0
@@ -26,6 +27,13 @@ _LEAST_SPAN = 0.1
 _INTERVAL_SHARE = 0.6
 _MARGIN = 0.05
 _TICKS = 5
+#: Parameters up to this number get a picture of their correlations.
+_LARGEST_PICTURE = 40
+#: Correlations above this are listed by name, at most so many.
+_STRONG = 0.9
+_MOST_PAIRS = 12
+#: Labels of an axis of the horizon, at most.
+_HORIZON_TICKS = 6
 
 
 class Mark(NamedTuple):
@@ -53,7 +61,7 @@ class Mark(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A label of the axis and its position from 0 to 1."""
+    """A label of an axis and its position: 0 to 1, in the horizon 0 to 100."""
 
     position: float
     label: str
@@ -116,14 +124,13 @@ def panels(
         rows = [_ratios(p, abs(p.initial), truth, math.copysign(1, p.initial)) for p in moved]
         found.append(_panel('Value ÷ initial value', rows))
     if risen:
-        rows = [_ratios(p, _size(p), truth, 1) for p in risen]
+        rows = []
+        for p in risen:
+            ends = [abs(x) for x in (p.low, p.high) if math.isfinite(x)]
+            size = abs(p.value) or max(ends, default=0.0) or 1.0
+            rows.append(_ratios(p, size, truth, 1))
         found.append(_panel('Initial value is zero: value ÷ size of the identified value', rows))
     return tuple(found)
-
-
-def _size(parameter: ParameterResult) -> float:
-    ends = [abs(x) for x in (parameter.low, parameter.high) if math.isfinite(x)]
-    return abs(parameter.value) or max(ends, default=0.0) or 1.0
 
 
 def _ratios(
@@ -161,7 +168,9 @@ def _axis(rows: Sequence[_Ratios]) -> _Axis:
 
 def _panel(title: str, rows: Sequence[_Ratios]) -> Panel:
     axis = _axis(rows)
-    return Panel(title, axis.logarithmic, _ticks(axis), tuple(_mark(row, axis) for row in rows))
+    ratios = _decades(axis) if axis.logarithmic else _steps(axis.left, axis.right)
+    ticks = tuple(Tick(axis.position(ratio), significant(ratio)) for ratio in ratios)
+    return Panel(title, axis.logarithmic, ticks, tuple(_mark(row, axis) for row in rows))
 
 
 def _mark(row: _Ratios, axis: _Axis) -> Mark:
@@ -181,11 +190,6 @@ def _mark(row: _Ratios, axis: _Axis) -> Mark:
         cut_high=cut_high,
         truth=None if row.truth is None else axis.position(row.truth),
     )
-
-
-def _ticks(axis: _Axis) -> tuple[Tick, ...]:
-    ratios = _decades(axis) if axis.logarithmic else _steps(axis.left, axis.right)
-    return tuple(Tick(axis.position(ratio), significant(ratio)) for ratio in ratios)
 
 
 def _steps(left: float, right: float) -> list[float]:
@@ -208,3 +212,115 @@ def _decades(axis: _Axis) -> list[float]:
             return ticks
     stride = math.ceil(len(ticks) / _TICKS)
     return ticks[::stride]
+
+
+class CorrelatedPair(NamedTuple):
+    """Two parameters whose estimates move together."""
+
+    first: str
+    second: str
+    correlation: float
+
+
+class Cell(NamedTuple):
+    """One correlation of the picture: place, ``pos`` or ``neg``, strength 0 to 1, description."""
+
+    row: int
+    column: int
+    tone: str
+    strength: float
+    text: str
+
+
+class Line(NamedTuple):
+    """One line of the picture of error over horizon: SVG points, 0 to 100 in both directions."""
+
+    role: Role
+    kind: str
+    points: str
+
+
+class Horizon(NamedTuple):
+    """Error of predictions over the time since their start, on logarithmic axes."""
+
+    lines: tuple[Line, ...]
+    seconds: tuple[Tick, ...]
+    errors: tuple[Tick, ...]
+
+
+def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
+    """List the strongest correlations of the estimates, the strongest first."""
+    if result.inference is None:
+        return ()
+    names = [parameter.name for parameter in result.parameters]
+    rows = result.inference.correlation
+    pairs = [
+        CorrelatedPair(names[i], names[j], rows[i][j])
+        for i in range(len(rows))
+        for j in range(i)
+        if math.isfinite(rows[i][j]) and abs(rows[i][j]) > _STRONG
+    ]
+    return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation))[:_MOST_PAIRS])
+
+
+def correlations(result: CalibrationResult) -> tuple[Cell, ...]:
+    """Lay out the correlations of all pairs as a triangle; nothing for one or very many."""
+    names = [parameter.name for parameter in result.parameters]
+    if result.inference is None or not 1 < len(names) <= _LARGEST_PICTURE:
+        return ()
+    cells = []
+    for i, row in enumerate(result.inference.correlation):
+        for j in range(i):
+            value = row[j]
+            text = f'{names[i]} and {names[j]}: {significant(value, 2)}'
+            if not math.isfinite(value):
+                cells.append(Cell(i, j, 'none', 0.0, text))
+            else:
+                tone = 'pos' if value > 0 else 'neg'
+                cells.append(Cell(i, j, tone, min(abs(value), 1.0), text))
+    return tuple(cells)
+
+
+def horizon(result: CalibrationResult) -> Horizon | None:
+    """Lay out the error of predictions over the time since their start; None without any."""
+    points = [
+        p
+        for p in result.horizon
+        if p.seconds > 0 and all(math.isfinite(e) and e > 0 for e in (p.before, p.after))
+    ]
+    seconds = sorted({p.seconds for p in points})
+    if len(seconds) < 2:  # noqa: PLR2004 (a line has two ends)
+        return None
+    errors = [e for p in points for e in (p.before, p.after)]
+    across, up = _logarithmic(seconds), _logarithmic(errors)
+    lines = []
+    for role in ROLES:
+        own = sorted((p for p in points if p.role == role), key=lambda p: p.seconds)
+        for kind in ('before', 'after'):
+            drawn = []
+            for point in own:
+                left = 100 * across.position(point.seconds)
+                drawn.append(f'{left:.2f},{100 - 100 * up.position(getattr(point, kind)):.2f}')
+            if own:
+                lines.append(Line(role, kind, ' '.join(drawn)))
+    return Horizon(
+        tuple(lines),
+        tuple(Tick(100 * across.position(s), significant(s, 2)) for s in seconds),
+        tuple(Tick(100 - 100 * up.position(e), significant(e, 2)) for e in _round_numbers(up)),
+    )
+
+
+def _logarithmic(numbers: Iterable[float]) -> _Axis:
+    """Return an axis from the least to the largest of some positive numbers."""
+    logs = [math.log10(number) for number in numbers]
+    middle = (min(logs) + max(logs)) / 2
+    half = max((max(logs) - min(logs)) / 2, 0.1)
+    return _Axis(middle - half, middle + half, logarithmic=True)
+
+
+def _round_numbers(axis: _Axis) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten on a logarithmic axis, few enough for labels."""
+    powers = range(math.floor(axis.left) - 1, math.ceil(axis.right) + 1)
+    found = [f * 10.0**p for p in powers for f in (1, 2, 5)]
+    inside = [x for x in found if axis.left <= math.log10(x) <= axis.right]
+    return inside[:: max(math.ceil(len(inside) / _HORIZON_TICKS), 1)]
