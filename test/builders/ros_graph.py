@@ -27,6 +27,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DOMAINS = range(1, 101)
 #: Longest wait for anything that a process does, seconds. Reached only when a test fails.
 TIMEOUT = 30.0
+#: Messages that may wait to be taken.
+_LONGEST_QUEUE = 1000
 
 
 @contextmanager
@@ -193,12 +195,21 @@ class RosClient:
             kind,
             topic,
             lambda message: accept(message) and not found.done() and found.set_result(message),
-            QoSProfile(depth=1000, durability=durability),
+            QoSProfile(depth=_LONGEST_QUEUE, durability=durability),
         )
         try:
             return self._finish(found, timeout, topic)
         finally:
             self.node.destroy_subscription(subscription)
+
+    def spin_until(self, done: Callable[[], bool], timeout: float = TIMEOUT) -> None:
+        """Take what comes until something is done, and what has come by then."""
+        deadline = time.monotonic() + timeout
+        while not done():
+            self._executor.spin_once(timeout_sec=0.02)
+            assert time.monotonic() < deadline, f'not done within {timeout:g} s'
+        for _ in range(_LONGEST_QUEUE):
+            self._executor.spin_once(timeout_sec=0)
 
     def _finish(self, future: Any, timeout: float, name: str) -> Any:
         self._executor.spin_until_future_complete(future, timeout)
