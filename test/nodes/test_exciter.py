@@ -63,11 +63,11 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
 
     ros_client.node.create_subscription(Float64MultiArray, ARRAYS, command, 1000)
     robot = start_node(ROBOT, *_parameters(model=ARM, rate=100.0))
-    robot.wait_for_line('simulated robot ready')
+    states = _collect(ros_client, JointState, '/joint_states')
+    ros_client.spin_until(lambda: bool(states))
     # Limits are claims of other tests: a stalled machine breaks them, as it should.
     free = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
     exciter = start_node(EXCITER, *_parameters(model=ARM, duration=3.0, ramp=0.5, **free))
-    states = _collect(ros_client, JointState, '/joint_states')
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output
