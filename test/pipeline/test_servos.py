@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.model.unknown import Unknown
 
+pytestmark = pytest.mark.usefixtures('undrawn')
+
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000
 ARM = """
@@ -203,6 +205,7 @@ def test_the_model_that_is_written_has_the_armatures(found: tuple[CalibrationCon
     assert any("numbers of servos' laws" in warning for warning in done.result.warnings)
 
 
+@pytest.mark.slow
 def test_parameters_start_and_end_where_the_kind_of_servo_says(folder: Path):
     found = _parameters(folder)
     assert len(found) == 2 * len(TRUTH)

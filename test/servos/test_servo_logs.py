@@ -117,6 +117,7 @@ def _logs(path: Path, **changes: Any) -> tuple[ServoLog, ...]:
     return logs_from_bag(read_bag(path), config)
 
 
+@pytest.mark.slow
 def test_each_run_is_a_log_with_its_numbers(record: Callable[..., Path]):
     first, second = _logs(record())
 
