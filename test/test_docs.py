@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import importlib.util
 import io
@@ -479,6 +480,7 @@ def _spans(page: Path) -> list[str]:
     return re.findall(r'`([^`\n]+)`', _prose(page))
 
 
+@functools.cache
 def _named_in_python() -> tuple[set[str], set[str]]:
     """Return the names that Python files define or import, and the words of their strings.
 
@@ -503,7 +505,6 @@ def _named_in_python() -> tuple[set[str], set[str]]:
     return names, words
 
 
-NAMES, WORDS = _named_in_python()
 #: Words that stand for what a user puts there, and names of a user's own.
 PLACEHOLDERS = {'DIR', 'FILE', 'NAME', 'NODE', 'SEED', 'TOPIC', 'left_elbow_joint', 'servo_params'}
 #: What looks like a name in Python: a constant, a class, words joined by underscores.
@@ -517,7 +518,8 @@ def _unknown(span: str) -> list[str]:
     dotted, call, _ = span.strip('.').partition('(')
     if dotted.startswith('sysid_ros.'):
         return [] if _resolves(dotted) else [span]
-    known = NAMES if call else NAMES | WORDS | PLACEHOLDERS
+    names, words = _named_in_python()
+    known = names if call else names | words | PLACEHOLDERS
     return [p for p in dotted.split('.') if (call or LOOKS.fullmatch(p)) and p not in known]
 
 

@@ -205,6 +205,7 @@ def test_files_of_another_writer_are_recovered_with_any_compression(
     assert saved == rows[: len(saved)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('storage', 'mode'),
     [

@@ -32,6 +32,7 @@ def reading(
     return said, said - POSITION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('noise', [0.1, 0.2, 0.5])
 def test_the_variance_over_zeros_is_that_of_many_draws(noise: float) -> None:
     rng = np.random.default_rng(3)

@@ -83,6 +83,7 @@ def motion(seed: int, seconds: float = 8.0) -> tuple[Any, Any, Any]:
     return times, position, speeds * np.cos(angles) + generator.normal(0, 5e-3, angles.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(20))
 def test_a_clean_recording_has_no_findings(feed: Callable[..., None], seed: int):
     live = LiveQuality()

@@ -33,6 +33,7 @@ def test_diagnostics_tell_the_quality_of_topics_and_joints(
     assert recorder.stop() == 0
 
 
+@pytest.mark.patient
 def test_without_quality_nothing_is_said_of_it(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -50,6 +51,7 @@ def test_without_quality_nothing_is_said_of_it(
     assert recorder.stop() == 0
 
 
+@pytest.mark.patient
 def test_a_model_that_does_not_exist_is_one_sentence(
     record: Callable[..., Any], tmp_path: Path
 ) -> None:

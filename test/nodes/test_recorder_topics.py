@@ -100,6 +100,7 @@ def test_there_is_no_definition_with_a_part_missing_or_malformed(package: Path, 
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_types_are_recorded_by_installed_definitions_and_named_when_not_installed(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -157,6 +158,7 @@ def test_nothing_but_types_that_are_not_installed_is_an_error(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_topics_that_match_later_are_recorded_from_their_first_message(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -180,6 +182,7 @@ def test_topics_that_match_later_are_recorded_from_their_first_message(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_another_qos_costs_no_message_of_those_who_publish_already(
     record: Callable[..., Any],
     publish: Callable[..., Any],

@@ -115,6 +115,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
     return run
 
 
+@pytest.mark.slow
 def test_sensors_with_several_values_are_shown_by_component(
     result_of: Callable[..., CalibrationResult],
 ) -> None:
@@ -157,6 +158,7 @@ def test_measurements_that_are_late_are_a_warning_and_a_finding_per_sequence(
     assert all(detail.startswith('moved by -') for detail in found.values())
 
 
+@pytest.mark.slow
 def test_a_sensor_that_never_moves_is_a_finding(
     result_of: Callable[..., CalibrationResult],
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_sequence_is_simulated_as_by_hand():
     assert predicted() == pytest.approx(np.array(expected), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_numbers_of_laws_are_those_of_each_candidate():
     paths = ['actuator/s/friction_base', 'actuator/e/load_friction_base', 'actuator/e/kt']
     parameters = [unknown(path) for path in paths]
@@ -169,6 +170,7 @@ def test_numbers_of_laws_are_those_of_each_candidate():
         assert found.channels[0][index] == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_many_candidates_are_what_they_are_alone():
     parameters = [unknown('actuator/s/friction_base'), unknown('joint/elbow/armature')]
     candidates = np.random.default_rng(0).uniform(0.005, 0.05, (40, 2))
@@ -181,6 +183,7 @@ def test_many_candidates_are_what_they_are_alone():
                 assert np.array_equal(each.channels[0][index], one.channels[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('path', 'value'),
     [

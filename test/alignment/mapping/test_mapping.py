@@ -300,6 +300,7 @@ SPEED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('speed', 'commands', 'complaint'),
     [

@@ -128,6 +128,7 @@ def test_counts_and_gears_are_found(bench: Any, run: Any) -> None:
     assert found['wrist_3_velocity'].scale == 1.0
 
 
+@pytest.mark.slow
 def test_what_is_in_doubt_is_commented_out_and_the_rest_can_be_loaded(
     arm: Any, columns: Any, tmp_path: Path
 ) -> None:
