@@ -498,10 +498,13 @@ def _named_in_python() -> tuple[set[str], set[str]]:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         }
         for node in ast.walk(tree):
+            if isinstance(node, ast.Constant):
+                if isinstance(node.value, str) and id(node) not in docstrings:
+                    words.update(re.findall(r'\w+', node.value))
+                continue
             for field in ('name', 'arg', 'id', 'attr'):
-                names |= set(str(getattr(node, field, None) or '').split('.'))
-            if isinstance(node, ast.Constant) and id(node) not in docstrings:
-                words |= set(re.findall(r'\w+', str(node.value)))
+                if name := getattr(node, field, None):
+                    names.update(name.split('.'))
     return names, words
 
 
@@ -539,6 +542,7 @@ def _resolves(dotted: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @by_page
 def test_names_of_python_in_the_text_exist(page: Path):
     unknown = [(span, name) for span in _spans(page) for name in _unknown(span)]
@@ -546,6 +550,7 @@ def test_names_of_python_in_the_text_exist(page: Path):
     assert unknown == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'span',
     [
