@@ -229,10 +229,17 @@ def data_only(
     bare = dataclasses.replace(
         solution, residual=solution.residual[kept], jacobian=solution.jacobian[kept]
     )
+    free_of_bounds = []
+    for unknown in unknowns:
+        low, high = unknown.min_value, unknown.max_value
+        wide = dataclasses.replace(
+            unknown, min_value=low - (high - low), max_value=high + (high - low)
+        )
+        free_of_bounds.append(wide)
     linear = linearised(
         bare,
         bare.jacobian,
-        [_unbounded(unknown) for unknown in unknowns],
+        free_of_bounds,
         dataclasses.replace(
             samples,
             sequence=samples.sequence[kept],
@@ -253,10 +260,3 @@ def data_only(
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     inflation = float(np.exp(np.mean(np.log(ratios)))) if len(ratios) else 1.0
     return DataOnly(x, covariance, max(found.effective - 1.0, 1.0), inflation)
-
-
-def _unbounded(unknown: Unknown) -> Unknown:
-    width = unknown.max_value - unknown.min_value
-    return dataclasses.replace(
-        unknown, min_value=unknown.min_value - width, max_value=unknown.max_value + width
-    )
