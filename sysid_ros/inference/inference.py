@@ -146,8 +146,8 @@ def infer(
     ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high), ends.said)
     notes = found.notes
     if method.name == 'profile' and residuals is not None:
-        better = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
-        ends, notes = better.ends, (*notes, *better.notes)
+        ends, more = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
+        notes = (*notes, *more)
     # np.maximum passes NaN on: no interval stays no interval.
     low = np.maximum(ends.low, [unknown.min_value for unknown in parameters])
     high = np.minimum(ends.high, [unknown.max_value for unknown in parameters])

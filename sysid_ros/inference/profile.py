@@ -45,18 +45,6 @@ _PUSHED = 2.0
 _LOWER = 0.02
 
 
-class Profile(NamedTuple):
-    """What fits around the optimum say.
-
-    Attributes:
-        ends: Of all intervals.
-        notes: What a reader of them has to know, a sentence each.
-    """
-
-    ends: Ends
-    notes: tuple[str, ...]
-
-
 class _Aim(NamedTuple):
     """A parameter whose interval is worth fits.
 
@@ -80,7 +68,7 @@ def profiled(
     *,
     loss: Loss,
     cancel: threading.Event | None = None,
-) -> Profile:
+) -> tuple[Ends, tuple[str, ...]]:
     """Find the ends of the worst intervals by fits in which that parameter is held.
 
     The worst are those that end at their bound of zero, of values at it too if noise put them
@@ -99,6 +87,9 @@ def profiled(
         loss: The loss of the fit.
         cancel: Ends it when it is set.
 
+    Returns:
+        Ends of all intervals, and what a reader of them has to know, a sentence each.
+
     Raises:
         CancelledError: ``cancel`` was set.
     """
@@ -115,9 +106,9 @@ def profiled(
         low[aim.column], high[aim.column] = sides
         names.append(unknown.name)
     if not names:
-        return Profile(ends, ())
+        return ends, ()
     said = f'the interval of {" and of ".join(names)} by fits with that value held'
-    return Profile(Ends(low, high, said), tuple(dict.fromkeys(notes)))
+    return Ends(low, high, said), tuple(dict.fromkeys(notes))
 
 
 def _worst(linear: Linear, found: Spread, ends: Ends) -> list[_Aim]:
