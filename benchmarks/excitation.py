@@ -40,7 +40,7 @@ from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-from sysid_ros.virtual_robot.truth import load_truth
+from sysid_ros.virtual_robot import load_truth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,62 +5,29 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import mujoco
+    import numpy as np
+    from numpy.typing import NDArray
 
     from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.estimation.solver.least_squares import SolverSettings
-    from sysid_ros.estimation.solver.problem import Iteration
+    from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings
+    from sysid_ros.estimation.solver.problem import FitLog, ResidualLike
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.drives import Drives
     from sysid_ros.rollout.simulation import Simulator
     from sysid_ros.signals.trajectory import Trajectory
-
-
-class FitLog:
-    """Counts and shows iterations, and keeps those that led to the result.
-
-    Attributes:
-        trace: What is kept, counted from 0.
-    """
-
-    def __init__(self, limit: int, observe: Callable[[Iteration], None] | None) -> None:
-        self._limit = limit
-        self._observe = observe
-        self._count = 0
-        self._started = time.monotonic()
-        self.trace: list[Iteration] = []
-
-    @property
-    def seconds(self) -> float:
-        """Wall time so far."""
-        return time.monotonic() - self._started
-
-    def __call__(self, iteration: Iteration) -> None:
-        """Show and keep an iteration."""
-        shown = iteration._replace(number=self._count, seconds=self.seconds, limit=self._limit)
-        self._count += 1
-        self.trace.append(shown._replace(number=len(self.trace)))
-        if self._observe is not None:
-            self._observe(shown)
-
-    def replace(self, trace: Sequence[Iteration]) -> None:
-        """Keep these instead: those of the best of several starts."""
-        self.trace = [
-            iteration._replace(number=number, limit=self._limit)
-            for number, iteration in enumerate(trace)
-        ]
 
 
 @dataclass(frozen=True)
@@ -115,6 +82,24 @@ class FitContext:
         """
         made = make_simulator(self.model, unknowns, sequences, self.threads, drives=self.drives)
         return (opened or self.opened).enter_context(made)
+
+    def solve(
+        self,
+        residuals: ResidualLike,
+        start: NDArray[np.float64],
+        tolerance: float,
+        known: Solution | None = None,
+    ) -> Solution:
+        """Solve with the iterations that are left; see `least_squares.solve`."""
+        return solve(
+            residuals,
+            start,
+            settings=self.settings_left,
+            tolerance=tolerance,
+            known=known,
+            cancel=self.cancel,
+            observe=self.log,
+        )
 
     def residuals(self, simulator: Simulator, noise: Mapping[str, float]) -> Residuals:
         """Return the residuals of what is simulated, by sensors' noise."""

@@ -99,6 +99,7 @@ def lay_out(
     laws: Mapping[Signal, MeasurementModel],
     unknowns: Sequence[Unknown],
     counts: Sequence[Callable[[str], bool]],
+    dead: Sequence[str],
 ) -> list[Part]:
     """Decide which samples count: measured, of a sensor that moves, and simulated at any delay.
 
@@ -107,8 +108,8 @@ def lay_out(
         laws: Sensor, or axis of one, to the columns that act on its reading.
         unknowns: What the columns are.
         counts: Per simulator, whether a sensor counts.
+        dead: Sensors that never move.
     """
-    dead = dead_sensors([run for simulator in simulators for run in simulator.runs])
     parts: list[Part] = []
     place = 0
     for index, simulator in enumerate(simulators):

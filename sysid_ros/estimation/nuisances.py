@@ -13,9 +13,9 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.noise import arrival_jitter
+from sysid_ros.estimation.start.motion import meaning
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.measurement import SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +34,6 @@ _SLOPE_WINDOW = 0.025
 #: Starts are sought within so many of those standard deviations.
 _START_REACH = 10.0
 
-_POSITION = int(mujoco.mjtSensor.mjSENS_JOINTPOS)
-_VELOCITY = int(mujoco.mjtSensor.mjSENS_JOINTVEL)
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
@@ -67,7 +65,7 @@ def initial_states(
     model: mujoco.MjModel,
     runs: Iterable[Run],
     noise: Mapping[str, float],
-    told: Iterable[Unknown] = (),
+    known: Iterable[Unknown] = (),
 ) -> tuple[Unknown, ...]:
     """Return the unknown position and velocity of each measured joint at the start of each run.
 
@@ -79,11 +77,11 @@ def initial_states(
         model: The compiled model.
         runs: The sequences, prepared.
         noise: Sensor name to the standard deviation of its samples, in the sensor's unit.
-        told: Unknowns that may be starts already, which are not repeated.
+        known: Unknowns that may be starts already, which are not repeated.
     """
-    known = {
+    starts = {
         (target.name, target.attribute, target.index or 0)
-        for unknown in told
+        for unknown in known
         for target in unknown.targets
     }
     found = []
@@ -97,7 +95,7 @@ def initial_states(
                 ('initial_qpos', qpos, run.qpos[qpos], positions[joint], 'm' if slide else 'rad'),
                 ('initial_qvel', dof, run.qvel[dof], speed, 'm/s' if slide else 'rad/s'),
             ):
-                if (run.sequence.name, attribute, index) in known:
+                if (run.sequence.name, attribute, index) in starts:
                     continue
                 wide = _START_DEVIATIONS * deviation
                 found.append(
@@ -119,26 +117,15 @@ def _measured(
     """Return joint to the noise of its position, and of its velocity, where they are measured."""
     positions: dict[int, float] = {}
     velocities: dict[int, float] = {}
-    of_qpos = {int(model.jnt_qposadr[j]): j for j in range(model.njnt)}
-    of_dof = {int(model.jnt_dofadr[j]): j for j in range(model.njnt)}
-    of_sensor = {int(model.sensor_adr[s]): s for s in range(model.nsensor)}
     for readings in run.readings:
         for sensor, column, values in zip(
             readings.sensors, readings.columns, readings.measured.T, strict=True
         ):
             if sensor not in noise or not np.isfinite(values).any():
                 continue
-            place = int(column)
-            joint, into = -1, positions
-            if readings.source == 'qpos':
-                joint = of_qpos.get(place, -1)
-            elif readings.source == 'qvel':
-                joint, into = of_dof.get(place, -1), velocities
-            elif readings.source == SENSORS and place in of_sensor:
-                kind = int(model.sensor_type[of_sensor[place]])
-                if kind in (_POSITION, _VELOCITY):
-                    joint = int(model.sensor_objid[of_sensor[place]])
-                    into = positions if kind == _POSITION else velocities
-            if joint >= 0 and int(model.jnt_type[joint]) in _SCALAR:
-                into[joint] = min(into.get(joint, np.inf), noise[sensor])
+            for what, dof, _ in meaning(model, readings.source, int(column)):
+                joint = int(model.dof_jntid[dof])
+                into = {'position': positions, 'velocity': velocities}.get(what)
+                if into is not None and int(model.jnt_type[joint]) in _SCALAR:
+                    into[joint] = min(into.get(joint, np.inf), noise[sensor])
     return positions, velocities

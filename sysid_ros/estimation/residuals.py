@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     Predicted = tuple[NDArray[np.float64], ...]
 
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
-#: candidate gives, and finite, so that the solver steps back. At least so much, …
+#: candidate gives, and finite, so that the solver steps back. It is at least the first, and at
+#: least the second times the range of the channel, or so many SI units where it moved less. No
+#: residual is larger, or diverging would look better than being wrong.
 DIVERGED = 1e4
-#: … and at least so many times the range of the channel, or so many SI units where it moved less.
-#: No residual is larger, or diverging would look better than being wrong.
 _DIVERGED_RANGES = 10.0
 #: Simulations of the last candidate are kept up to this size, bytes.
 _LARGEST_MEMO = 16e6
@@ -119,7 +119,7 @@ class Residuals:
         counts = [enabled[i] if enabled else (lambda _: True) for i in range(len(self.simulators))]
         self._weights = [weights[i] if weights else {} for i in range(len(self.simulators))]
         self.dead = dead_sensors(self.runs)
-        self._parts = lay_out(self.simulators, self._laws, self._all, counts)
+        self._parts = lay_out(self.simulators, self._laws, self._all, counts, self.dead)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
         self.priors = prior_rows(self.unknowns, memory)
         owners = self._acts[self.priors.unknown].argmax(axis=1)
@@ -256,7 +256,9 @@ class Residuals:
         for part, block in self._simulate(candidates, jobs):
             moved = block.candidates > 0
             unstable |= bool(block.diverged[~moved].any())
-            own = [self._own(probes, candidate, part) for candidate in block.candidates[moved]]
+            # Of the unknowns that a candidate moves, one acts on this sequence.
+            chosen = [probes[candidate - 1] for candidate in block.candidates[moved]]
+            own = [int(probe[self._acts[probe, part.index]][0]) for probe in chosen]
             wild[own] |= block.diverged[moved]
             for compared in part.compared:
                 values = self._residual(compared, block, candidates)
@@ -376,11 +378,6 @@ class Residuals:
             else:
                 found[sensor] = float(np.sqrt(np.mean(values**2)))
         return found
-
-    def _own(self, probes: list[NDArray[np.int64]], candidate: int, part: Part) -> int:
-        """Return the one unknown of a moved candidate that acts on a sequence."""
-        probe = probes[candidate - 1]
-        return int(probe[self._acts[probe, part.index]][0])
 
     def _complete(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (m, all) candidates with what is not unknown at its nominal value."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     ResidualAt = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-#: A squared slope of the cost, in units of its variance, above this is worth a search …
+#: A squared slope of the cost, in units of its variance, above this is worth a search.
 _HINT = 3.0
-#: … and the residuals at so many shifts are kept in case that they are asked for again.
+#: The residuals at so many shifts are kept in case that they are asked for again.
 _MOST_KNOWN = 8
 #: The scan has about so many points on each side of zero, at multiples of half a time step.
 _POINTS = 16
@@ -34,10 +34,9 @@ _NUDGE = 0.5
 _ROUNDS = 10
 #: A cost must fall by this fraction for a shift to be preferred over a smaller one.
 _SMALLEST_GAIN = 1e-9
-#: The variance of the score is estimated from the scores of about so many stretches of time, …
-_BLOCKS = 24
-#: … each of at least so many residuals.
-_BLOCK_SIZE = 8
+#: The variance of the score is estimated from the scores of about so many stretches of time, each
+#: of at least so many residuals.
+_BLOCKS, _BLOCK_SIZE = 24, 8
 #: Squared singular values of the scaled Jacobian below this fraction of the largest carry no
 #: information, or drown in rounding.
 _SMALLEST_SINGULAR = 1e-12
@@ -254,7 +253,8 @@ def best_separate(
         before = places.copy()
         for sequence in every:
             along = table.along[places, every].sum(axis=0) - table.along[places[sequence], sequence]
-            costs = table.square[:, sequence] - _squared(along + table.along[:, sequence])
+            sums = along + table.along[:, sequence]
+            costs = table.square[:, sequence] - np.sum(sums**2, axis=-1)
             places[sequence] = _least(costs, grid, table.square[len(grid) // 2, sequence])
         if np.array_equal(places, before):
             break
@@ -268,8 +268,3 @@ def best_separate(
             break
         shifts, cost = trial, found
     return shifts
-
-
-def _squared(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    squares: NDArray[np.float64] = np.sum(vectors**2, axis=-1)
-    return squares

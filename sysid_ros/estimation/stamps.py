@@ -48,11 +48,9 @@ _SMALLEST_SHIFT = 0.01
 _FEWEST_BLOCKS = 4
 #: The autoregression that whitens the residuals is kept stationary by this limit.
 _LARGEST_AR = 0.99
-#: A shift that is one time step within this fraction of it, or within so many standard errors …
-_STEP_TOLERANCE = 0.1
-_ERRORS = 2.0
-#: … but never farther off than this fraction, is taken for one.
-_LARGEST_TOLERANCE = 0.4
+#: A shift is taken for one time step that is one within this fraction of it or within so many
+#: standard errors, and that is never farther off than the largest fraction.
+_STEP_TOLERANCE, _ERRORS, _LARGEST_TOLERANCE = 0.1, 2.0, 0.4
 #: What to do about it.
 _ONE_STEP_LATE = (
     'this is one time step late, as if stamped by the state times of mujoco.rollout: '
@@ -109,7 +107,11 @@ class ShiftReport(NamedTuple):
             reports = [self]
             shifts = f'{1e3 * self.shift:+.3g} ms'
             removed = f'{100 * self.gain:.3g} %'
-        late = all(_is_one_step_late(report, timestep) for report in reports)
+        late = True
+        for report in reports:
+            tolerance = max(_STEP_TOLERANCE * timestep, _ERRORS * report.error)
+            tolerance = min(tolerance, _LARGEST_TOLERANCE * timestep)
+            late &= abs(report.shift + timestep) <= tolerance
         advice = advice or (_ONE_STEP_LATE if late else _ANY_SHIFT)
         return (
             f'Measurements moved by {shifts} are explained significantly better, which removes '
@@ -128,11 +130,6 @@ def _apart(report: ShiftReport, timestep: float) -> list[int]:
         for own in report.per_sequence
     )
     return moved if differ else []
-
-
-def _is_one_step_late(report: ShiftReport, timestep: float) -> bool:
-    tolerance = max(_STEP_TOLERANCE * timestep, _ERRORS * report.error)
-    return abs(report.shift + timestep) <= min(tolerance, _LARGEST_TOLERANCE * timestep)
 
 
 def examine_stamps(residuals: Residuals | WithArrivals, solution: Solution) -> ShiftReport | None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.noise import smallest_noise
 from sysid_ros.estimation.solver.descent import TOLERANCE
-from sysid_ros.estimation.solver.differences import Differences
-from sysid_ros.estimation.solver.least_squares import solve
+from sysid_ros.estimation.solver.differences import Differences, Linearisation
 from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.start import FirstSolution
 
-#: The noise of each sensor is estimated anew from the residuals at most so often.
-_WEIGHTINGS = 4
-#: … and not again once no estimate moved by more than this fraction.
-_WEIGHT_TOLERANCE = 0.02
+#: The noise of each sensor is estimated anew from the residuals at most so often, and not again
+#: once no estimate moved by more than this fraction.
+_WEIGHTINGS, _WEIGHT_TOLERANCE = 4, 0.02
 #: In chaotic motion the cost has no more digits than this.
 _WINDOW_TOLERANCE = 0.01
 
@@ -60,15 +58,7 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
         known = residuals.rescaled(solution, noise)
         # Weights that are to change again are not worth the last digits.
         tolerance = arrivals.tolerance(last) if settled else ROUGH_TOLERANCE
-        solution = solve(
-            residuals,
-            known.x,
-            tolerance=tolerance,
-            known=known,
-            settings=context.settings_left,
-            cancel=context.cancel,
-            observe=context.log,
-        )
+        solution = context.solve(residuals, known.x, tolerance, known)
         if settled:
             break
     return solution
@@ -82,7 +72,7 @@ def with_steady_slopes(
     if solution.differences is not None:
         differences.take_steps(solution.differences)
     jacobian = solution.jacobian.copy()
-    differences.coarsen(solution.x, solution.residual, jacobian)
+    differences.coarsen(Linearisation(solution.x, solution.residual, jacobian))
     weight = rho(solution.residual, loss)[1]
     gradient = jacobian.T @ (weight * solution.residual)
     return dataclasses.replace(solution, jacobian=jacobian, gradient=gradient)

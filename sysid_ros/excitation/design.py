@@ -370,8 +370,7 @@ class _DesignSearch:
         x: NDArray[np.float64] = coefficients.copy()
         for _ in range(_FEW_ROUNDS):
             reached = self.excursion(x)
-            used = reached.parts / self.allowed
-            factor = np.array([float(np.max(used[owned], initial=0.1)) for owned in self.owners])
+            factor = self.used(reached)
             step = np.clip(1 / factor, 0.4, 1.5)
             x[:, 1:] *= step[:, None]
             if self.blocked(reached):
@@ -379,6 +378,11 @@ class _DesignSearch:
             # A centre outside of the limits comes back.
             x[:, 0] *= np.where(step < 1, np.sqrt(step), 1.0)
         return x
+
+    def used(self, reached: Excursion) -> NDArray[np.float64]:
+        """Return (nu,) the largest used part of each actuator's own limits, .1 at least."""
+        used = reached.parts / self.allowed
+        return np.array([float(np.max(used[owned], initial=0.1)) for owned in self.owners])
 
     def blocked(self, reached: Excursion) -> bool:
         return reached.diverged or reached.distance < self.experiment.limits.clearance
@@ -416,27 +420,22 @@ def _inside(
         worst = experiment.excursion(search.plan.motion(x), candidates)
         if not np.any(worst.parts > allowed) and not search.blocked(worst) and number >= _FITS:
             return x, worst
-        used = worst.parts / allowed
-        factor = np.array([float(np.max(used[owned], initial=0.1)) for owned in search.owners])
+        factor = search.used(worst)
         if search.blocked(worst):
             x *= _SHRINK**2
         elif number < _FITS:
             x[:, 1:] *= np.clip(1 / factor, 0.5, _MOST_LARGER)[:, None]
         else:
             x[factor > 1] *= _SHRINK
+    most = max(experiment.limits.usage(worst.parts), key=lambda use: use.part / use.allowed)
+    broken = f'{most.what} of {most.name!r} at {100 * most.part:.0f} %'
+    if most.kept:
+        broken = f'bodies come as near as {1e3 * worst.distance:.1f} mm'
     msg = (
         'Expected room for a motion around the home pose, found that even a small one breaks a '
-        f'limit: {_tightest(experiment, worst)}.'
+        f'limit: {broken}.'
     )
     raise ModelError(msg)
-
-
-def _tightest(experiment: Experiment, worst: Excursion) -> str:
-    usage = experiment.limits.usage(worst.parts)
-    most = max(usage, key=lambda use: use.part / use.allowed)
-    if most.kept:
-        return f'bodies come as near as {1e3 * worst.distance:.1f} mm'
-    return f'{most.what} of {most.name!r} at {100 * most.part:.0f} %'
 
 
 def _unexcited(

@@ -24,7 +24,7 @@ HOME_KEYFRAME = 'home'
 _FREE_HINGE = math.pi
 
 # As integers: MuJoCo's enums do not find a NumPy integer in a tuple of them.
-_SCALAR_JOINTS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+SCALAR_JOINTS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 _JOINT_TRANSMISSIONS = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
 
 
@@ -90,7 +90,7 @@ def joint_names(model: mujoco.MjModel) -> tuple[str, ...]:
     return tuple(
         model.joint(row).name
         for row in range(model.njnt)
-        if model.jnt_type[row] in _SCALAR_JOINTS and model.joint(row).name
+        if model.jnt_type[row] in SCALAR_JOINTS and model.joint(row).name
     )
 
 
@@ -139,7 +139,7 @@ def _drive(model: mujoco.MjModel, row: int, home: float) -> Drive:
     joint = int(model.actuator_trnid[row, 0])
     on_joint = (
         model.actuator_trntype[row] in _JOINT_TRANSMISSIONS
-        and model.jnt_type[joint] in _SCALAR_JOINTS
+        and model.jnt_type[joint] in SCALAR_JOINTS
     )
     if not on_joint:
         return Drive(name, '', 0.0, 0.0, home, lower, upper)

@@ -191,6 +191,11 @@ class Experiment:
         unknowns: The parameters.
         limits: What motions must not exceed.
         collisions: Finds bodies that come near to each other.
+        noise: Sensor name to standard deviation.
+        rate: Samples of every sensor per second.
+        start: (nq,) pose in which motions start.
+        probes: Columns of positions, velocities, actuators' forces and joints' torques in
+            sensordata.
         runs: Number of simulations so far.
     """
 
@@ -219,17 +224,16 @@ class Experiment:
         self.unknowns = tuple(unknowns)
         self.limits = limits
         self.collisions = Collisions(limits.model, limits.clearance)
-        self._noise = dict(noise)
-        self._rate = rate
-        nominal = limits.model
+        self.noise = dict(noise)
+        self.rate = rate
+        self.runs = 0
         own = _with_probes(spec)
-        self._model = compile_spec(own, path)
-        self._probes = _probes(self._model)
-        self._start = _settled(nominal)
-        self._simulator = make_simulator(
-            own, self.unknowns, [self.sequence(_no_motion(nominal))], threads
-        )
-        self._runs = 0
+        self.probes = _probes(compile_spec(own, path))
+        self.start = _settled(limits.model)
+        still = np.tile(holding_commands(limits.model, home_position(limits.model)), (2, 1))
+        names = tuple(drive.actuator for drive in drives(limits.model))
+        shortest = self.sequence(Motion(np.array([0.0, 0.1]), still, names))
+        self._simulator = make_simulator(own, self.unknowns, [shortest], threads)
 
     def __enter__(self) -> Self:
         return self
@@ -241,27 +245,6 @@ class Experiment:
     def nominal(self) -> NDArray[np.float64]:
         """(p,) values that the motion is designed for."""
         return np.array([unknown.nominal for unknown in self.unknowns])
-
-    @property
-    def rate(self) -> float:
-        """Samples of every sensor per second."""
-        return self._rate
-
-    @property
-    def noise(self) -> dict[str, float]:
-        """Sensor name to standard deviation."""
-        return dict(self._noise)
-
-    @property
-    def start(self) -> NDArray[np.float64]:
-        """(nq,) pose in which motions start."""
-        found: NDArray[np.float64] = self._start.copy()
-        return found
-
-    @property
-    def probes(self) -> tuple[NDArray[np.int64], ...]:
-        """Columns of positions, velocities, actuators' forces and joints' torques in sensordata."""
-        return self._probes
 
     def compiled(self, values: NDArray[np.float64]) -> mujoco.MjModel:
         """Return a model of its own with (p,) values, and with the sensors of the probes."""
@@ -300,24 +283,19 @@ class Experiment:
             simulation becomes unstable.
         """
         simulator = self._simulator.of([self.sequence(motion, since)])
-        residuals = Residuals(simulator, self._noise)
+        residuals = Residuals(simulator, self.noise)
         x = self.nominal if values is None else values
-        steps = self._steps(x)
+        lower = np.array([unknown.min_value for unknown in self.unknowns])
+        upper = np.array([unknown.max_value for unknown in self.unknowns])
+        size = np.minimum(_STEP * scales(self.unknowns), (upper - lower) / 4)
+        steps = np.where(x - lower > upper - x, -size, size)  # away from the nearer bound
         around = residuals.step_changes(x, steps)
-        self._runs += residuals.evaluations
+        self.runs += residuals.evaluations
         measured = residuals.samples.sensor >= 0
         if around.unstable or around.diverged.any():
             return np.full((int(measured.sum()), len(x)), np.nan)
         found: NDArray[np.float64] = around.changes[measured] / steps
         return found
-
-    def _steps(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (p,) steps of the differences, away from the nearer bound."""
-        lower = np.array([unknown.min_value for unknown in self.unknowns])
-        upper = np.array([unknown.max_value for unknown in self.unknowns])
-        size = np.minimum(_STEP * scales(self.unknowns), (upper - lower) / 4)
-        signed: NDArray[np.float64] = np.where(x - lower > upper - x, -size, size)
-        return signed
 
     def excursion(self, motion: Motion, candidates: NDArray[np.float64]) -> Excursion:
         """Simulate (m, p) candidates and return how far the worst of them goes."""
@@ -360,25 +338,19 @@ class Experiment:
                 rows = block.rows['sensordata'][place]
                 times = timestep * np.arange(len(rows), dtype=np.float64)
                 trace = SimulatedMotion(
-                    times, *(rows[:, columns].copy() for columns in self._probes)
+                    times, *(rows[:, columns].copy() for columns in self.probes)
                 )
                 found.append((trace, bool(block.diverged[place])))
-        self._runs += len(candidates)
+        self.runs += len(candidates)
         return found
-
-    @property
-    def runs(self) -> int:
-        """Number of simulations so far."""
-        return self._runs
 
     def sequence(self, motion: Motion, since: float = 0.0) -> Trajectory:
         """Return the recording of a motion, with numbers in place of measurements."""
         model = self.limits.model
-        times = np.arange(np.ceil(since * self._rate), np.floor(motion.duration * self._rate) + 1)
-        times /= self._rate
-        names = list(self._noise)
+        times = np.arange(np.ceil(since * self.rate), np.floor(motion.duration * self.rate) + 1)
+        times /= self.rate
         columns, mapping = 0, {}
-        for name in names:
+        for name in self.noise:
             width = int(model.sensor_dim[model.sensor(name).id])
             mapping[name] = (SignalType.MjSensor, np.arange(columns, columns + width))
             columns += width
@@ -391,7 +363,7 @@ class Experiment:
         return Trajectory(
             'motion',
             0,
-            self._start,
+            self.start,
             np.zeros(model.nv),
             (TimeSeries(motion.times, motion.commands, commands),),
             (TimeSeries(times, values, mapping),),
@@ -447,9 +419,3 @@ def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:
     else:
         return home_position(model)
     return np.array(data.qpos)
-
-
-def _no_motion(model: mujoco.MjModel) -> Motion:
-    """Return the shortest motion: none."""
-    commands = np.tile(holding_commands(model, home_position(model)), (2, 1))
-    return Motion(np.array([0.0, 0.1]), commands, tuple(d.actuator for d in drives(model)))

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.excitation.drives import drives, home_position, joint_names
+from sysid_ros.excitation.drives import SCALAR_JOINTS, drives, home_position, joint_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,8 @@ CLEARANCE = 0.01
 #: A limit that the home pose already uses to a larger part than the margin may be used so much
 #: more: a joint that waits at the end of its range cannot wait inside of it.
 _SLACK = 0.02
-_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+#: Kinds of limits that actuators have; the others are those of joints.
+_OF_ACTUATORS = frozenset({'torque', 'command'})
 #: Efforts above the model's limits by so much of them are beyond: measuring has its errors.
 _EFFORT_TOLERANCE = 0.05
 
@@ -77,21 +78,24 @@ class Limits:
     @functools.cached_property
     def joints(self) -> NDArray[np.int64]:
         """Rows of the hinges and slides."""
-        return np.flatnonzero(np.isin(self.model.jnt_type, _SCALAR))
+        return np.flatnonzero(np.isin(self.model.jnt_type, SCALAR_JOINTS))
 
     @functools.cached_property
     def allowed(self) -> NDArray[np.float64]:
         """(k,) part of each limit that may be used, in the order of `parts`."""
         model = self.model
-        home = home_position(model)
-        resting = self._parts(
-            home[None], np.zeros((1, model.nv)), np.zeros((1, model.nu)), np.zeros((1, model.njnt))
+        resting = self.parts(
+            home_position(model)[None],
+            np.zeros((1, model.nv)),
+            np.zeros((1, model.nu)),
+            np.zeros((1, model.njnt)),
+            np.array([drive.home for drive in drives(model)])[None],
         )
-        count = len(self._limited)
-        command = np.array([d.home for d in drives(model)])[None]
-        most = np.full(len(resting) + len(self._commanded), self.margin)
-        most[:count] = np.maximum(self.margin, resting[:count] + _SLACK)
-        most[len(resting) :] = np.maximum(self.margin, self.command_parts(command) + _SLACK)
+        most = np.full(len(resting), self.margin)
+        # At rest, forces and torques are not what they are in a simulation.
+        limited, commanded = (len(self._ranges[what][0]) for what in ('position', 'command'))
+        for known in (slice(limited), slice(len(most) - commanded, None)):
+            most[known] = np.maximum(self.margin, resting[known] + _SLACK)
         return most
 
     def parts(
@@ -111,29 +115,32 @@ class Limits:
             torques: (n, njnt) of all actuators at each joint.
             commands: (m, nu) commands.
         """
-        return np.concatenate(
-            [self._parts(qpos, qvel, forces, torques), self.command_parts(commands)]
-        )
+        model = self.model
+        values = {
+            'position': lambda rows: qpos[:, model.jnt_qposadr[rows]],
+            'velocity': lambda rows: qvel[:, model.jnt_dofadr[rows]],
+            'torque': lambda rows: forces[:, rows],
+            'joint torque': lambda rows: torques[:, rows],
+            'command': lambda rows: commands[:, rows],
+        }
+        used = []
+        for what, (rows, ranges) in self._ranges.items():
+            low, high = ranges.T
+            middle = np.where(np.isfinite(high), (low + high) / 2, 0.0)
+            used.append(np.max(np.abs(values[what](rows) - middle), axis=0) / ((high - low) / 2))
+        return np.concatenate(used)
 
     def usage(self, parts: NDArray[np.float64]) -> tuple[Usage, ...]:
         """Describe (k,) parts of limits as `parts` returns them."""
-        model = self.model
-        ranges = {
-            'position': (self._limited, model.joint, model.jnt_range),
-            'velocity': (self.joints, model.joint, _symmetric(self.speeds)),
-            'torque': (self._forced, model.actuator, _symmetric(self._forces)),
-            'joint torque': (self._torqued, model.joint, _symmetric(self._torques)),
-            'command': (self._commanded, model.actuator, model.actuator_ctrlrange),
-        }
         names = [
             (
                 what.removeprefix('joint '),
-                element(row).name,
-                float(limits[row][0]),
-                float(limits[row][1]),
+                (self.model.actuator if what in _OF_ACTUATORS else self.model.joint)(row).name,
+                float(low),
+                float(high),
             )
-            for what, (rows, element, limits) in ranges.items()
-            for row in rows
+            for what, (rows, ranges) in self._ranges.items()
+            for row, (low, high) in zip(rows, ranges, strict=True)
         ]
         return tuple(
             Usage(*name, float(part), float(allowed))
@@ -141,67 +148,27 @@ class Limits:
         )
 
     @functools.cached_property
-    def _limited(self) -> NDArray[np.int64]:
-        limited: NDArray[np.int64] = self.joints[self.model.jnt_limited[self.joints].astype(bool)]
-        return limited
+    def _ranges(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Kind of limit to the rows of joints or actuators with it, and their (k, 2) ranges."""
+        model, joints = self.model, self.joints
+        limited = joints[model.jnt_limited[joints].astype(bool)]
+        torqued = joints[model.jnt_actfrclimited[joints].astype(bool)]
+        forced = np.flatnonzero(model.actuator_forcelimited)
+        commanded = np.flatnonzero(model.actuator_ctrllimited)
 
-    @functools.cached_property
-    def _forced(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.model.actuator_forcelimited)
+        def symmetric(largest: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.stack([-largest, largest], axis=1)
 
-    @functools.cached_property
-    def _forces(self) -> NDArray[np.float64]:
         # Both ends count alike: what pushes pulls as well when a motion is turned around.
-        found: NDArray[np.float64] = np.abs(self.model.actuator_forcerange).min(axis=1)
-        return found
-
-    @functools.cached_property
-    def _torqued(self) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = self.joints[
-            self.model.jnt_actfrclimited[self.joints].astype(bool)
-        ]
-        return rows
-
-    @functools.cached_property
-    def _torques(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.abs(self.model.jnt_actfrcrange).min(axis=1)
-        return found
-
-    @functools.cached_property
-    def _commanded(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self.model.actuator_ctrllimited)
-
-    def _parts(
-        self,
-        qpos: NDArray[np.float64],
-        qvel: NDArray[np.float64],
-        forces: NDArray[np.float64],
-        torques: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        model = self.model
-        low, high = model.jnt_range[self._limited].T
-        position = qpos[:, model.jnt_qposadr[self._limited]]
-        used = [
-            np.max(np.abs(position - (low + high) / 2), axis=0) / ((high - low) / 2),
-            np.max(np.abs(qvel[:, model.jnt_dofadr[self.joints]]), axis=0)
-            / self.speeds[self.joints],
-            np.max(np.abs(forces[:, self._forced]), axis=0) / self._forces[self._forced],
-            np.max(np.abs(torques[:, self._torqued]), axis=0) / self._torques[self._torqued],
-        ]
-        return np.concatenate(used)
-
-    def command_parts(self, commands: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the parts of the command ranges that (m, nu) commands use."""
-        low, high = self.model.actuator_ctrlrange[self._commanded].T
-        given = commands[:, self._commanded]
-        used: NDArray[np.float64] = np.max(np.abs(given - (low + high) / 2), axis=0) / (
-            (high - low) / 2
-        )
-        return used
-
-
-def _symmetric(largest: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.stack([-largest, largest], axis=1)
+        forces = np.abs(model.actuator_forcerange[forced]).min(axis=1)
+        torques = np.abs(model.jnt_actfrcrange[torqued]).min(axis=1)
+        return {
+            'position': (limited, model.jnt_range[limited]),
+            'velocity': (joints, symmetric(self.speeds[joints])),
+            'torque': (forced, symmetric(forces)),
+            'joint torque': (torqued, symmetric(torques)),
+            'command': (commanded, model.actuator_ctrlrange[commanded]),
+        }
 
 
 def find_limits(
@@ -226,7 +193,7 @@ def find_limits(
     if not model.nu:
         msg = 'Expected a model with actuators to move it, found none.'
         raise ModelError(msg)
-    others = [row for row in range(model.njnt) if model.jnt_type[row] not in _SCALAR]
+    others = [row for row in range(model.njnt) if model.jnt_type[row] not in SCALAR_JOINTS]
     if others:
         kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
         name = model.body(model.jnt_bodyid[others[0]]).name

@@ -109,17 +109,6 @@ def approach(
     return Motion(times, np.concatenate((move, motion.commands)), motion.actuators)
 
 
-def check_ramp(duration: float, ramp: float) -> None:
-    """Refuse ramps that leave no room for a motion.
-
-    Raises:
-        ConfigError: Two ramps are not shorter than the duration.
-    """
-    if 2 * ramp >= duration:
-        msg = f'Expected a ramp shorter than half the duration of {duration:g} s, found {ramp:g} s.'
-        raise ConfigError(msg)
-
-
 def sum_of_sines(
     model: mujoco.MjModel,
     *,
@@ -151,7 +140,9 @@ def sum_of_sines(
         ModelError: There are no actuators, or one of them has no range.
         ConfigError: The ramps do not fit into the duration.
     """
-    check_ramp(duration, ramp)
+    if 2 * ramp >= duration:
+        msg = f'Expected a ramp shorter than half the duration of {duration:g} s, found {ramp:g} s.'
+        raise ConfigError(msg)
     chosen = drives(model)
     if not chosen:
         msg = 'The model has no actuators, so there is nothing to excite.'

@@ -125,8 +125,11 @@ def follow(model: mujoco.MjModel, waypoints: Waypoints, *, rate: float = 100.0) 
             raise ConfigError(msg)
         named[column] = name
         knots = _commands(chosen[column], name, waypoints.times, positions)
-        curve = _curve(waypoints.times - start, knots)
-        commands[:, column] = curve(np.minimum(times, waypoints.times[-1] - start))
+        since = waypoints.times - start
+        slopes = PchipInterpolator(since, knots).derivative()(since)
+        slopes[[0, -1]] = 0.0
+        curve = CubicHermiteSpline(since, knots, slopes)
+        commands[:, column] = curve(np.minimum(times, since[-1]))
     return Motion(times, commands, tuple(drive.actuator for drive in chosen))
 
 
@@ -143,16 +146,14 @@ def _read_csv(path: Path) -> tuple[list[float], list[str], list[list[float]]]:
         found = header[0] if header else 'nothing'
         msg = f'Expected a header that starts with time in {str(path)!r}, found {found!r}.'
         raise ConfigError(msg)
-    rows = [_numbers(path, number, line) for number, line in enumerate(lines[1:], start=1)]
+    rows = []
+    for number, line in enumerate(lines[1:], start=1):
+        try:
+            rows.append([float(cell) for cell in line])
+        except ValueError as err:
+            msg = f'Expected numbers in row {number} of {str(path)!r}: {err}.'
+            raise ConfigError(msg) from err
     return [row[0] for row in rows], header[1:], [row[1:] for row in rows]
-
-
-def _numbers(path: Path, number: int, line: list[str]) -> list[float]:
-    try:
-        return [float(cell) for cell in line]
-    except ValueError as err:
-        msg = f'Expected numbers in row {number} of {str(path)!r}: {err}.'
-        raise ConfigError(msg) from err
 
 
 def _read_yaml(path: Path) -> tuple[list[float], list[str], list[list[float]]]:
@@ -237,9 +238,3 @@ def _commands(
         )
         raise ConfigError(msg)
     return knots
-
-
-def _curve(times: NDArray[np.float64], knots: NDArray[np.float64]) -> CubicHermiteSpline:
-    slopes = PchipInterpolator(times, knots).derivative()(times)
-    slopes[[0, -1]] = 0.0
-    return CubicHermiteSpline(times, knots, slopes)

@@ -13,10 +13,11 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import choose_arrivals
-from sysid_ros.estimation.context import FitContext, FitLog
+from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
 from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.estimation.start import (
@@ -296,14 +297,7 @@ def _with_free_starts(
     known = first.solution.x
     nominal = [unknown.nominal for unknown in residuals.unknowns[len(known) :]]
     start = np.concatenate([known, nominal])
-    solution = solve(
-        residuals,
-        start,
-        tolerance=ROUGH_TOLERANCE,
-        settings=context.settings_left,
-        cancel=context.cancel,
-        observe=context.log,
-    )
+    solution = context.solve(residuals, start, ROUGH_TOLERANCE)
     return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from sysid_ros.inference.dependence import DependentSet
     from sysid_ros.model.unknown import Unknown
 
-#: A direction is one of small integers when each of its components is that near to one, …
-_NEAR_INTEGER = 0.02
-#: … the largest of which is not larger than this, …
-_LARGEST_INTEGER = 2
-#: … and when rounding the direction widens the interval by less than this factor.
-_LARGEST_LOSS = 2.0
+#: A direction is one of small integers when each of its components is that near to one, none of
+#: these is larger than so much, and rounding the direction widens the interval by less than a
+#: factor.
+_NEAR_INTEGER, _LARGEST_INTEGER, _LARGEST_LOSS = 0.02, 2, 2.0
 #: Digits of the factors in a sum.
 _DIGITS = 3
 #: What adds less than this part of the largest to the residuals is not worth a term.
@@ -148,10 +146,20 @@ class _Form:
     def expression(self, names: list[str]) -> str:
         """Write it, names that hold slashes apart."""
         if not self.product:
-            return _write_sum(self.weights, names)
+            text = ''
+            for weight, name in zip(self.weights, names, strict=True):
+                if weight:
+                    size = '' if abs(weight) == 1 else f'{abs(weight):g}·'
+                    signs = (' - ', ' + ') if text else ('-', '')
+                    text += f'{signs[weight > 0]}{size}{name}'
+            return text
+
+        def power(name: str, exponent: float) -> str:
+            return name if exponent == 1 else f'{name}^{exponent:g}'
+
         airy = any('/' in name or ' ' in name for name in names)
-        above = [_power(n, w) for n, w in zip(names, self.weights, strict=True) if w > 0]
-        below = [_power(n, -w) for n, w in zip(names, self.weights, strict=True) if w < 0]
+        above = [power(n, w) for n, w in zip(names, self.weights, strict=True) if w > 0]
+        below = [power(n, -w) for n, w in zip(names, self.weights, strict=True) if w < 0]
         times, over = (' · ', ' / ') if airy else ('·', '/')
         top = times.join(above) or '1'
         if not below:
@@ -249,18 +257,3 @@ def _lossy(
     exact = (weighted - orthonormal @ (orthonormal.T @ weighted)) / deviation
     rounded = float(gradient @ covariance @ gradient)
     return rounded > _LARGEST_LOSS**2 * float(exact @ covariance @ exact)
-
-
-def _write_sum(weights: tuple[float, ...], names: list[str]) -> str:
-    text = ''
-    for weight, name in zip(weights, names, strict=True):
-        if not weight:
-            continue
-        size = f'{abs(weight):g}·' if abs(weight) != 1 else ''
-        sign = '-' if weight < 0 else '+'
-        text += f' {sign} {size}{name}' if text else f'{"-" if weight < 0 else ""}{size}{name}'
-    return text
-
-
-def _power(name: str, power: float) -> str:
-    return name if power == 1 else f'{name}^{power:g}'

@@ -93,7 +93,11 @@ def difference(before: JointEstimate, after: JointEstimate, level: float) -> Dif
     statistic, p_value = _probability(delta, total, freedom)
     rest = p_value
     while rest < level and not inside.all():
-        inside[_strongest(delta, total, inside)] = True
+        # Which of those outside explains most of what is left if it changed?
+        outside = np.flatnonzero(~inside)
+        inverse = np.linalg.inv(total[np.ix_(outside, outside)])
+        pull = inverse @ delta[outside]
+        inside[outside[np.argmax(pull**2 / np.diag(inverse))]] = True
         rest = _probability(delta[~inside], total[np.ix_(~inside, ~inside)], freedom)[1]
     changed[places] = inside
     deviations[places] = _deviations(delta, total, inside)
@@ -127,16 +131,6 @@ def _probability(
     largest = float(np.max(np.abs(pull) / np.sqrt(np.diag(inverse))))
     single = min(2 * size * float(scipy.special.stdtr(freedom, -largest)), 1.0)
     return statistic, whole if size == 1 else min(2 * min(whole, single), 1.0)
-
-
-def _strongest(
-    delta: NDArray[np.float64], total: NDArray[np.float64], inside: NDArray[np.bool_]
-) -> int:
-    """Return which of those outside explains most of what is left if it changed."""
-    outside = np.flatnonzero(~inside)
-    inverse = np.linalg.inv(total[np.ix_(outside, outside)])
-    pull = inverse @ delta[outside]
-    return int(outside[np.argmax(pull**2 / np.diag(inverse))])
 
 
 def _deviations(

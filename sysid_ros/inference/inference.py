@@ -146,8 +146,8 @@ def infer(
     ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high), ends.said)
     notes = found.notes
     if method.name == 'profile' and residuals is not None:
-        better = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
-        ends, notes = better.ends, (*notes, *better.notes)
+        ends, more = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
+        notes = (*notes, *more)
     # np.maximum passes NaN on: no interval stays no interval.
     low = np.maximum(ends.low, [unknown.min_value for unknown in parameters])
     high = np.minimum(ends.high, [unknown.max_value for unknown in parameters])
@@ -229,10 +229,17 @@ def data_only(
     bare = dataclasses.replace(
         solution, residual=solution.residual[kept], jacobian=solution.jacobian[kept]
     )
+    free_of_bounds = []
+    for unknown in unknowns:
+        low, high = unknown.min_value, unknown.max_value
+        wide = dataclasses.replace(
+            unknown, min_value=low - (high - low), max_value=high + (high - low)
+        )
+        free_of_bounds.append(wide)
     linear = linearised(
         bare,
         bare.jacobian,
-        [_unbounded(unknown) for unknown in unknowns],
+        free_of_bounds,
         dataclasses.replace(
             samples,
             sequence=samples.sequence[kept],
@@ -253,10 +260,3 @@ def data_only(
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     inflation = float(np.exp(np.mean(np.log(ratios)))) if len(ratios) else 1.0
     return DataOnly(x, covariance, max(found.effective - 1.0, 1.0), inflation)
-
-
-def _unbounded(unknown: Unknown) -> Unknown:
-    width = unknown.max_value - unknown.min_value
-    return dataclasses.replace(
-        unknown, min_value=unknown.min_value - width, max_value=unknown.max_value + width
-    )

@@ -11,7 +11,7 @@ import numpy as np
 from sysid_ros.errors import CancelledError, SysidError
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import StepChanges
+from sysid_ros.estimation.solver.problem import DerivedResiduals, StepChanges
 from sysid_ros.inference.spread import Ends
 
 if TYPE_CHECKING:
@@ -45,18 +45,6 @@ _PUSHED = 2.0
 _LOWER = 0.02
 
 
-class Profile(NamedTuple):
-    """What fits around the optimum say.
-
-    Attributes:
-        ends: Of all intervals.
-        notes: What a reader of them has to know, a sentence each.
-    """
-
-    ends: Ends
-    notes: tuple[str, ...]
-
-
 class _Aim(NamedTuple):
     """A parameter whose interval is worth fits.
 
@@ -80,7 +68,7 @@ def profiled(
     *,
     loss: Loss,
     cancel: threading.Event | None = None,
-) -> Profile:
+) -> tuple[Ends, tuple[str, ...]]:
     """Find the ends of the worst intervals by fits in which that parameter is held.
 
     The worst are those that end at their bound of zero, of values at it too if noise put them
@@ -99,6 +87,9 @@ def profiled(
         loss: The loss of the fit.
         cancel: Ends it when it is set.
 
+    Returns:
+        Ends of all intervals, and what a reader of them has to know, a sentence each.
+
     Raises:
         CancelledError: ``cancel`` was set.
     """
@@ -109,15 +100,15 @@ def profiled(
         unknown = linear.unknowns[aim.column]
         sides = []
         for side in (-1.0, 1.0):
-            search = _Search(residuals, solution, linear, aim, side, loss, cancel)
+            search = _EndSearch(residuals, solution, linear, aim, side, loss, cancel)
             sides.append(search.end())
             notes.extend(f'{unknown.name} {note}' for note in search.notes)
         low[aim.column], high[aim.column] = sides
         names.append(unknown.name)
     if not names:
-        return Profile(ends, ())
+        return ends, ()
     said = f'the interval of {" and of ".join(names)} by fits with that value held'
-    return Profile(Ends(low, high, said), tuple(dict.fromkeys(notes)))
+    return Ends(low, high, said), tuple(dict.fromkeys(notes))
 
 
 def _worst(linear: Linear, found: Spread, ends: Ends) -> list[_Aim]:
@@ -163,7 +154,7 @@ def _at_zero(linear: Linear, index: int, far: NDArray[np.float64]) -> _Aim | Non
     return _Aim(index, float(known.max()), guess)
 
 
-class _Search:
+class _EndSearch:
     """The search of one end.
 
     Attributes:
@@ -232,8 +223,15 @@ class _Search:
         index = self._aim.column
         value = self._placed(distance)
         fixed = _FixedUnknown(self._residuals, index, value)
+        start = self._start(value)
+        settings = SolverSettings('mujoco', self._loss, _ITERATIONS, rough=True)
         try:
-            found = self._cost(fixed, self._start(value))
+            if len(start):
+                found = solve(
+                    fixed, start, settings=settings, tolerance=_TOLERANCE, cancel=self._cancel
+                ).cost
+            else:
+                found = cost(fixed(start[None])[:, 0], self._loss)
         except CancelledError:
             raise
         except SysidError:
@@ -245,18 +243,6 @@ class _Search:
                 'around it do not hold; use more starts.'
             )
         return float(np.sqrt(max(rise, 0.0)))
-
-    def _cost(self, fixed: _FixedUnknown, start: NDArray[np.float64]) -> float:
-        """Return the least cost that there is with the value fixed."""
-        if not len(start):
-            return cost(fixed(start[None])[:, 0], self._loss)
-        return solve(
-            fixed,
-            start,
-            settings=SolverSettings('mujoco', self._loss, _ITERATIONS, rough=True),
-            tolerance=_TOLERANCE,
-            cancel=self._cancel,
-        ).cost
 
     def _start(self, value: float) -> NDArray[np.float64]:
         """Return where the other parameters would be if all were linear."""
@@ -275,7 +261,7 @@ class _Search:
         return np.delete(np.clip(x, low, high), index)
 
 
-class _FixedUnknown:
+class _FixedUnknown(DerivedResiduals):
     """Residuals of which one unknown is fixed.
 
     Attributes:
@@ -290,35 +276,20 @@ class _FixedUnknown:
             index: Which.
             value: Its value.
         """
-        self._residuals = residuals
+        super().__init__(residuals)
         self._index = index
         self._value = value
         unknowns = residuals.unknowns
         self.unknowns: tuple[Unknown, ...] = (*unknowns[:index], *unknowns[index + 1 :])
 
     @property
-    def unstable(self) -> NDArray[np.bool_]:
-        """Whether each candidate of the last call became unstable."""
-        return self._residuals.unstable
-
-    @property
-    def diverged(self) -> int:
-        """Number of simulations that became unstable so far."""
-        return self._residuals.diverged
-
-    @property
-    def evaluations(self) -> int:
-        """Number of simulations so far."""
-        return self._residuals.evaluations
-
-    @property
     def exact(self) -> NDArray[np.bool_]:
         """(p - 1,) which columns have no noise of a difference."""
-        return np.delete(self._residuals.exact, self._index)
+        return np.delete(self.bare.exact, self._index)
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p - 1) candidates."""
-        return self._residuals(np.insert(candidates, self._index, self._value, axis=1))
+        return self.bare(np.insert(candidates, self._index, self._value, axis=1))
 
     def step_changes(
         self,
@@ -329,7 +300,7 @@ class _FixedUnknown:
     ) -> StepChanges:
         """Evaluate a point and one step of each of the others in one batch."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
-        found = self._residuals.step_changes(
+        found = self.bare.step_changes(
             np.insert(x, self._index, self._value),
             np.insert(steps, self._index, 1.0),
             np.insert(wanted, self._index, False),

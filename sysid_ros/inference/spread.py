@@ -159,23 +159,23 @@ def spread(linear: Linear) -> Spread:
     method, notes = _said(count_of_recordings, noises)
     if count_of_recordings >= ENOUGH:
         between = recordings(linear)
-        told = _told(between, covariance)
-        columns = between.columns[told]
-        deviation = np.sqrt(np.maximum(np.diag(between.covariance)[told], 0.0))
+        telling = _telling(between, covariance)
+        columns = between.columns[telling]
+        deviation = np.sqrt(np.maximum(np.diag(between.covariance)[telling], 0.0))
         growth = np.ones(count)
         growth[columns] = deviation / np.sqrt(np.maximum(np.diag(covariance)[columns], 1e-300))
         covariance *= np.outer(growth, growth)
-        covariance[np.ix_(columns, columns)] = between.covariance[np.ix_(told, told)]
-        half[columns] = deviation * scipy.special.stdtrit(between.freedom[told], (1 + LEVEL) / 2)
-        if not told.all():
-            names = ', '.join(linear.unknowns[j].name for j in between.columns[~told])
+        covariance[np.ix_(columns, columns)] = between.covariance[np.ix_(telling, telling)]
+        half[columns] = deviation * scipy.special.stdtrit(between.freedom[telling], (1 + LEVEL) / 2)
+        if not telling.all():
+            names = ', '.join(linear.unknowns[j].name for j in between.columns[~telling])
             method += f', but from the noise inside of the few that say most of {names}'
     elif count_of_recordings > 1:
         notes = (*notes, *_unlike(linear, covariance))
     return Spread(half, covariance, method, effective, notes, noises)
 
 
-def _told(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _telling(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return (c,) of which columns the recordings' disagreement says how far they may be off.
 
     How far two or three recordings are apart says little of how far they may be. Where no more than

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.inference.linear import Linear
 
-#: Largest order of the autoregression that describes a sensor's noise, …
-_LARGEST_ORDER = 8
-#: … which has so many samples for each of its coefficients at least.
-_SAMPLES_PER_COEFFICIENT = 25
+#: Largest order of the autoregression that describes a sensor's noise. It has so many samples for
+#: each of its coefficients at least.
+_LARGEST_ORDER, _SAMPLES_PER_COEFFICIENT = 8, 25
 #: Reflection coefficients are kept below this: noise of a longer memory is a trend.
 _LARGEST_REFLECTION = 0.998
 #: The response of the autoregression is followed until it is below this.

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sysid_ros.inference.spread import Spread
     from sysid_ros.model.unknown import Unknown
 
-#: Parameters whose estimates correlate more than this cannot be told apart.
+#: Parameters whose estimates correlate more than this cannot be told apart. It widens an interval
+#: by the root of the inflation, against that with all others known.
 _LARGEST_CORRELATION = 0.98
-#: … which widens an interval by the root of this, against that with all others known.
 _INFLATION = 1 / (1 - _LARGEST_CORRELATION**2)
 #: An interval wider than both fractions, of the value and of the bounds, does not identify.
 _WIDE_OF_VALUE = 0.25
@@ -250,7 +250,7 @@ class _Judge:
         where = f'It is at its {"lower" if end.lower else "upper"} bound {bound:g}'
         if not end.pushed:
             text = f'{where}, within the noise: the data do not ask for more than that'
-        elif _is_physical(unknown, bound):
+        elif any(bound in target.bounds for target in unknown.targets):
             text = (
                 f'{where}, and the data ask for about {end.beyond:.3g}, which is not physical: the '
                 'model lacks something, or another value that is fixed is wrong'
@@ -349,10 +349,6 @@ def _limit(value: float, unknown: Unknown) -> float:
     if unknown.nominal and not unknown.of_single_runs:
         absolute = min(absolute, max(abs(value), abs(unknown.nominal)))
     return max(relative, absolute)
-
-
-def _is_physical(unknown: Unknown, bound: float) -> bool:
-    return any(bound in target.bounds for target in unknown.targets)
 
 
 def _listed(names: list[str]) -> str:

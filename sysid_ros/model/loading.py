@@ -181,7 +181,12 @@ def fitted_model(
         if simplify(written, spec, decided):
             model = _compile_with(written, found, spec, path)
         copy_trees(decided, model)
-    _set_extent(written, model, found, path)
+    moved = [(t, value) for t, value in found if (t.element, t.attribute) in POSES]
+    for target, value in moved:
+        write_spec(written, target, value)
+    if moved:  # the place and size of the model, by which viewers are set
+        stat = compile_spec(written, path).stat
+        model.stat.extent, model.stat.center = stat.extent, stat.center
     return model
 
 
@@ -326,22 +331,6 @@ def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
         inertia = np.zeros((model.nv, model.nv))
         mujoco.mj_fullM(model, data, inertia)
         model.stat.meaninertia = max(float(np.mean(np.diag(inertia))), mujoco.mjMINVAL)
-
-
-def _set_extent(
-    spec: mujoco.MjSpec,
-    model: mujoco.MjModel,
-    values: Sequence[tuple[Target, float]],
-    path: Path,
-) -> None:
-    """Update the place and size of the model, by which viewers are set, where bodies were moved."""
-    moved = [(t, v) for t, v in values if (t.element, t.attribute) in POSES]
-    if not moved:
-        return
-    for target, value in moved:
-        write_spec(spec, target, value)
-    compiled = compile_spec(spec, path)
-    model.stat.extent, model.stat.center = compiled.stat.extent, compiled.stat.center
 
 
 def differing_fields(

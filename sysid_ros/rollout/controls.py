@@ -82,7 +82,12 @@ class Controls:
     ) -> list[NDArray[np.float64]]:
         """Return for each command the (m,) seconds by which it acts later than its stamps."""
         shift = np.zeros(len(candidates)) if offset is None else candidates[:, offset]
-        return [self._delay(command.actuator, candidates) + shift for command in run.commands]
+        found = []
+        for command in run.commands:
+            column = self._columns['delay'].get(command.actuator)
+            known = np.full(len(candidates), self._delays[command.actuator])
+            found.append((known if column is None else candidates[:, column]) + shift)
+        return found
 
     def common_delay(self, run: Run, count: int, offset: int | None) -> NDArray[np.float64]:
         """Return the derivative of the mean delay of a run's commands by the (p,) values."""
@@ -94,12 +99,6 @@ class Controls:
         if offset is not None:
             found[offset] += 1.0
         return found
-
-    def _delay(self, actuator: int, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        column = self._columns['delay'].get(actuator)
-        if column is None:
-            return np.full(len(candidates), self._delays[actuator])
-        return candidates[:, column]
 
     def _means(self, command: Command, steps: int, delay: float) -> NDArray[np.float64]:
         key = (id(command.held), command.column, delay, steps)

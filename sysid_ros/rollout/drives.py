@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sysid_ros.errors import FitError, ParameterError
-from sysid_ros.model.targets import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,17 +67,6 @@ class Drives(Protocol):
             ParameterError: A target is a number of a law that its actuator does not have, or a
                 number of the model that a law decides.
         """
-
-
-def check_undriven(written: Iterable[tuple[Target, int]]) -> None:
-    """Check that no target is a number of a law, as there are none.
-
-    Raises:
-        ParameterError: One is.
-    """
-    for target, _ in written:
-        if target.role is Role.LAW:
-            raise no_law(target)
 
 
 def no_law(target: Target) -> ParameterError:

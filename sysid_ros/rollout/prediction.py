@@ -49,7 +49,11 @@ def make_simulator(
         ParameterError: An unknown is a number of a law that is not there, or one of the model that
             a law decides.
     """
-    lead = max([0.0, *(-unknown.min_value for unknown in unknowns if _is_late(unknown))])
+    # A negative delay of a sensor looks beyond the last sample.
+    lead = 0.0
+    for unknown in unknowns:
+        if any(t.role is Role.SENSOR and t.attribute == 'delay' for t in unknown.targets):
+            lead = max(lead, -unknown.min_value)
     if isinstance(model, mujoco.MjModel):
         for unknown in unknowns:
             if any(target.role is Role.SPEC for target in unknown.targets):
@@ -74,11 +78,6 @@ def make_simulator(
         )
     compiled = writable_model(model, [target for u in unknowns for target in u.targets])
     return Simulator(compiled, unknowns, sequences, threads, lead=lead, drives=drives)
-
-
-def _is_late(unknown: Unknown) -> bool:
-    """Whether an unknown is the delay of sensors; a negative one looks beyond the last sample."""
-    return any(t.role is Role.SENSOR and t.attribute == 'delay' for t in unknown.targets)
 
 
 def predict(

@@ -16,7 +16,7 @@ from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.targets import Role, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.rollout.controls import Controls
-from sysid_ros.rollout.drives import check_compiled_once, check_undriven
+from sysid_ros.rollout.drives import check_compiled_once, no_law
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import Pool
 from sysid_ros.rollout.runs import prepare, retimed
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-    from mujoco.batch import Batch
     from numpy.typing import NDArray
 
     from sysid_ros.model.rebuild import Rebuild
@@ -166,14 +165,19 @@ class Simulator:
         self._lead = lead
         # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
         # again may delay its actuators by itself.
-        self.model = model if build else _without_native_delay(model)
+        self.model = model
+        if not build and model.actuator_delay.any():
+            self.model = model.__copy__()
+            self.model.actuator_delay[:] = 0.0
         self._build = build
         self._rebuilt = list(rebuilt)
         self.threads = threads or os.cpu_count() or 1
         self._written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
         self.drives, self._stepper = drives, None
         if drives is None:
-            check_undriven(self._written)
+            for target, _ in self._written:
+                if target.role is Role.LAW:
+                    raise no_law(target)
         else:
             check_compiled_once(self.parameters, self._rebuilt)
             self.model = drives.prepared(self.model)
@@ -349,7 +353,9 @@ class Simulator:
         models: dict[int, mujoco.MjModel] = {}
         for index in sorted(needed):
             try:
-                models[index] = self._candidate(candidates[index])
+                # Where nothing is written, candidates may share what was compiled.
+                shared = self._build.shared if not self._writer.fields else self.compiled
+                models[index] = shared(candidates[index])
             except CandidateError as err:
                 if not self._built:
                     raise
@@ -359,12 +365,6 @@ class Simulator:
         self.refusals += len(self.refused)
         spare = next(iter(models.values()), self.model)
         return [models.get(index, spare) for index in range(len(candidates))]
-
-    def _candidate(self, values: NDArray[np.float64]) -> mujoco.MjModel:
-        """Return a model with a candidate's values, which others may share."""
-        if self._build is not None and not self._writer.fields:
-            return self._build.shared(values)
-        return self.compiled(values)
 
     def _roll(
         self,
@@ -383,7 +383,12 @@ class Simulator:
         batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         if models is None:
             self._pool.write(candidates, which)
-        self._start(batch, candidates, runs, which)
+        for source in _STATE:
+            if getattr(self.runs[0], source).size:
+                state = batch.bind(source)
+                for run in dict.fromkeys(runs.tolist()):
+                    own = runs == run
+                    state[:count][own] = self._initial(run, source, candidates[which[own]])
         control = np.concatenate(
             [
                 self._controls.of(
@@ -430,21 +435,6 @@ class Simulator:
                 rows[source] = np.concatenate([start[:, None], record[source][:, :-1]], axis=1)
         return Block(run, which, rows, diverged)
 
-    def _start(
-        self,
-        batch: Batch,
-        candidates: NDArray[np.float64],
-        runs: NDArray[np.int64],
-        which: NDArray[np.int64],
-    ) -> None:
-        for source in _STATE:
-            if not getattr(self.runs[0], source).size:
-                continue
-            state = batch.bind(source)
-            for run in dict.fromkeys(runs.tolist()):
-                own = runs == run
-                state[: len(which)][own] = self._initial(run, source, candidates[which[own]])
-
     def _initial(
         self, run: int, source: str, candidates: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -454,15 +444,6 @@ class Simulator:
             if what == source:
                 values[:, index] = candidates[:, column]
         return values
-
-
-def _without_native_delay(model: mujoco.MjModel) -> mujoco.MjModel:
-    """Return a model whose commands are delayed here, not by MuJoCo as well."""
-    if not model.actuator_delay.any():
-        return model
-    copy = model.__copy__()
-    copy.actuator_delay[:] = 0.0
-    return copy
 
 
 def _per_sequence(

@@ -159,7 +159,7 @@ class TimeSeries:
                 raise SignalError(msg)
             mapping[name] = (kind, np.arange(begin, begin + width))
             begin += width
-        return cls._of_width(times, data, mapping, begin)
+        return cls._of_signals(times, data, mapping)
 
     @classmethod
     def from_names(
@@ -185,8 +185,8 @@ class TimeSeries:
                 ``from_control_names``), or their widths do not add up to the columns.
         """
         if names is None:
-            return cls._of_width(times, data, sensor_mapping(model), model.nsensordata)
-        return cls._of_found(times, data, find_signals(model, names, OBSERVATIONS))
+            return cls._of_signals(times, data, sensor_mapping(model))
+        return cls._of_signals(times, data, find_signals(model, names, OBSERVATIONS))
 
     @classmethod
     def from_control_names(
@@ -210,8 +210,8 @@ class TimeSeries:
                 is not that of the columns.
         """
         if names is None:
-            return cls._of_width(times, data, control_mapping(model), model.nu)
-        return cls._of_found(times, data, find_signals(model, names, CONTROLS))
+            return cls._of_signals(times, data, control_mapping(model))
+        return cls._of_signals(times, data, find_signals(model, names, CONTROLS))
 
     @staticmethod
     def compute_all_sensor_mapping(model: mujoco.MjModel) -> SignalDict:
@@ -235,14 +235,9 @@ class TimeSeries:
         return *state_mappings(model), control_mapping(model)
 
     @classmethod
-    def _of_found(cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping) -> Self:
+    def _of_signals(cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping) -> Self:
+        """Build a series whose columns are those of its signals, and no others."""
         width = sum(len(columns) for _, columns in mapping.values())
-        return cls._of_width(times, data, mapping, width)
-
-    @classmethod
-    def _of_width(
-        cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping, width: int
-    ) -> Self:
         values = np.asarray(data, dtype=np.float64)
         if values.ndim == 1:
             values = values[:, None]

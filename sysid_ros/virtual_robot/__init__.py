@@ -3,7 +3,6 @@
 """Robots that exist only here, with true parameters that they hide."""
 
 from sysid_ros.virtual_robot.pendulum import Pendulum
-from sysid_ros.virtual_robot.plant import Noise, Plant, Sample
-from sysid_ros.virtual_robot.truth import load_truth
+from sysid_ros.virtual_robot.plant import Noise, Plant, Sample, load_truth
 
 __all__ = ['Noise', 'Pendulum', 'Plant', 'Sample', 'load_truth']

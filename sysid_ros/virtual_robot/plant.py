@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ConfigError, ModelError
+from sysid_ros.config import read_yaml
+from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation.drives import (
     compile_driven,
     drives,
@@ -19,9 +21,9 @@ from sysid_ros.excitation.drives import (
     joint_names,
 )
 from sysid_ros.model.loading import load_spec
+from sysid_ros.model.targets import Writer, resolve
 from sysid_ros.servos.laws.joints import ServoController
 from sysid_ros.virtual_robot.commands import CommandQueue
-from sysid_ros.virtual_robot.truth import resolve_truth, write_truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.excitation.drives import Drive
+    from sysid_ros.model.targets import Target
     from sysid_ros.servos.laws.joints import ServoJoints
 
 #: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
@@ -136,7 +139,7 @@ class Plant:
                 f'{str(path)!r}, found {rate:g} Hz.'
             )
             raise ConfigError(msg)
-        write_truth(self.model, resolve_truth(self.model, truth or {}), delays)
+        _write_truth(self.model, _resolve_truth(self.model, truth or {}), delays)
         self.drives: tuple[Drive, ...] = drives(self.model)
         driven = servos(self.model) if servos is not None else None
         if driven is not None:
@@ -145,10 +148,10 @@ class Plant:
         self._data = mujoco.MjData(self.model)
         self._data.qpos[:] = home_position(self.model)
         held = holding_commands(self.model, self._data.qpos)
-        self._servos = None
+        self._driven, self._servos = driven, None
         if driven is not None:
             held[driven.controls] = self._data.qpos[driven.qpos]
-            self._servos = _SimulatedServos(driven, self._data)
+            self._servos = ServoController(driven, self._data)
         self.settled = self._settle(held)
         self._queue = CommandQueue(held, delays)
         self._step = 0
@@ -194,7 +197,7 @@ class Plant:
         while self._step < last:
             start = self._step * self.timestep
             commands = self._queue.mean(start, (self._step + 1) * self.timestep)
-            if self._step != self._sample_step:
+            if self._step != round(self._samples / (self._rate * self.timestep)):
                 self._advance(commands)
                 self._step += 1
                 continue
@@ -209,8 +212,9 @@ class Plant:
     def _advance(self, commands: NDArray[np.float64]) -> None:
         """Make one step with (nu,) commands."""
         self._data.ctrl[:] = commands
-        if self._servos is not None:
-            self._servos.drive()
+        if self._driven is not None and self._servos is not None:  # goals become torques
+            self._servos.goal[:] = self._data.ctrl[self._driven.controls]
+            self._servos.update()
         mujoco.mj_step(self.model, self._data)
 
     def _check(self, time: float) -> None:
@@ -218,10 +222,6 @@ class Plant:
         if self._data.warning.number[_DIVERGED].any():
             msg = f'The simulation of {self._name!r} became unstable at {time:g} s.'
             raise ModelError(msg)
-
-    @property
-    def _sample_step(self) -> int:
-        return round(self._samples / (self._rate * self.timestep))
 
     def _settle(self, held: NDArray[np.float64]) -> bool:
         """Hold the home pose until gravity and servos balance; say whether they do."""
@@ -234,19 +234,6 @@ class Plant:
         self._check(0.0)
         self._data.time = 0.0
         return settled
-
-
-class _SimulatedServos:
-    """Servos in the simulation: what their actuators are told becomes torques and friction."""
-
-    def __init__(self, joints: ServoJoints, data: mujoco.MjData) -> None:
-        self._controls, self._data = joints.controls, data
-        self._controller = ServoController(joints, data)
-
-    def drive(self) -> None:
-        """Replace goals among the controls by torques."""
-        self._controller.goal[:] = self._data.ctrl[self._controls]
-        self._controller.update()
 
 
 class _Sensors:
@@ -293,3 +280,67 @@ def _take_delays(spec: mujoco.MjSpec) -> NDArray[np.float64]:
         actuator.delay = 0.0
         actuator.nsample = 0
     return delays
+
+
+class TrueValue(NamedTuple):
+    """One target and its true value, in the target's unit."""
+
+    target: Target
+    value: float
+
+
+def load_truth(path: Path) -> dict[str, float]:
+    """Read a YAML file of ``target: value``.
+
+    Raises:
+        ConfigError: The file cannot be read, or a value is not a finite number.
+    """
+    truth: dict[str, float] = {}
+    for pattern, value in read_yaml(path).items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            msg = f'Expected a number for {str(pattern)!r} in {str(path)!r}, found {value!r}.'
+            raise ConfigError(msg)
+        truth[str(pattern)] = float(value)
+    return truth
+
+
+def _resolve_truth(model: mujoco.MjModel, truth: Mapping[str, float]) -> tuple[TrueValue, ...]:
+    """Find what true values write; where two name the same target, the later wins.
+
+    Raises:
+        ParameterError: A target is unknown, or its value is impossible.
+    """
+    values: dict[str, TrueValue] = {}
+    for pattern, value in truth.items():
+        for target in resolve(pattern, model):
+            lower, upper = target.bounds
+            if not lower <= value <= upper:
+                msg = f'Expected {pattern!r} between {lower:g} and {upper:g}, found {value:g}.'
+                raise ParameterError(msg)
+            if not (target.in_model or (target.in_mjcf and target.attribute == 'delay')):
+                msg = (
+                    f"Expected a number of the model or an actuator's delay, found {pattern!r}, "
+                    'which a simulated robot cannot hide.'
+                )
+                raise ParameterError(msg)
+            values[target.path] = TrueValue(target, value)
+    return tuple(values.values())
+
+
+def _write_truth(
+    model: mujoco.MjModel, values: tuple[TrueValue, ...], delays: NDArray[np.float64]
+) -> None:
+    """Write true values into a model, and those that no model has (delays) beside it.
+
+    Args:
+        model: The compiled model.
+        values: What to write.
+        delays: (nu,) seconds, written in place.
+    """
+    for target, value in values:
+        if not target.in_model:
+            delays[target.row] = value
+    writer = Writer(model, [(target, column) for column, (target, _) in enumerate(values)])
+    writer.write(model, np.array([value for _, value in values]))
+    mujoco.mj_setConst(model, mujoco.MjData(model))

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the commands' arrival, message by message, and how a fit does without knowing them."""
 
-from sysid_ros.estimation.arrivals.residuals import WithArrivals
-from sysid_ros.estimation.arrivals.strategy import Arrivals, choose_arrivals
+from sysid_ros.estimation.arrivals.residuals import Arrivals, WithArrivals, choose_arrivals
 
 __all__ = ['Arrivals', 'WithArrivals', 'choose_arrivals']

@@ -19,7 +19,9 @@ import numpy as np
 from sysid_ros.estimation.arrivals.messages import messages_of
 from sysid_ros.estimation.arrivals.responses import Responses, estimate, retime
 from sysid_ros.estimation.layout import ARRIVAL
+from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.problem import DerivedResiduals
 from sysid_ros.model.targets import Role
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import StepChanges
-    from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
 
 
@@ -44,7 +45,7 @@ class Standing:
         bare: The residuals as they are.
         reference: (p,) candidate by whose delays the commands always act.
         common: (number of sequences, p) derivative of the common delay, that is of the mean.
-        still: (p,) unknowns that are nothing but such a delay: they move nothing here.
+        only_delays: (p,) unknowns that are nothing but such a delay: they move nothing here.
     """
 
     def __init__(self, bare: Residuals) -> None:
@@ -56,13 +57,28 @@ class Standing:
         self.bare = bare
         self.reference = np.zeros(len(bare.unknowns))
         self.common = bare.common_delays()
-        self.still = np.array([_only_delays(unknown) for unknown in bare.unknowns], dtype=bool)
-        self.still &= np.all(np.isin(self.common, (0.0, 1.0)), axis=0)
+        self.only_delays = np.array(
+            [
+                all(
+                    target.attribute == 'arrival_offset'
+                    or (target.attribute == 'delay' and target.role is Role.COMMAND)
+                    for target in unknown.targets
+                )
+                for unknown in bare.unknowns
+            ],
+            dtype=bool,
+        )
+        self.only_delays &= np.all(np.isin(self.common, (0.0, 1.0)), axis=0)
         self._offsets = [
-            next(j for j, unknown in enumerate(bare.unknowns) if _is_offset(unknown, run))
+            next(
+                j
+                for j, unknown in enumerate(bare.unknowns)
+                for target in unknown.targets
+                if (target.name, target.attribute) == (run.sequence.name, 'arrival_offset')
+            )
             for run in bare.runs
         ]
-        self._partial = np.any(self.common != 0, axis=0) & ~self.still
+        self._partial = np.any(self.common != 0, axis=0) & ~self.only_delays
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates."""
@@ -78,7 +94,7 @@ class Standing:
         base: NDArray[np.float64] | None,
     ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch, as the bare residuals do."""
-        columns = wanted & ~self.still
+        columns = wanted & ~self.only_delays
         columns[self._offsets] |= bool(np.any(columns & self._partial))
         around = self.bare.step_changes(self._taken_back(x[None])[0], steps, columns, base)
         changes = around.changes
@@ -87,7 +103,7 @@ class Standing:
             for column in np.flatnonzero((self.common[run] != 0) & self._partial & wanted):
                 share = self.common[run, column] * steps[column] / steps[offset]
                 changes[rows, column] -= share * changes[rows, offset]
-        changes[:, self.still] = 0.0
+        changes[:, self.only_delays] = 0.0
         priors = self.bare.priors
         changes[self.bare.prior_rows] = -priors.matrix * np.where(wanted, steps, 0.0)
         around.residual[self.bare.prior_rows] = priors.residual(x[None])[0]
@@ -104,21 +120,6 @@ class Standing:
         return found
 
 
-def _only_delays(unknown: Unknown) -> bool:
-    return all(
-        target.attribute == 'arrival_offset'
-        or (target.attribute == 'delay' and target.role is Role.COMMAND)
-        for target in unknown.targets
-    )
-
-
-def _is_offset(unknown: Unknown, run: Run) -> bool:
-    return any(
-        target.attribute == 'arrival_offset' and target.name == run.sequence.name
-        for target in unknown.targets
-    )
-
-
 #: Commands are moved to where they are found so often at most, or until none moves by this part of
 #: the errors' scale.
 _MOVES = 5
@@ -130,7 +131,7 @@ _IMPLAUSIBLE = 10.0
 _MOST_TAKEN = 0.9
 
 
-class WithArrivals:
+class WithArrivals(DerivedResiduals):
     """Residuals from which what errors of arrival do is taken out.
 
     After the residuals come the errors themselves, in units of their deviations: the sum of all
@@ -148,6 +149,8 @@ class WithArrivals:
         scale: Of the errors: half of them are below .74 times that, s.
     """
 
+    bare: Residuals
+
     def __init__(self, bare: Residuals, solution: Solution, deviation: float) -> None:
         """Begin with commands that act at their stamps.
 
@@ -157,12 +160,12 @@ class WithArrivals:
             solution: A rough solution of them.
             deviation: Standard deviation of the errors as far as it is known, s.
         """
-        self.bare = bare
+        super().__init__(bare)
         self.unknowns = bare.unknowns
         self.scale = deviation
         self._standing = Standing(bare)
         self._standing.reference = solution.x.copy()
-        self.exact = bare.exact | self._standing.still
+        self.exact = bare.exact | self._standing.only_delays
         self._messages = [
             messages_of(run, bare.delays(index, solution.x), deviation)
             for index, run in enumerate(bare.runs)
@@ -181,21 +184,6 @@ class WithArrivals:
     def runs(self) -> tuple[Run, ...]:
         """The sequences, with their commands moved."""
         return self.bare.runs
-
-    @property
-    def unstable(self) -> NDArray[np.bool_]:
-        """(m,) whether each candidate of the last call became unstable."""
-        return self.bare.unstable
-
-    @property
-    def diverged(self) -> int:
-        """Number of simulations that became unstable so far."""
-        return self.bare.diverged
-
-    @property
-    def evaluations(self) -> int:
-        """Number of simulations so far."""
-        return self.bare.evaluations
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
@@ -400,3 +388,75 @@ class WithArrivals:
             variance=np.concatenate([variance, np.ones(sum(sizes))]),
             taken=np.minimum(taken / np.maximum(number, 1), _MOST_TAKEN),
         )
+
+
+#: Errors of arrival are looked for with so many of the first weights.
+_TRIES = 2
+#: Where they are taken out, what they do is known to no more digits than this.
+_TOLERANCE = 0.05
+
+
+class Arrivals:
+    """When commands acted: late by what the unknowns say, and by errors of messages beside that.
+
+    The unknowns are delays, and one offset for each sequence. Each message has an error of its own
+    beside the offset where there is jitter, and errors can be told.
+    """
+
+    def __init__(self, residuals: Residuals, jitter: float) -> None:
+        """Begin with commands that act at their stamps.
+
+        Args:
+            residuals: With an arrival offset for each sequence among the unknowns.
+            jitter: How much the stamps of the commands jitter, as a standard deviation in s; 0 for
+                messages without errors.
+        """
+        self._bare = residuals
+        self._jitter = jitter
+        self._tries = _TRIES if jitter else 0
+        self._found: WithArrivals | None = None
+
+    @property
+    def residuals(self) -> Residuals | WithArrivals:
+        """What is fitted: the residuals, without what the errors do once they are found."""
+        return self._found or self._bare
+
+    def locate(self, solution: Solution) -> Solution:
+        """Find the errors, or find them anew; return the solution with them."""
+        if self._found is not None:
+            return self._found.locate(solution)
+        if not self._tries:
+            return solution
+        self._tries -= 1
+        candidate = WithArrivals(self._bare, solution, self._jitter)
+        with_errors = candidate.tell(solution)
+        if with_errors is None:
+            return solution
+        self._found = candidate
+        return with_errors
+
+    def tolerance(self, tolerance: float) -> float:
+        """Return how near to the optimum the last solve ends, in standard errors.
+
+        Args:
+            tolerance: The same for commands that act when their stamps say.
+        """
+        return tolerance if self._found is None else _TOLERANCE
+
+    def errors(self) -> Mapping[str, tuple[NDArray[np.float64], ...]]:
+        """Return sequence name to the (n,) errors of each of its series of commands, s."""
+        return {} if self._found is None else self._found.errors()
+
+
+def choose_arrivals(residuals: Residuals, *, whole: bool, loss: str) -> Arrivals:
+    """Return how arrivals are dealt with.
+
+    Args:
+        residuals: What is fitted.
+        whole: Whether to whole sequences: windows are too short to tell errors of messages.
+        loss: A robust one takes what a late command does for outliers; as errors, those would
+            spread.
+    """
+    if not whole or loss != 'linear':
+        return Arrivals(residuals, 0.0)
+    return Arrivals(residuals, arrival_jitter([run.sequence for run in residuals.runs]))

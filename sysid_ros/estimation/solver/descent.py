@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.estimation.solver.differences import CENTRAL, FORWARD, Differences, scales
+from sysid_ros.estimation.solver.differences import (
+    CENTRAL,
+    FORWARD,
+    Differences,
+    Linearisation,
+    scales,
+)
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.estimation.solver.quadratic import KEPT, Point, Quadratic, Secant, quadratic
@@ -25,17 +31,17 @@ if TYPE_CHECKING:
     from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
 
-#: Converged: the predicted step is below this in standard errors.
+#: A solve has converged when the predicted step is below the first in standard errors, or below the
+#: second in units of the scales, where data without noise leave no standard error.
 TOLERANCE = 2e-5
-#: … or below this in units of the scales, where data without noise leave no standard error.
 _STEP_TOLERANCE = 1e-10
 #: So many steps in a row that lower the cost by less than this part of what was predicted say that
 #: the slopes do not hold as far as the steps go.
 _POOR_STEPS, _POOR_RATIO = 3, 0.1
 #: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
-#: that the optimum is known as well as the function's own noise permits.
+#: that the optimum is known as well as the function's own noise permits. A cost below this fraction
+#: of the start's means the same: it is a fit of data without noise.
 _LOOSE_TOLERANCE = 1e-3
-#: … and so does a cost below this fraction of the start's, a fit of data without noise.
 _EXACT_COST = 1e-20
 #: So many steps more may be taken there, each shortening the next to this part.
 _POLISHES, _POLISHED = 3, 0.5
@@ -156,19 +162,16 @@ class Descent:
             raise FitError(msg)
         self._penalty = max(_PENALTY * float(np.max(np.abs(point.residual))), _SMALLEST_PENALTY)
         if point.unstable:
-            self._check_stable(point)
+            residuals = self.residuals
+            diverged, evaluations = residuals.diverged, residuals.evaluations
+            residuals(self.values(point.z)[None, :])
+            if residuals.diverged - diverged >= residuals.evaluations - evaluations:
+                msg = 'The simulation is unstable at the start values on every sequence.'
+                raise FitError(msg)
         if point.jacobian is None:
             self._differentiate(point)
         self._points = {point.z.tobytes(): point}
         self._accept(point, 0.0)
-
-    def _check_stable(self, point: Point) -> None:
-        residuals = self.residuals
-        diverged, evaluations = residuals.diverged, residuals.evaluations
-        residuals(self.values(point.z)[None, :])
-        if residuals.diverged - diverged >= residuals.evaluations - evaluations:
-            msg = 'The simulation is unstable at the start values on every sequence.'
-            raise FitError(msg)
 
     def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Return residuals of several candidates from one batch.
@@ -185,8 +188,7 @@ class Descent:
             probe = None
             if self._last and not self.checked:
                 self.checked = True
-                x, jacobian = self._by_values(self.current)
-                probe = self.differences.probe(x, jacobian)
+                probe = self.differences.probe(self._by_values(self.current))
             if probe is not None:
                 values.append(self.values(self.current.z) + probe.move)
             batch = self.residuals(np.stack(values))
@@ -195,7 +197,10 @@ class Descent:
                 self._remember(z, batch[:, k].copy(), unstable=bool(unstable[k]))
             if probe is not None and self._mended(
                 functools.partial(
-                    self.differences.judge, probe, batch[:, -1], unstable=bool(unstable[-1])
+                    self.differences.judge,
+                    probe=probe,
+                    moved=batch[:, -1],
+                    unstable=bool(unstable[-1]),
                 )
             ):
                 self.status = self._converged()
@@ -263,18 +268,18 @@ class Descent:
         self._coarse = True
         return self._mended(self.differences.coarsen)
 
-    def _mended(self, look: Callable[..., bool]) -> bool:
+    def _mended(self, look: Callable[[Linearisation], bool]) -> bool:
         """Let the current Jacobian be looked at and mended; return whether it changed.
 
         Args:
-            look: Gets the values, the residuals and the Jacobian by the values.
+            look: Gets the residuals and the Jacobian by the values.
         """
         point = self.current
-        x, jacobian = self._by_values(point)
-        changed = look(x=x, residual=point.residual, jacobian=jacobian)
+        linear = self._by_values(point)
+        changed = look(linear)
         if changed:  # what was learnt came from differences that were wrong
             self._secant.forget()
-        self._set(point, jacobian)
+        self._set(point, linear.jacobian)
         self.trace[-1] = self.trace[-1]._replace(
             rollouts=self.residuals.evaluations,
             jacobian=point.kind,
@@ -354,10 +359,11 @@ class Descent:
         self._interrupt()
         self._set(point, self.differences.at(self.values(point.z), point.residual).jacobian)
 
-    def _by_values(self, point: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the (p,) values of a point, and its (n, p) Jacobian by them."""
+    def _by_values(self, point: Point) -> Linearisation:
+        """Return the residuals of a point and a copy of their Jacobian by the values."""
         assert point.jacobian is not None  # noqa: S101
-        return self.values(point.z), point.jacobian / self.slope(point.z)
+        jacobian = point.jacobian / self.slope(point.z)
+        return Linearisation(self.values(point.z), point.residual, jacobian)
 
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _STEP = 2e-6
 #: A value near zero counts as this part of the parameter's scale.
 _LEAST_UNIT = 0.01
-#: Largest change of the residuals by a step, root mean square, in units of the noise; …
+#: A step that changes the residuals by more than the first, root mean square and in units of the
+#: noise, is made shorter, down to the third, unless even then they change by more than the second.
 _LARGEST_CHANGE = 0.1
-#: … for which the step is made shorter, down to _SMALLEST_STEP, unless even then they change more.
 _JUMP = 0.2
 _SMALLEST_STEP = 1e-9
 #: A change below so many roundings of the largest residual is made larger by a longer step.
@@ -33,14 +33,12 @@ _LONGEST_STEP = 1e-2
 #: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
 _SCALE_OF_BOUNDS = 0.02
 #: A relative error of a column moves the optimum by about so many standard errors: accurate
-#: enough is a column with less than this, …
-_ACCURATE = 3e-5
-#: … or with less than so many times the tolerance of the solve, where that is stricter.
-_TOLERANCES = 3.0
-#: Where it is not, central differences over steps so many times longer are tried, …
-_WIDER = 100.0
-#: … and judged by a move of all parameters by this part of those steps.
-_OTHER = 0.7
+#: enough is a column with less than this, or with less than so many times the tolerance of the
+#: solve, where that is stricter.
+_ACCURATE, _TOLERANCES = 3e-5, 3.0
+#: Where a column is not accurate, central differences over steps so many times longer are tried,
+#: and judged by a move of all parameters by this part of those steps.
+_WIDER, _OTHER = 100.0, 0.7
 #: Where neither is accurate, all of these steps are tried, in units of the values or of their
 #: scales.
 _TRIED_STEPS = (2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
@@ -54,18 +52,20 @@ FORWARD = 'forward'
 CENTRAL = 'central'
 
 
-class Linear(NamedTuple):
+class Linearisation(NamedTuple):
     """Residuals at a point and their derivative.
 
     Attributes:
+        x: (p,) values there.
         residual: (n,) residuals.
-        jacobian: (n, p) derivative by the values, per unit of each.
+        jacobian: (n, p) derivative by the values, per unit of each; it may be mended in place.
         unstable: Whether the simulation became unstable there.
     """
 
+    x: NDArray[np.float64]
     residual: NDArray[np.float64]
     jacobian: NDArray[np.float64]
-    unstable: bool
+    unstable: bool = False
 
 
 class Probe(NamedTuple):
@@ -149,7 +149,7 @@ class Differences:
         """Take over the steps that were found for other residuals of the same unknowns."""
         self.size, self.central = other.size.copy(), other.central.copy()
 
-    def at(self, x: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> Linear:
+    def at(self, x: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> Linearisation:
         """Linearise at a point, all columns in one batch.
 
         Args:
@@ -161,25 +161,20 @@ class Differences:
         residual = around.residual
         jacobian = around.changes
         jacobian /= steps
-        if not np.all(np.isfinite(residual)):
-            return Linear(residual, jacobian, unstable=True)
-        if around.unstable:
-            return Linear(residual, jacobian, unstable=True)
+        unstable = around.unstable or not np.all(np.isfinite(residual))
+        found = Linearisation(x, residual, jacobian, unstable=unstable)
+        if unstable:
+            return found
         wild = around.diverged & ~self._residuals.exact
         if wild.any():
             other = self._residuals.step_changes(x, -steps, wild, residual)
             jacobian[:, wild] = other.changes[:, wild] / -steps[wild]
-        self._adjust(x, residual, jacobian, steps)
+        self._adjust(found, steps)
         if self.central.any():
-            self._centre(x, residual, jacobian)
-        return Linear(residual, jacobian, unstable=False)
+            self._centre(found)
+        return found
 
-    def check(
-        self,
-        x: NDArray[np.float64],
-        residual: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-    ) -> bool:
+    def check(self, found: Linearisation) -> bool:
         """Look for columns that a difference of this step does not give; mend them.
 
         All parameters move at once by their steps to the other side, or by half of them at a
@@ -190,101 +185,78 @@ class Differences:
         that changes least from one step to the next, where neither noise nor curvature rules.
 
         Args:
-            x: (p,) values.
-            residual: (n,) residuals there.
-            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+            found: What ``at`` returned; its Jacobian is mended in place.
 
         Returns:
             Whether a column was changed.
         """
-        probe = self.probe(x, jacobian)
+        probe = self.probe(found)
         if probe is None:
             return False
-        moved = self._residuals((x + probe.move)[None, :])[:, 0]
-        unstable = bool(self._residuals.unstable[0])
-        return self.judge(probe, moved, x, residual, jacobian, unstable=unstable)
+        moved = self._residuals((found.x + probe.move)[None, :])[:, 0]
+        return self.judge(found, probe, moved, unstable=bool(self._residuals.unstable[0]))
 
-    def coarsen(
-        self,
-        x: NDArray[np.float64],
-        residual: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-    ) -> bool:
+    def coarsen(self, found: Linearisation) -> bool:
         """Find slopes that hold over standard errors, for residuals that jump between their steps.
 
         Args:
-            x: (p,) values.
-            residual: (n,) residuals there.
-            jacobian: (n, p) what ``at`` returned there; it is mended in place.
+            found: What ``at`` returned; its Jacobian is mended in place.
 
         Returns:
             Whether a column was changed.
         """
+        jacobian = found.jacobian
         columns = ~self._residuals.exact & (np.linalg.norm(jacobian, axis=0) > 0)
         before = jacobian.copy()
         if columns.any():
             self.repairs += int(columns.sum())
-            self._choose(x, residual, jacobian, columns)
+            self._choose(found, columns)
         moved = np.linalg.norm(jacobian - before, axis=0)
         return bool(np.any(moved > _AGREEING * np.linalg.norm(jacobian, axis=0)))
 
-    def probe(self, x: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Probe | None:
+    def probe(self, found: Linearisation) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""
-        steps = self._steps(x)
-        changes = np.linalg.norm(jacobian, axis=0) * np.abs(steps)
+        x, steps = found.x, self._steps(found.x)
+        changes = np.linalg.norm(found.jacobian, axis=0) * np.abs(steps)
         judged = ~self._residuals.exact & ~self.central & (changes > 0)
         if not judged.any():
             return None
-        inside = (x - steps >= self._lower) & (x - steps <= self._upper)
+        inside = self._is_inside(x - steps)
         move = np.where(judged, np.where(inside, -steps, steps / 2), 0.0)
         return Probe(move, np.where(judged, changes, np.inf))
 
     def judge(
-        self,
-        probe: Probe,
-        moved: NDArray[np.float64],
-        x: NDArray[np.float64],
-        residual: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-        *,
-        unstable: bool,
+        self, found: Linearisation, probe: Probe, moved: NDArray[np.float64], *, unstable: bool
     ) -> bool:
         """Do the same as `check`, the probe being evaluated already.
 
         Args:
+            found: What ``at`` returned; its Jacobian is mended in place.
             probe: From `probe`.
             moved: (n,) residuals after the probe's move.
-            x: (p,) values.
-            residual: (n,) residuals there.
-            jacobian: (n, p) what ``at`` returned there; it is mended in place.
             unstable: Whether the simulation became unstable after the probe's move.
         """
-        rest = float(np.linalg.norm(moved - residual - jacobian @ probe.move))
+        rest = float(np.linalg.norm(moved - found.residual - found.jacobian @ probe.move))
         judged = np.isfinite(probe.changes)
         limit = self._accurate * probe.changes * np.sqrt(judged.sum())
         suspicious = judged & ((rest > limit) | unstable)
         if not suspicious.any():
             return False
         self.repairs += int(suspicious.sum())
-        if not self._widen(x, residual, jacobian, suspicious):
-            self._choose(x, residual, jacobian, suspicious)
+        if not self._widen(found, suspicious):
+            self._choose(found, suspicious)
         return True
 
-    def _widen(
-        self,
-        x: NDArray[np.float64],
-        residual: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-        columns: NDArray[np.bool_],
-    ) -> bool:
+    def _widen(self, found: Linearisation, columns: NDArray[np.bool_]) -> bool:
         """Replace columns by central differences over longer steps; return whether that mends them.
 
         It does where the noise of a solver inside the simulation spoils short steps. All parameters
         moved at once, to either side, show what such columns leave over.
         """
+        x, residual, jacobian, _ = found
         size = np.clip(self.size * _WIDER, _SMALLEST_STEP, _LONGEST_STEP)
         steps = np.where(columns, self._steps(x, size), 0.0)
-        if np.any((x - steps < self._lower) | (x - steps > self._upper)):
+        if not np.all(self._is_inside(x - steps)):
             return False
         moves = np.where(columns, steps, 1.0)
         ahead = self._residuals.step_changes(x, moves, columns, residual)
@@ -322,6 +294,11 @@ class Differences:
         # What is added in floating point is the step.
         return (x + signed) - x
 
+    def _is_inside(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return (p,) whether values are inside the bounds."""
+        inside: NDArray[np.bool_] = (x >= self._lower) & (x <= self._upper)
+        return inside
+
     def _unit(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (p,) values that steps are relative to."""
         unit: NDArray[np.float64] = np.maximum(
@@ -329,14 +306,9 @@ class Differences:
         )
         return unit
 
-    def _adjust(
-        self,
-        x: NDArray[np.float64],
-        residual: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-        steps: NDArray[np.float64],
-    ) -> None:
+    def _adjust(self, found: Linearisation, steps: NDArray[np.float64]) -> None:
         """Difference columns again whose change was too large or lost in rounding."""
+        x, residual, jacobian, _ = found
         change = np.sqrt(np.mean(jacobian**2, axis=0)) * np.abs(steps)
         free = ~self._residuals.exact & (change > 0)
         coarse = free & (change > _LARGEST_CHANGE) & (self.size > _SMALLEST_STEP)
@@ -360,33 +332,26 @@ class Differences:
         jacobian[:, good] = other.changes[:, good] / renewed[good]
         self.repairs += int(again.sum())
 
-    def _centre(
-        self, x: NDArray[np.float64], residual: NDArray[np.float64], jacobian: NDArray[np.float64]
-    ) -> None:
+    def _centre(self, found: Linearisation) -> None:
         """Turn two-point columns into central ones where there is room on the other side."""
+        x, residual, jacobian, _ = found
         steps = self._steps(x)
-        inside = (x - steps >= self._lower) & (x - steps <= self._upper)
-        wanted = self.central & inside
+        wanted = self.central & self._is_inside(x - steps)
         if not wanted.any():
             return
         other = self._residuals.step_changes(x, -steps, wanted, residual)
         good = wanted & ~other.diverged
         jacobian[:, good] = (jacobian[:, good] - other.changes[:, good] / steps[good]) / 2
 
-    def _choose(
-        self,
-        x: NDArray[np.float64],
-        residual: NDArray[np.float64],
-        jacobian: NDArray[np.float64],
-        columns: NDArray[np.bool_],
-    ) -> None:
+    def _choose(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
         """Choose step and kind of columns from many steps, and replace these columns."""
+        x, residual, jacobian, _ = found
         unit = self._unit(x)
         tried = []
         for step in _TRIED_STEPS:
             size = step * np.maximum(self._scale / unit, 1.0)
             steps = self._steps(x, size)
-            inside = (x - steps >= self._lower) & (x - steps <= self._upper)
+            inside = self._is_inside(x - steps)
             ahead = self._residuals.step_changes(x, steps, columns, residual)
             back = self._residuals.step_changes(x, -steps, columns & inside, residual)
             here = ahead.changes / steps

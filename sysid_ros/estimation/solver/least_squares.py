@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from sysid_ros.config.calibration import Backend
-from sysid_ros.errors import FitError, nearest
+from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.solver.descent import TOLERANCE, Descent
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.levenberg_marquardt import run_levenberg_marquardt
@@ -174,7 +174,17 @@ def solve(
     method = 'dogbox' if settings.backend == 'scipy' else settings.backend.removeprefix('scipy-')
     if method in {'trf', 'lm'} and known is None:
         z = off_bounds(descent, z)
-    descent.begin(z, _rescaled(known, descent))
+    point = None
+    if known is not None:
+        there = descent.variables(known.x)
+        point = Point(
+            z=there,
+            residual=known.residual,
+            cost=cost(known.residual, descent.loss),
+            unstable=False,
+            jacobian=known.jacobian * descent.slope(there),
+        )
+    descent.begin(z, point)
     if not settings.rough:
         _check_effects(descent)
     run = run_levenberg_marquardt if method == 'mujoco' else functools.partial(run_scipy, method)
@@ -197,6 +207,37 @@ def solve(
         evaluations=residuals.evaluations - before,
         differences=descent.differences,
     )
+
+
+def attempt(
+    residuals: ResidualLike,
+    start: NDArray[np.float64],
+    *,
+    settings: SolverSettings,
+    tolerance: float = TOLERANCE,
+    begun: Solution | None = None,
+    cancel: threading.Event | None = None,
+    observe: Callable[[Iteration], None] | None = None,
+) -> Solution | FitError:
+    """Do the same as `solve`; return the reason where a solve cannot even begin.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+    """
+    try:
+        return solve(
+            residuals,
+            start,
+            settings=settings,
+            tolerance=tolerance,
+            begun=begun,
+            cancel=cancel,
+            observe=observe,
+        )
+    except CancelledError:
+        raise
+    except FitError as reason:
+        return reason
 
 
 def _solve_gradually(
@@ -255,19 +296,6 @@ def _solve_gradually(
     )
 
 
-def _rescaled(known: Solution | None, descent: Descent) -> Point | None:
-    if known is None:
-        return None
-    z = descent.variables(known.x)
-    return Point(
-        z=z,
-        residual=known.residual,
-        cost=cost(known.residual, descent.loss),
-        unstable=False,
-        jacobian=known.jacobian * descent.slope(z),
-    )
-
-
 def _check_effects(descent: Descent) -> None:
     """Check that every parameter changes something, if not by a small step then by a large one."""
     jacobian = descent.current.jacobian
@@ -306,5 +334,5 @@ def linearise(
         return differences.at(x).jacobian
     differences = Differences(residuals)
     linear = differences.at(x)
-    differences.check(x, linear.residual, linear.jacobian)
+    differences.check(linear)
     return linear.jacobian

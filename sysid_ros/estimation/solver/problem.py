@@ -1,9 +1,10 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a solver needs of a residual function, and the same for a plain function."""
+"""What a solver needs of a residual function, and what it tells of its iterations."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -78,6 +79,32 @@ class ResidualLike(Protocol):
             columns: (p,) which steps are wanted; all unless given.
             base: (n,) residuals at ``x`` where they are known.
         """
+
+
+class DerivedResiduals:
+    """Residuals made of others, whose simulations count as their own.
+
+    Attributes:
+        bare: The others.
+    """
+
+    def __init__(self, bare: ResidualLike) -> None:
+        self.bare = bare
+
+    @property
+    def unstable(self) -> NDArray[np.bool_]:
+        """(m,) whether each candidate of the last call became unstable."""
+        return self.bare.unstable
+
+    @property
+    def diverged(self) -> int:
+        """Number of simulations that became unstable so far."""
+        return self.bare.diverged
+
+    @property
+    def evaluations(self) -> int:
+        """Number of simulations so far."""
+        return self.bare.evaluations
 
 
 class FunctionResiduals:
@@ -178,3 +205,38 @@ class Iteration(NamedTuple):
     central: tuple[str, ...] = ()
     regulariser: float = 0.0
     x: tuple[float, ...] = ()
+
+
+class FitLog:
+    """Counts and shows iterations, and keeps those that led to the result.
+
+    Attributes:
+        trace: What is kept, counted from 0.
+    """
+
+    def __init__(self, limit: int, observe: Callable[[Iteration], None] | None) -> None:
+        self._limit = limit
+        self._observe = observe
+        self._count = 0
+        self._started = time.monotonic()
+        self.trace: list[Iteration] = []
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far."""
+        return time.monotonic() - self._started
+
+    def __call__(self, iteration: Iteration) -> None:
+        """Show and keep an iteration."""
+        shown = iteration._replace(number=self._count, seconds=self.seconds, limit=self._limit)
+        self._count += 1
+        self.trace.append(shown._replace(number=len(self.trace)))
+        if self._observe is not None:
+            self._observe(shown)
+
+    def replace(self, trace: Sequence[Iteration]) -> None:
+        """Keep these instead: those of the best of several starts."""
+        self.trace = [
+            iteration._replace(number=number, limit=self._limit)
+            for number, iteration in enumerate(trace)
+        ]

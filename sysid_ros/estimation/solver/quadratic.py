@@ -22,10 +22,9 @@ KEPT = 'kept'
 
 #: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
 _NO_INFORMATION = 1e-13
-#: Newton's curvature of a loss serves below this predicted step in standard errors, …
+#: Newton's curvature of a loss serves below this predicted step in standard errors. There, that of
+#: the residuals serves as well, unless it leaves less than this part of the least eigenvalue.
 _NEWTON = 1.0
-#: … and so does that of the residuals, unless it leaves less than this part of the least
-#: eigenvalue.
 _SMALLEST_CURVATURE = 0.2
 #: Nearer to a bound than this fraction of the scale is at it, for solvers that only approach it.
 _AT_BOUND = 1e-7

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.solver.descent import Descent
 
-#: A start nearer than this to a bound that a method would never leave moves inwards …
+#: A start nearer than this to a bound that a method would never leave moves inwards, by the given
+#: part of the bounds' distance, or of the scale if that is less.
 _ON_BOUND = 1e-8
-#: … by this part of the bounds' distance, or of the scale if that is less.
 _OFF_BOUND, _OFF_BOUND_SCALES = 0.01, 0.1
 #: Steps of a trust region are the full ones only very near to the optimum, in standard errors.
 _LAST_STEP = 1e-2

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.solver.descent import TOLERANCE
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt, solve
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.estimation.solver.problem import FitLog, Iteration
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
@@ -96,11 +95,10 @@ def solve_in_stages(
     if cancel is not None and cancel.is_set():
         msg = 'The calibration was cancelled.'
         raise CancelledError(msg)
-    began = time.monotonic()
     before = residuals.evaluations
     for part in parts:
         residuals.also(part)
-    log = _Log(settings.max_iterations, began, observe)
+    log = FitLog(settings.max_iterations, observe)
     log(
         Iteration(
             0,
@@ -128,11 +126,18 @@ def solve_in_stages(
         )
 
     def solve_parts(parts: list[Residuals], rough: float) -> Solution:
-        found: Solution | None = None
+        last: Solution | None = None
         for part in parts:
-            x = start if found is None else found.x
-            found = _attempt(part, x, settings, found, rough, cancel) or found
-        return solve_all(start if found is None else found.x, found)
+            found = attempt(
+                part,
+                start if last is None else last.x,
+                settings=dataclasses.replace(settings, rough=True),
+                tolerance=rough,
+                begun=last,
+                cancel=cancel,
+            )
+            last = last if isinstance(found, FitError) else found
+        return solve_all(start if last is None else last.x, last)
 
     best = solve_parts(parts, _ROUGH)
     mean_square = 2 * best.cost / max(len(best.residual), 1)
@@ -149,52 +154,6 @@ def solve_in_stages(
         iterations=len(log.trace) - 1,
         evaluations=residuals.evaluations - before,
     )
-
-
-class _Log:
-    """Keeps one trace of all stages."""
-
-    def __init__(
-        self, limit: int, began: float, observe: Callable[[Iteration], None] | None
-    ) -> None:
-        self.trace: list[Iteration] = []
-        self._limit = limit
-        self._began = began
-        self._observe = observe
-
-    def __call__(self, iteration: Iteration) -> None:
-        shown = iteration._replace(
-            number=len(self.trace),
-            seconds=time.monotonic() - self._began,
-            limit=self._limit,
-        )
-        self.trace.append(shown)
-        if self._observe is not None:
-            self._observe(shown)
-
-
-def _attempt(
-    part: Residuals,
-    x: NDArray[np.float64],
-    settings: SolverSettings,
-    begun: Solution | None,
-    tolerance: float,
-    cancel: threading.Event | None,
-) -> Solution | None:
-    """Solve roughly on part of the data; return nothing where that cannot even begin."""
-    try:
-        return solve(
-            part,
-            x,
-            settings=dataclasses.replace(settings, rough=True),
-            tolerance=tolerance,
-            begun=begun,
-            cancel=cancel,
-        )
-    except CancelledError:
-        raise
-    except FitError:
-        return None
 
 
 def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from sysid_ros.errors import CancelledError, FitError, nearest
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
 from sysid_ros.estimation.solver.losses import cost
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def solve_from(
     )
     order = np.lexsort((costs, unstable | ~finite))
     outcomes: dict[int, Solution | FitError] = {
-        int(k): _attempt(residuals, candidates[k], settings, cancel, observe)
+        int(k): attempt(residuals, candidates[k], settings=settings, cancel=cancel, observe=observe)
         for k in order[: max(keep, 1)]
     }
     solutions = [each for each in outcomes.values() if not isinstance(each, FitError)]
@@ -177,19 +177,3 @@ def solve_from(
         )
     best = min(solutions, key=lambda solution: solution.cost)
     return MultiStart(best, tuple(attempts))
-
-
-def _attempt(
-    residuals: ResidualLike,
-    start: NDArray[np.float64],
-    settings: SolverSettings,
-    cancel: threading.Event | None,
-    observe: Callable[[Iteration], None] | None,
-) -> Solution | FitError:
-    """Return a solution or why there is none."""
-    try:
-        return solve(residuals, start, settings=settings, cancel=cancel, observe=observe)
-    except CancelledError:
-        raise
-    except FitError as error:
-        return error

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from sysid_ros.config.calibration import StartChoice
-from sysid_ros.errors import CancelledError, FitError, nearest
-from sysid_ros.estimation.solver.least_squares import solve
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.estimation.solver.least_squares import attempt
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.staging import solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings
     from sysid_ros.estimation.solver.starts import Attempt
-    from sysid_ros.estimation.start.windows import GrownWindows
 
 
 CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
@@ -246,8 +245,14 @@ def _by_windows(
         known: A solution for whole sequences, if there is one.
     """
     windows = solve_in_windows(context, residuals, start.x)
-    if windows is None or not _is_better(windows, known):
+    if windows is None:
         return None
+    if known is not None:
+        before, after = (
+            each.cost / max(len(each.residual), 1) for each in (known, windows.solution)
+        )
+        if not after < _CLEARLY * before:
+            return None
     share = '' if windows.taken > _ALL else f', {100 * windows.taken:.0f} % of the data'
     sentence = f'windows of up to {windows.seconds:g} s{share}, from {start.sentence}'
     found = Start('windows', windows.solution.x[: len(start.x)], sentence)
@@ -281,24 +286,12 @@ def _first(context: FitContext, residuals: Residuals, start: Start) -> Solution:
 
 def _solved(context: FitContext, residuals: Residuals, x: NDArray[np.float64]) -> Solution | None:
     """Return a solution straight from (p,) values, None where it cannot begin."""
-    try:
-        return solve(
-            residuals,
-            x,
-            settings=context.settings,
-            tolerance=ROUGH_TOLERANCE,
-            cancel=context.cancel,
-            observe=context.log,
-        )
-    except CancelledError:
-        raise
-    except FitError:
-        return None
-
-
-def _is_better(windows: GrownWindows, known: Solution | None) -> bool:
-    """Return whether windows explain clearly more than a solution for whole sequences, if any."""
-    if known is None:
-        return True
-    before, after = (each.cost / max(len(each.residual), 1) for each in (known, windows.solution))
-    return after < _CLEARLY * before
+    found = attempt(
+        residuals,
+        x,
+        settings=context.settings,
+        tolerance=ROUGH_TOLERANCE,
+        cancel=context.cancel,
+        observe=context.log,
+    )
+    return None if isinstance(found, FitError) else found

@@ -43,14 +43,14 @@ DIRECT = (mujoco.mjtTrn.mjTRN_JOINT.value, mujoco.mjtTrn.mjTRN_JOINTINPARENT.val
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
-class Channel(NamedTuple):
+class JointSamples(NamedTuple):
     """What was measured of one degree of freedom: (n,) seconds and (n,) finite values."""
 
     times: NDArray[np.float64]
     values: NDArray[np.float64]
 
 
-class Measured(NamedTuple):
+class JointMeasurements(NamedTuple):
     """The channels of one sequence that say how its joints move.
 
     Attributes:
@@ -59,13 +59,13 @@ class Measured(NamedTuple):
         torque: … and for the force that all actuators together exert on it.
     """
 
-    position: dict[int, Channel]
-    velocity: dict[int, Channel]
-    torque: dict[int, Channel]
+    position: dict[int, JointSamples]
+    velocity: dict[int, JointSamples]
+    torque: dict[int, JointSamples]
 
 
 @dataclass(frozen=True)
-class Motion:
+class MeasuredMotion:
     """The motion of one sequence on an even grid, all through the same zero-phase low-pass.
 
     Attributes:
@@ -111,24 +111,25 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
     return None
 
 
-def measured_joints(model: mujoco.MjModel, run: Run) -> Measured:
+def measured_joints(model: mujoco.MjModel, run: Run) -> JointMeasurements:
     """Return what a sequence measures of the joints of a model; of two channels, the denser."""
-    found = Measured({}, {}, {})
+    found = JointMeasurements({}, {}, {})
     for readings in run.readings:
         for column, measured in zip(readings.columns, readings.measured.T, strict=True):
-            for kind, dof, gear in _meaning(model, readings.source, int(column)):
+            for kind, dof, gear in meaning(model, readings.source, int(column)):
                 finite = np.isfinite(measured)
-                channel = Channel(readings.times[finite], measured[finite] * gear)
-                place: dict[int, Channel] = getattr(found, kind)
+                channel = JointSamples(readings.times[finite], measured[finite] * gear)
+                place: dict[int, JointSamples] = getattr(found, kind)
                 if dof not in place or len(channel.times) > len(place[dof].times):
                     place[dof] = channel
     return found
 
 
-def _meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[str, int, float]]:
+def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[str, int, float]]:
     """Yield which quantity of which degree of freedom a column is, and a factor on it."""
     if source == 'qpos':
-        yield from (('position', int(dof), 1.0) for dof in _dofs(model, column))
+        joints = np.flatnonzero(model.jnt_qposadr == column)
+        yield from (('position', int(dof), 1.0) for dof in model.jnt_dofadr[joints])
     elif source == 'qvel':
         yield 'velocity', column, 1.0
     elif source == SENSORS:
@@ -140,7 +141,12 @@ def _meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[
         if kind in _JOINT_SENSORS:
             yield _JOINT_SENSORS[kind], int(model.jnt_dofadr[target]), 1.0
         elif kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
-            yield from _actuator_force(model, target)
+            # Of an actuator that alone drives a joint; all of them drive one joint each.
+            direct = np.isin(model.actuator_trntype, DIRECT)
+            driven = np.where(direct, model.actuator_trnid[:, 0], -1).tolist()
+            if driven.count(driven[target]) == 1 and -1 not in driven:
+                dof = int(model.jnt_dofadr[driven[target]])
+                yield 'torque', dof, float(model.actuator_gear[target, 0])
 
 
 _JOINT_SENSORS = {
@@ -150,22 +156,7 @@ _JOINT_SENSORS = {
 }
 
 
-def _dofs(model: mujoco.MjModel, column: int) -> NDArray[np.int64]:
-    """Return the degree of freedom of a scalar joint whose position is a column."""
-    joints = np.flatnonzero(model.jnt_qposadr == column)
-    return np.asarray(model.jnt_dofadr[joints], dtype=np.int64)
-
-
-def _actuator_force(model: mujoco.MjModel, actuator: int) -> Iterator[tuple[str, int, float]]:
-    """Yield the degree of freedom that one actuator alone drives, and its gear."""
-    direct = np.isin(model.actuator_trntype, DIRECT)
-    driven = np.where(direct, model.actuator_trnid[:, 0], -1).tolist()
-    joint = driven[actuator]
-    if joint >= 0 and driven.count(joint) == 1 and -1 not in driven:
-        yield 'torque', int(model.jnt_dofadr[joint]), float(model.actuator_gear[actuator, 0])
-
-
-def motion_of(model: mujoco.MjModel, run: Run) -> Motion | None:
+def motion_of(model: mujoco.MjModel, run: Run) -> MeasuredMotion | None:
     """Return the smoothed motion of one sequence, or None where it is too short.
 
     Each joint's velocity comes from its measured velocity or its measured position, whichever
@@ -226,7 +217,7 @@ def motion_of(model: mujoco.MjModel, run: Run) -> Motion | None:
     sound = (times > times[0] + margin) & (times < times[-1] - margin)
     for channel in (*positions.values(), *measured.torque.values()):
         sound &= ~_in_gap(channel, times, margin)
-    return Motion(times, qpos, qvel, qacc, torque, sound, cutoff, kernel)
+    return MeasuredMotion(times, qpos, qvel, qacc, torque, sound, cutoff, kernel)
 
 
 def is_discrete(model: mujoco.MjModel) -> bool:
@@ -242,7 +233,7 @@ def low_pass(kernel: NDArray[np.float64], values: NDArray[np.float64]) -> NDArra
     return passed
 
 
-def _resampled(channel: Channel, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def _resampled(channel: JointSamples, times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a channel at other times, by a cubic spline through its samples."""
     from scipy.interpolate import CubicSpline  # noqa: PLC0415 (as above)
 
@@ -273,7 +264,7 @@ def _reach(values: NDArray[np.float64], interval: float) -> float:
     return float(frequencies[visible[-1]]) if len(visible) else 0.0
 
 
-def _in_gap(channel: Channel, times: NDArray[np.float64], margin: float) -> NDArray[np.bool_]:
+def _in_gap(channel: JointSamples, times: NDArray[np.float64], margin: float) -> NDArray[np.bool_]:
     """Return (n,) whether an instant lies in or beside a pause of a channel."""
     intervals = np.diff(channel.times)
     inside = np.zeros(len(times), dtype=bool)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start.motion import Motion
+    from sysid_ros.estimation.start.motion import MeasuredMotion
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
     from sysid_ros.rollout.simulation import Simulator
 
 
-#: Instants that are looked at: so many evaluations of the dynamics for all columns together, …
+#: The instants that are looked at are so many evaluations of the dynamics for all columns together,
+#: but never fewer or more instants than these.
 _EVALUATIONS = 12_000
-#: … within these limits.
 _FEWEST_INSTANTS, _MOST_INSTANTS = 150, 600
 #: More of them than this for each period of the cut-off say nothing new.
 _INSTANTS_PER_PERIOD = 8.0
@@ -81,7 +81,7 @@ class Torques:
         columns = len(simulator.parameters) + 1
         share = np.clip(_EVALUATIONS // columns, _FEWEST_INSTANTS, _MOST_INSTANTS)
         most = int(np.ceil(share / max(len(motions), 1)))
-        self._parts: list[tuple[Run, Motion, NDArray[np.int64]]] = []
+        self._parts: list[tuple[Run, MeasuredMotion, NDArray[np.int64]]] = []
         for run, motion in motions:
             rows = self._free(motion, _instants(motion, most))
             if len(rows):
@@ -112,7 +112,7 @@ class Torques:
     def _evaluate(
         self,
         model: mujoco.MjModel,
-        motion: Motion,
+        motion: MeasuredMotion,
         rows: NDArray[np.int64],
         controls: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -132,7 +132,9 @@ class Torques:
             exerted[index] = data.qfrc_actuator
         return needed + friction, exerted
 
-    def _controls(self, run: Run, motion: Motion, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _controls(
+        self, run: Run, motion: MeasuredMotion, x: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the (n, nu) commands after the low-pass that the motion has passed."""
         timestep = float(self._model.opt.timestep)
         if not self._model.nu:
@@ -144,7 +146,7 @@ class Torques:
         even = np.stack([np.interp(motion.times, acting, column) for column in held.T], axis=1)
         return low_pass(motion.kernel, even)
 
-    def _free(self, motion: Motion, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _free(self, motion: MeasuredMotion, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of the instants at which nothing touches a limit or another body."""
         model, data = self._model, self._data
         place = model.jnt_qposadr[model.dof_jntid]
@@ -156,12 +158,17 @@ class Torques:
                 kept.append(int(row))
         return np.array(kept, dtype=np.int64)
 
-    def _mask(self, motion: Motion, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _mask(self, motion: MeasuredMotion, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return (n, 2 nv) which comparisons say something."""
         measured = np.isfinite(motion.torque[rows])
         moving = ~_reversing(motion)[rows] | ~self._dry[None, :]
         usable = (measured | ~self._stateful) & moving
-        both = measured & ~self._stateful & self._drives
+        driven = any(
+            target.element_and_attribute[0] == 'actuator'
+            for parameter in self._simulator.parameters
+            for target in parameter.targets
+        )
+        both = measured & ~self._stateful & driven
         return np.concatenate([usable, both], axis=1)
 
     @property
@@ -177,15 +184,6 @@ class Torques:
                         dry[:] = True
         return dry | bool(np.any(self._model.tendon_frictionloss > 0))
 
-    @property
-    def _drives(self) -> bool:
-        """Return whether an unknown changes what actuators exert."""
-        return any(
-            target.element == 'actuator' or target.element_and_attribute[0] == 'actuator'
-            for parameter in self._simulator.parameters
-            for target in parameter.targets
-        )
-
 
 def _driven_by_state(model: mujoco.MjModel) -> NDArray[np.bool_]:
     """Return (nv,) whether a joint's actuators have a state, which no recording shows."""
@@ -198,7 +196,7 @@ def _driven_by_state(model: mujoco.MjModel) -> NDArray[np.bool_]:
     return stateful
 
 
-def _instants(motion: Motion, most: int) -> NDArray[np.int64]:
+def _instants(motion: MeasuredMotion, most: int) -> NDArray[np.int64]:
     """Return at most so many rows, evenly over what is sound, none closer than is worth it."""
     sound = np.flatnonzero(motion.sound)
     apart = 1.0 / (_INSTANTS_PER_PERIOD * motion.cutoff * motion.interval)
@@ -206,7 +204,7 @@ def _instants(motion: Motion, most: int) -> NDArray[np.int64]:
     return np.asarray(sound[::stride], dtype=np.int64)
 
 
-def _reversing(motion: Motion) -> NDArray[np.bool_]:
+def _reversing(motion: MeasuredMotion) -> NDArray[np.bool_]:
     """Return (n, nv) whether a joint reverses so near that the low-pass has smeared it."""
     from scipy.ndimage import binary_dilation  # noqa: PLC0415 (slow to import)
 
@@ -217,19 +215,17 @@ def _reversing(motion: Motion) -> NDArray[np.bool_]:
     return near
 
 
-#: Steps at most; another one is not worth it where this one gained less than a part of the cost, …
+#: Steps at most. Another one is not worth it where this one gained less than the first part of the
+#: cost, or missed what it had predicted by less than the second part of what remains.
 _MOST_STEPS = 8
-_SMALL_GAIN = 1e-3
-#: … or missed what it had predicted by less than this part of what remains.
-_LINEAR = 0.01
+_SMALL_GAIN, _LINEAR = 1e-3, 0.01
 #: A step that raises the cost is halved so many times.
 _HALVINGS = 4
 #: Differences of linear columns are exact at any step; this is one for the others, in scales.
 _STEP = 1e-4
-#: Residuals below this share of the torque's own size are not weighted higher.
-_SMALLEST_RESIDUAL = 1e-3
-#: … and no residual is weighted as if it were below this, N·m or N.
-_TINY = 1e-9
+#: Residuals below this share of the torque's own size, or below this in N·m or N, are not weighted
+#: higher than there.
+_SMALLEST_RESIDUAL, _TINY = 1e-3, 1e-9
 #: Least squares with bounds wants its start inside of them, in scales.
 _OPEN = 1e-12
 #: With fewer equations there is no solution worth the name.

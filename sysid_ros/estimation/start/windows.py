@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import measured
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.least_squares import solve
+from sysid_ros.estimation.solver.least_squares import attempt
 from sysid_ros.estimation.start.motion import motion_of
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown
@@ -35,15 +35,14 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.context import FitContext
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.start.motion import Motion
+    from sysid_ros.estimation.start.motion import MeasuredMotion
     from sysid_ros.rollout.runs import Run
     from sysid_ros.signals.trajectory import Trajectory
 
 
-#: The parameters are moved by this part of their magnitudes: far above rounding errors, …
-_PROBE = 1e-6
-#: … and the effect is scaled to this one: parameters are seldom known better at a start.
-_SMALL = 1e-3
+#: The parameters are moved by the first part of their magnitudes, far above rounding errors, and
+#: the effect is scaled to the second: parameters are seldom known better at a start.
+_PROBE, _SMALL = 1e-6, 1e-3
 #: What counts is the last part of each sequence, where errors have grown.
 _LATE = 0.75
 _SEED = 0
@@ -189,14 +188,19 @@ class Cutter:
         return Windows(seconds, tuple(sequences), (*own, *starts), taken / whole)
 
     def _window(
-        self, run: Run, motion: Motion | None, begin: float, end: float
+        self, run: Run, motion: MeasuredMotion | None, begin: float, end: float
     ) -> tuple[Trajectory, list[Unknown]]:
         sequence = run.sequence
         last = end >= sequence.duration
-        measurements = [
-            _between(series, begin, np.inf if last else end) for series in sequence.measurements
-        ]
-        commands = [_from(series, begin) for series in sequence.commands]
+        measurements = []
+        for series in sequence.measurements:
+            inside = (series.times >= begin) & ((series.times < end) | last)
+            if inside.any():
+                measurements.append(_cut(series, inside, begin))
+        commands = []
+        for series in sequence.commands:
+            first = int(np.searchsorted(series.times, begin - _BEFORE, side='right')) - 1
+            commands.append(_cut(series, slice(max(first, 0), None), begin))
         if motion is None or begin == 0.0:
             qpos, qvel = run.qpos, run.qvel
         else:
@@ -209,14 +213,14 @@ class Cutter:
             initial_qvel=qvel,
             initial_act=sequence.initial_act if begin == 0.0 else None,
             commands=tuple(commands),
-            measurements=tuple(series for series in measurements if series is not None),
+            measurements=tuple(measurements),
         )
         if motion is None or begin == 0.0:
             return window, []
         return window, self._starts(window.name, motion, qpos, qvel)
 
     def _state(
-        self, run: Run, motion: Motion, time: float
+        self, run: Run, motion: MeasuredMotion, time: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (nq,) positions and (nv,) velocities as measured."""
         qpos = run.qpos.copy()
@@ -226,7 +230,11 @@ class Cutter:
         return qpos, qvel
 
     def _starts(
-        self, window: str, motion: Motion, qpos: NDArray[np.float64], qvel: NDArray[np.float64]
+        self,
+        window: str,
+        motion: MeasuredMotion,
+        qpos: NDArray[np.float64],
+        qvel: NDArray[np.float64],
     ) -> list[Unknown]:
         """Return the unknown position and velocity of each joint at the start of a window."""
         model, found = self._model, []
@@ -251,7 +259,7 @@ class Cutter:
         return found
 
 
-def _edges(run: Run, motion: Motion | None, seconds: float) -> list[tuple[float, float]]:
+def _edges(run: Run, motion: MeasuredMotion | None, seconds: float) -> list[tuple[float, float]]:
     """Return where windows begin and end, the whole sequence where it has no room for two."""
     duration = run.sequence.duration
     count = 1 if motion is None else max(int(duration / seconds + 1e-9), 1)
@@ -260,16 +268,8 @@ def _edges(run: Run, motion: Motion | None, seconds: float) -> list[tuple[float,
     return [(float(begin), float(end)) for begin, end in zip(begins, ends, strict=True)]
 
 
-def _between(series: TimeSeries, begin: float, end: float) -> TimeSeries | None:
-    inside = (series.times >= begin) & (series.times < end)
-    if not inside.any():
-        return None
-    return TimeSeries(series.times[inside] - begin, series.data[inside], series.signal_mapping)
-
-
-def _from(series: TimeSeries, begin: float) -> TimeSeries:
-    first = int(np.searchsorted(series.times, begin - _BEFORE, side='right')) - 1
-    kept = slice(max(first, 0), None)
+def _cut(series: TimeSeries, kept: slice | NDArray[np.bool_], begin: float) -> TimeSeries:
+    """Return some samples of a series, their stamps from the begin of a window."""
     return TimeSeries(series.times[kept] - begin, series.data[kept], series.signal_mapping)
 
 
@@ -345,17 +345,14 @@ def solve_in_windows(
             residuals.also(part)
             begin = np.array([unknown.nominal for unknown in windows.unknowns])
             begin[:count] = x
-            try:
-                solution = solve(
-                    part,
-                    begin,
-                    settings=dataclasses.replace(context.settings, rough=True),
-                    tolerance=_STAGE_TOLERANCE,
-                    cancel=context.cancel,
-                )
-            except CancelledError:
-                raise
-            except FitError:
+            solution = attempt(
+                part,
+                begin,
+                settings=dataclasses.replace(context.settings, rough=True),
+                tolerance=_STAGE_TOLERANCE,
+                cancel=context.cancel,
+            )
+            if isinstance(solution, FitError):
                 break
             if roughness_at(part, solution.x, count) > ROUGH:
                 break

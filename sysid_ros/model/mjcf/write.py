@@ -67,7 +67,7 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
     return notes
 
 
-__all__ = ['WrittenModel', 'differing_fields', 'write_identified', 'write_model']
+__all__ = ['WrittenModel', 'differing_fields', 'write_model']
 
 #: The files written must compile to the identified model this closely, relative to numbers above 1.
 TOLERANCE = 1e-9
@@ -89,15 +89,6 @@ class WrittenModel(NamedTuple):
 
     path: Path
     notes: tuple[str, ...]
-
-
-def write_identified(source: Path, values: Sequence[tuple[Target, float]], folder: Path) -> Path:
-    """Write a self-contained folder with the identified model; see `write_model`.
-
-    Returns:
-        The main MJCF file in the folder.
-    """
-    return write_model(source, values, folder).path
 
 
 def write_model(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
-from sysid_ros.estimation.context import FitLog as Trace
 from sysid_ros.estimation.noise import encoder_step, noise_of
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.problem import FitLog as Trace
 from sysid_ros.estimation.solver.starts import Attempt, starts
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened

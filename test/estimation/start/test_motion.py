@@ -18,7 +18,7 @@ from sysid_ros.signals.trajectory import Trajectory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start.motion import Motion
+    from sysid_ros.estimation.start.motion import MeasuredMotion
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".001" integrator="RK4"/><worldbody><body>
@@ -32,7 +32,7 @@ AMPLITUDE, FREQUENCY = 0.5, 2 * np.pi
 
 def moved(
     times: NDArray[np.float64], *, sigma: float = 0.0, speed: float | None = None, seed: int = 0
-) -> Motion:
+) -> MeasuredMotion:
     random = np.random.default_rng(seed)
     columns = [AMPLITUDE * np.sin(FREQUENCY * times) + sigma * random.normal(size=len(times))]
     names = ['position']
@@ -48,7 +48,7 @@ def moved(
     return found
 
 
-def wrong(motion: Motion) -> tuple[float, float, float]:
+def wrong(motion: MeasuredMotion) -> tuple[float, float, float]:
     """Return root mean square errors of position, velocity, acceleration, in amplitudes."""
     phase = FREQUENCY * motion.times
     truth = (np.sin(phase), FREQUENCY * np.cos(phase), -(FREQUENCY**2) * np.sin(phase))

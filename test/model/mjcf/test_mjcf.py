@@ -16,7 +16,7 @@ import pytest
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import fitted_model, load_model
-from sysid_ros.model.mjcf.write import WrittenModel, differing_fields, write_identified, write_model
+from sysid_ros.model.mjcf.write import WrittenModel, differing_fields, write_model
 from sysid_ros.model.targets import Target, resolve
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_changes_reach_nested_includes_and_other_files_stay_as_they_are(tmp_path
         save(tmp_path, text, name)
     source = tmp_path / 'robot/main.xml'
     values = {'joint/j/armature': 0.5, 'actuator/m/gear': 3.0}
-    main = write_identified(source, targets(source, values), tmp_path / 'out')
+    main = write_model(source, targets(source, values), tmp_path / 'out').path
     assert main == tmp_path / 'out' / 'main.xml'
     files['robot/parts/deep/b.xml'] = files['robot/parts/deep/b.xml'].replace(
         'name="j"/', 'name="j" armature="0.5"/'
@@ -174,7 +174,7 @@ def test_assets_beside_the_model_folder_keep_their_place(tmp_path: Path) -> None
         'robot/xml/model.xml',
     )
     out = tmp_path / 'out'
-    main = write_identified(source, targets(source, {'joint/j/armature': 1.0}), out)
+    main = write_model(source, targets(source, {'joint/j/armature': 1.0}), out).path
     files = sorted(str(path.relative_to(out)) for path in out.rglob('*') if path.is_file())
     assert files == ['meshes/t.obj', 'xml/model.xml']
     shutil.rmtree(tmp_path / 'robot')
@@ -538,7 +538,7 @@ def test_the_folder_of_the_users_model_is_never_replaced(tmp_path: Path, folder:
     source = save(tmp_path / 'x' / 'in', mjcf(worldbody()))
     values = targets(source, {'joint/j/damping': 2.0})
     with pytest.raises(ModelError, match='Expected another folder'):
-        write_identified(source, values, tmp_path / 'x' / folder)
+        write_model(source, values, tmp_path / 'x' / folder)
     assert source.read_text() == mjcf(worldbody())
 
 
@@ -548,7 +548,7 @@ def test_a_relative_path_is_found_from_the_working_directory(
     save(tmp_path / 'in', mjcf(worldbody()))
     monkeypatch.chdir(tmp_path)
     source = Path('in/model.xml')
-    main = write_identified(source, targets(source, {'joint/j/damping': 2.0}), Path('out'))
+    main = write_model(source, targets(source, {'joint/j/damping': 2.0}), Path('out')).path
     assert load_model(main).dof_damping[0] == 2.0
 
 
@@ -628,7 +628,7 @@ def test_a_real_model_differs_only_in_identified_attributes(
         for pattern in patterns
         for target in resolve(pattern, model)
     ]
-    main = write_identified(source, values, tmp_path / 'out')
+    main = write_model(source, values, tmp_path / 'out').path
     assert differing_fields(load_model(main), fitted_model(source, values)) == ()
     before, after = source.read_text(), main.read_text()
     for target, value in values:
