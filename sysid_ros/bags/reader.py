@@ -136,15 +136,13 @@ class _Content:
             self._place.path,
             tuple(topics),
             tuple(unread),
-            tuple((column.topic, column.texts[0]) for column in texts),
             {**self._facts, **self._place.facts},
             texts,
         )
 
     def _is_needed(self, stream: Stream) -> bool:
-        key = stream.topic, stream.msgtype
         asked = self._topics is None or stream.topic in self._topics
-        return asked and key not in self._refused
+        return asked and (stream.topic, stream.msgtype) not in self._refused
 
     def _take(self, key: _Key, stream: Stream, messages: Batch) -> None:
         if stream.serialization not in {'cdr', ''}:
