@@ -110,12 +110,14 @@ def bag_facts(bag: BagColumns) -> BagFacts:
     known = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
     first = min((int(stamps.min()) for stamps in known), default=0)
     last = max((int(stamps.max()) for stamps in known), default=0)
-    storage, size = _files(bag.path)
+    path = bag.path
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    data = [file for file in files if suffix(file)]
     facts = dict(bag.facts)
     return BagFacts(
-        path=bag.path,
-        storage=storage,
-        size=size,
+        path=path,
+        storage=_STORAGE[suffix(data[0])] if data else '',
+        size=sum(file.stat().st_size for file in data),
         start_ns=first,
         duration=(last - first) / SECOND_NS,
         messages=sum(map(len, known)),
@@ -123,14 +125,6 @@ def bag_facts(bag: BagColumns) -> BagFacts:
         dropped=_counts(facts.get('dropped', '')),
         lost=_counts(facts.get('lost', '')),
     )
-
-
-def _files(path: Path) -> tuple[str, int]:
-    """Return the storage of a bag and the size of its data files."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    known = [(_STORAGE.get(suffix(file), ''), file) for file in files]
-    data = [(storage, file) for storage, file in known if storage]
-    return next((storage for storage, _ in data), ''), sum(file.stat().st_size for _, file in data)
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -265,13 +265,13 @@ def make_drives(
                 None if effort is None else effort.values[rows],
                 following,
                 _NO_RESPONSE if motion is None else velocity_response(motion, row),
-                _whole(axis),
+                _is_whole(axis),
             )
         )
     return tuple(made)
 
 
-def _whole(axis: Axis) -> bool:
+def _is_whole(axis: Axis) -> bool:
     column = axis.columns.get(Quantity.POSITION)
     if column is None:
         return False
