@@ -317,7 +317,14 @@ def examine(source: Path) -> Recovered:
     """
     with tempfile.TemporaryDirectory() as scratch, salvage(source, Path(scratch)) as old:
         found = _copy(old, None).report(None)
-        return found._replace(whole=found.whole and _is_read(source, found.saved))
+    if not found.whole:
+        return found
+    try:
+        with Reader(source) as reader:
+            whole = sum(1 for _ in reader.messages()) == found.saved
+    except Exception:  # noqa: BLE001 (damaged bytes cause any)
+        whole = False
+    return found._replace(whole=whole)
 
 
 @contextmanager
@@ -330,15 +337,6 @@ def _scratch(target: Path) -> Iterator[Path]:
     except OSError as err:
         msg = f'Cannot write the bag {str(target)!r}: {err.strerror}.'
         raise BagError(msg) from err
-
-
-def _is_read(source: Path, messages: int) -> bool:
-    """Tell whether rosbags reads all messages of a bag."""
-    try:
-        with Reader(source) as reader:
-            return sum(1 for _ in reader.messages()) == messages
-    except Exception:  # noqa: BLE001 (damaged bytes cause any)
-        return False
 
 
 class _SavedTally:

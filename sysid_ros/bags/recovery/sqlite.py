@@ -323,7 +323,11 @@ class Pages:
     def __init__(self, data: mmap.mmap | bytes) -> None:
         """Find out the size of the pages."""
         self._data = data
-        self.page_size = self._find_page_size()
+        self.page_size = _USUAL_PAGE_SIZE
+        if len(data) >= _FILE_HEADER:
+            (size,) = struct.unpack_from('>H', data, 16)
+            size = 65536 if size == 1 else int(size)
+            self.page_size = size if size in _PAGE_SIZES else _USUAL_PAGE_SIZE
         reserved = data[20] if len(data) > _FILE_HEADER else 0
         self._usable = self.page_size - (reserved if reserved <= _MOST_RESERVED else 0)
         self.count = len(data) // self.page_size
@@ -390,15 +394,6 @@ class Pages:
             if page not in self._overflow and self._data[page * self.page_size] not in _TREE_PAGES:
                 yield page
 
-    def _find_page_size(self) -> int:
-        data = self._data
-        if len(data) >= _FILE_HEADER:
-            (size,) = struct.unpack_from('>H', data, 16)
-            size = 65536 if size == 1 else size
-            if size in _PAGE_SIZES:
-                return int(size)
-        return _USUAL_PAGE_SIZE
-
     def _varint(self, position: int) -> tuple[int, int]:
         """Return an integer of variable length, and where it ends (1.6)."""
         value = 0
@@ -461,19 +456,15 @@ def _decoded(payload: bytes) -> tuple[Value, ...] | None:
         part = payload[place : place + size]
         place += size
         try:
-            values.append(_value(kind, part))
+            if kind >= _BLOB:
+                values.append(part.decode() if kind % 2 else part)
+            elif kind in _CONSTANTS:
+                values.append(_CONSTANTS[kind])
+            else:
+                values.append(int.from_bytes(part, 'big', signed=True))
         except UnicodeDecodeError:
             return None
     return tuple(values)
-
-
-def _value(kind: int, part: bytes) -> Value:
-    """Return a value by its serial type."""
-    if kind >= _BLOB:
-        return part.decode() if kind % 2 else part
-    if kind in _CONSTANTS:
-        return _CONSTANTS[kind]
-    return int.from_bytes(part, 'big', signed=True)
 
 
 def _small_varint(payload: bytes, position: int) -> tuple[int, int]:

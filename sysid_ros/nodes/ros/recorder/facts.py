@@ -240,7 +240,7 @@ class Descriptions:
             new = found.topic not in self._subscriptions
             if named and holds and new and found.msgtypes == (_STRING,):
                 self._subscriptions[found.topic] = self._node.create_subscription(
-                    String, found.topic, partial(self._receive, found.topic), latched
+                    String, found.topic, partial(self._receive, found.topic), latched()
                 )
 
     def _receive(self, topic: str, message: Any) -> None:
