@@ -11,7 +11,7 @@ import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -24,12 +24,11 @@ from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.health import HealthFinding, TopicRate
     from sysid_ros.alignment.pairs import Pair, Unmapped
     from sysid_ros.alignment.trajectories import Alignment
     from sysid_ros.signals import TimeSeries
@@ -268,36 +267,6 @@ WRITERS: dict[Format, Writer] = {
 }
 
 
-@dataclass(frozen=True)
-class _SequenceStart:
-    """Where a sequence begins: its origin and the state of the model there."""
-
-    name: str
-    origin_ns: int
-    duration: float
-    initial_qpos: NDArray[np.float64]
-    initial_qvel: NDArray[np.float64]
-    tables: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Record:
-    """Everything beside the numbers: ``NAME_health.json``."""
-
-    bag: str
-    sequences: tuple[_SequenceStart, ...]
-    columns: tuple[ColumnDescription, ...]
-    unmapped: tuple[Unmapped, ...]
-    topics: tuple[TopicRate, ...]
-    health: tuple[HealthFinding, ...]
-
-
-class _Named(NamedTuple):
-    stem: str
-    series: TimeSeries
-    role: PairRole
-
-
 def write_series(
     folder: Path,
     alignment: Alignment,
@@ -328,11 +297,18 @@ def write_series(
     for item in chosen:
         check_available(item)
     written: list[Path] = []
-    starts: list[_SequenceStart] = []
+    starts: list[dict[str, Any]] = []
     described: dict[tuple[str, str], ColumnDescription] = {}
     for sequence in alignment.sequences:
         stems = []
-        for stem, series, role in _all_series(sequence):
+        for what, role, series in (
+            *((f'commands_{n}', PairRole.ACTUATOR, s) for n, s in enumerate(sequence.commands)),
+            *(
+                (f'measurements_{n}', PairRole.SENSOR, s)
+                for n, s in enumerate(sequence.measurements)
+            ),
+        ):
+            stem = f'{sequence.name}_{what}'
             columns = _columns(series, role, alignment.pairs, model)
             described.update({(column.element, column.name): column for column in columns})
             table = SeriesTable(
@@ -355,35 +331,26 @@ def write_series(
             replace_file(path, as_npz_start(sequence))
             written.append(path)
         starts.append(
-            _SequenceStart(
-                sequence.name,
-                sequence.origin_ns,
-                sequence.duration,
-                sequence.initial_qpos,
-                sequence.initial_qvel,
-                tuple(stems),
-            )
+            {
+                'name': sequence.name,
+                'origin_ns': sequence.origin_ns,
+                'duration': sequence.duration,
+                'initial_qpos': sequence.initial_qpos,
+                'initial_qvel': sequence.initial_qvel,
+                'tables': stems,
+            }
         )
-    record = _Record(
-        alignment.bag,
-        tuple(starts),
-        tuple(described.values()),
-        alignment.unmapped,
-        alignment.topics,
-        alignment.health,
-    )
+    record = {
+        'bag': alignment.bag,
+        'sequences': starts,
+        'columns': list(described.values()),
+        'unmapped': alignment.unmapped,
+        'topics': alignment.topics,
+        'health': alignment.health,
+    }
     path = folder / f'{alignment.bag}_health.json'
     replace_file(path, (to_json(record, indent=1) + '\n').encode())
     return (*written, path)
-
-
-def _all_series(sequence: Trajectory) -> Iterator[_Named]:
-    for what, role, several in (
-        ('commands', PairRole.ACTUATOR, sequence.commands),
-        ('measurements', PairRole.SENSOR, sequence.measurements),
-    ):
-        for number, series in enumerate(several):
-            yield _Named(f'{sequence.name}_{what}_{number}', series, role)
 
 
 def _columns(

@@ -122,18 +122,14 @@ def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float
 def _value_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     near = np.flatnonzero(np.abs(times) <= VALUE_WINDOW_S)
     if not len(near):
-        near = _nearest(times, 1)
+        near = np.argsort(np.abs(times), kind='stable')[:1]
     return _fit(times[near], values[near])[0]
 
 
 def _slope_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     near = np.flatnonzero(np.abs(times) <= SLOPE_WINDOW_S)
     if len(near) < 2:  # noqa: PLR2004 - a slope needs two samples
-        near = _nearest(times, 2)
+        near = np.argsort(np.abs(times), kind='stable')[:2]
         if np.abs(times[near]).max() > LONGEST_SLOPE_S:
             return 0.0
     return _fit(times[near], values[near])[1]
-
-
-def _nearest(times: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    return np.argsort(np.abs(times), kind='stable')[:count]

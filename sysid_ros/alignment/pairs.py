@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.bags.columns import Channel
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -143,8 +141,8 @@ def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool
 
 
 def column_name(topic: str, field: str, label: str) -> str:
-    """Return how a column is called in messages and tables."""
-    return str(Channel(topic, field, label))
+    """Return how a column is called: ``/topic.field[label]``, without brackets where unlabelled."""
+    return f'{topic}.{field}' + (f'[{label}]' if label else '')
 
 
 def names_of(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int) -> list[str]:

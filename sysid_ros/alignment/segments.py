@@ -198,7 +198,12 @@ def find_segments(
         rows = np.zeros(len(instants), dtype=bool)
         rows[run] = kept[run]
         for part in _apart(instants, rows, [piece.first for piece in chosen or ()], config.gap):
-            for window in _windows(instants[part], config.window):
+            times = instants[part]
+            windows = [times]
+            if config.window is not None:
+                number = (times - times[0]) // round(config.window * SECOND_NS)
+                windows = np.split(times, np.flatnonzero(np.diff(number)) + 1)
+            for window in windows:
                 if len(window) >= FEWEST_SAMPLES:
                     first, last = int(window[0]), int(window[-1])
                     segments.append(Segment(first, last, int(instants[run[0]])))
@@ -225,14 +230,6 @@ def _apart(
     begun = np.searchsorted(np.sort(np.array(starts, dtype=np.int64)), times, side='right')
     apart = (np.diff(chosen) > 1) | (np.diff(times) > gap * SECOND_NS) | (np.diff(begun) > 0)
     return np.split(chosen, np.flatnonzero(apart) + 1)
-
-
-def _windows(times_ns: NDArray[np.int64], window: float | None) -> list[NDArray[np.int64]]:
-    """Split times into windows of a length in s; the last is as long as what is left."""
-    if window is None:
-        return [times_ns]
-    number = (times_ns - times_ns[0]) // round(window * SECOND_NS)
-    return np.split(times_ns, np.flatnonzero(np.diff(number)) + 1)
 
 
 def _ranges(ranges: Ranges | dict[str, Ranges], bag: str, start: int) -> list[Piece] | None:

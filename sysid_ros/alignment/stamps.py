@@ -148,25 +148,20 @@ def clock_findings(bag: str, topic: TopicColumns, fit: ClockFit | None) -> list[
 
 def _lasting(late: NDArray[np.float64], places: NDArray[np.int64]) -> list[tuple[int, float]]:
     """Return place and size of steps that last; a message that comes late is none."""
-    found = []
+    found: list[tuple[int, float]] = []
     bounds = [0, *places.tolist(), len(late)]
     for begin, place, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
         before = float(np.median(late[max(begin, place - _NEIGHBOURS) : place]))
         here = float(np.median(late[place : min(end, place + _NEIGHBOURS)]))
-        if abs(here - before) > CLOCK_JUMP_S:
-            found.append((place, here - before))
-    return _without_returns(found)
-
-
-def _without_returns(jumps: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Leave out pairs of opposite steps around one message."""
-    kept: list[tuple[int, float]] = []
-    for place, seconds in jumps:
-        if kept and place == kept[-1][0] + 1 and abs(kept[-1][1] + seconds) < CLOCK_JUMP_S:
-            kept.pop()
+        seconds = here - before
+        if abs(seconds) <= CLOCK_JUMP_S:
+            continue
+        # Two opposite steps around one message are none.
+        if found and place == found[-1][0] + 1 and abs(found[-1][1] + seconds) < CLOCK_JUMP_S:
+            found.pop()
         else:
-            kept.append((place, seconds))
-    return kept
+            found.append((place, seconds))
+    return found
 
 
 def _slope(times: NDArray[np.float64], late: NDArray[np.float64]) -> tuple[float, float]:

@@ -88,7 +88,11 @@ def stops(
     asked = [piece for piece in resting if any(_asks(item, piece) for item in commands)]
     frozen = [piece for piece in resting if any(_moved(item, piece.first) for item in states)]
     braking = round(BRAKING_S * SECOND_NS)
-    powered = [_without_effort(item) for item in efforts if len(item.times_ns)]
+    powered = []
+    for times, values in efforts:
+        zero = np.all(values == 0, axis=1)
+        if len(times):
+            powered.append([] if zero.all() else _runs(times, zero))
     return {
         'commands freeze while they move': _frozen(commands, last),
         'measurements freeze while they move': frozen,
@@ -231,8 +235,3 @@ def _asks(commands: StampedSamples, piece: Piece) -> bool:
         return False
     moved = np.ptp(commands.values[rows], axis=0)
     return bool(np.any(moved > _ASKED * np.ptp(commands.values, axis=0)))
-
-
-def _without_effort(samples: StampedSamples) -> list[Piece]:
-    zero = np.all(samples.values == 0, axis=1)
-    return [] if zero.all() else _runs(samples.times_ns, zero)

@@ -4,7 +4,6 @@
 
 from sysid_ros.bags.columns import (
     BagColumns,
-    Channel,
     Field,
     TextColumn,
     TopicColumns,
@@ -16,7 +15,6 @@ from sysid_ros.bags.writer import BagWriter, TopicQos
 __all__ = [
     'BagColumns',
     'BagWriter',
-    'Channel',
     'Field',
     'TextColumn',
     'TopicColumns',

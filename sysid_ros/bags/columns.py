@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,25 +14,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-
-class Channel(NamedTuple):
-    """One column of a bag, written as ``/topic.field[label]``.
-
-    Attributes:
-        topic: Name of the topic, which has no dots.
-        field: Path of the field in the message, with dots between levels.
-        label: Column of the field; empty for a number directly in the message, which is written
-            without brackets.
-    """
-
-    topic: str
-    field: str
-    label: str
-
-    def __str__(self) -> str:
-        """Write the channel as configurations do."""
-        return f'{self.topic}.{self.field}' + (f'[{self.label}]' if self.label else '')
 
 
 @dataclass(frozen=True)
@@ -106,15 +87,17 @@ class BagColumns:
         path: Folder or file that was read.
         topics: Topics with columns, sorted by name.
         unread: Topics without, sorted by name.
-        texts: Topic and text of each ``std_msgs/String`` latched in the bag
-            (``/robot_description`` …), the first message of each topic.
         facts: What the recorder noted about the session; empty for bags of most other recorders.
-        text_columns: The same topics as ``texts``, with all messages: markers, for example.
+        text_columns: Topics of ``std_msgs/String``: robot descriptions, markers, …
     """
 
     path: Path
     topics: tuple[TopicColumns, ...]
     unread: tuple[UnreadTopic, ...]
-    texts: tuple[tuple[str, str], ...] = ()
     facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     text_columns: tuple[TextColumn, ...] = ()
+
+    @property
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """Topic and text of the first message of each ``std_msgs/String``."""
+        return tuple((column.topic, column.texts[0]) for column in self.text_columns)

@@ -117,7 +117,10 @@ class _Content:
 
     def columns(self) -> BagColumns:
         """Return everything."""
-        self._check_not_empty()
+        if not (any(self._announced.values()) or self._counts):
+            known = ', '.join(sorted({topic for topic, _ in self._announced})) or 'none'
+            msg = f'The bag {str(self._place.path)!r} holds no messages; its topics: {known}.'
+            raise BagError(msg)
         topics: list[TopicColumns] = []
         unread: list[UnreadTopic] = []
         for key in sorted({**self._announced, **self._counts}):
@@ -133,15 +136,13 @@ class _Content:
             self._place.path,
             tuple(topics),
             tuple(unread),
-            tuple((column.topic, column.texts[0]) for column in texts),
             {**self._facts, **self._place.facts},
             texts,
         )
 
     def _is_needed(self, stream: Stream) -> bool:
-        key = stream.topic, stream.msgtype
         asked = self._topics is None or stream.topic in self._topics
-        return asked and key not in self._refused
+        return asked and (stream.topic, stream.msgtype) not in self._refused
 
     def _take(self, key: _Key, stream: Stream, messages: Batch) -> None:
         if stream.serialization not in {'cdr', ''}:
@@ -162,12 +163,6 @@ class _Content:
             return 'no messages'
         where = METADATA if self._place.announced is not None else 'the index'
         return f'{where} announces {count} messages, the files hold none'
-
-    def _check_not_empty(self) -> None:
-        if not (any(self._announced.values()) or self._counts):
-            topics = ', '.join(sorted({topic for topic, _ in self._announced})) or 'none'
-            msg = f'The bag {str(self._place.path)!r} holds no messages; its topics: {topics}.'
-            raise BagError(msg)
 
 
 def _announced(files: list[InputFile]) -> dict[_Key, int]:

@@ -295,12 +295,13 @@ class Recording:
         self._wake.set()
         self._thread.join()
         files = self._writer.files
+        paths = [self.path / file.name for file in files]
         extent = joined(file.extent for file in files)
         return Summary(
             path=self.path,
             counts=self.counts(),
             files=tuple(file.name for file in files),
-            size=sum(_size(self.path / file.name) for file in files),
+            size=sum(path.stat().st_size for path in paths if path.exists()),
             seconds=((extent.end_ns or 0) - (extent.start_ns or 0)) * 1e-9,
             failure=self.failure,
         )
@@ -325,7 +326,14 @@ class Recording:
             # Not more than waits now, so that a fast publisher cannot keep the flush from coming.
             for _ in range(len(self._queue)):
                 topic, receive_ns, cdr, _ = self._queue[0]
-                self._write(topic, receive_ns, cdr)
+                if topic not in self._announced:
+                    self._announce(topic)
+                self._writer.write(topic, receive_ns, cdr)
+                tally = self._tallies[topic]
+                if not tally.written:
+                    tally.first_ns = receive_ns
+                tally.last_ns = receive_ns
+                tally.written += 1
                 self._queue.popleft()
                 self._bytes_out += len(cdr) + _OVERHEAD
             if time.monotonic() >= next_flush:
@@ -337,16 +345,6 @@ class Recording:
             if self._split:
                 self._split = False
                 self._writer.split()
-
-    def _write(self, topic: str, receive_ns: int, cdr: bytes) -> None:
-        if topic not in self._announced:
-            self._announce(topic)
-        self._writer.write(topic, receive_ns, cdr)
-        tally = self._tallies[topic]
-        if not tally.written:
-            tally.first_ns = receive_ns
-        tally.last_ns = receive_ns
-        tally.written += 1
 
     def _announce(self, topic: str) -> None:
         spec, definition = self._specs[topic]
@@ -410,13 +408,6 @@ class Recording:
             except BagError as err:
                 self._sync_failure = err
                 return
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def free_name(path: Path) -> Path:

@@ -28,7 +28,7 @@ from sysid_ros.config import Storage
 from sysid_ros.errors import BagError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -205,8 +205,12 @@ class BagWriter:
             msg = f'Topic {topic!r} was not added to the open bag {str(self.path)!r}; {hint}.'
             raise BagError(msg)
         try:
-            if self._first_ns is None or self._is_full(receive_ns):
-                self._begin(receive_ns)
+            if self._is_full(receive_ns):
+                self._finish_file()
+            if self._file is None:
+                self._open()
+            if self._first_ns is None:
+                self._first_ns = receive_ns
             if self._file is not None:
                 self._file.write(self._topics[topic].number, receive_ns, cdr)
         except (OSError, sqlite3.Error) as err:
@@ -308,14 +312,6 @@ class BagWriter:
             or (seconds and receive_ns - self._first_ns >= seconds * 1e9)
         )
 
-    def _begin(self, receive_ns: int) -> None:
-        """Begin a file with a message."""
-        if self._first_ns is not None:
-            self._finish_file()
-        if self._file is None:
-            self._open()
-        self._first_ns = receive_ns
-
     def _open(self) -> None:
         """Create the next file with all topics and facts."""
         number = len(self._files)
@@ -342,7 +338,11 @@ class BagWriter:
             return SqliteFile(path, durable=self._durable)
         from sysid_ros.bags.output.mcap_file import McapFile  # noqa: PLC0415
 
-        return McapFile(path, compress=_zstd() if self._compression == 'zstd' else None)
+        if self._compression == 'none':
+            return McapFile(path)
+        import zstandard  # noqa: PLC0415 (comes with mcap)
+
+        return McapFile(path, compress=zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress)
 
     def _finish_file(self) -> None:
         """Finish the present file, or leave it as it was flushed."""
@@ -388,9 +388,3 @@ class BagWriter:
             return BagError(f'The bag {str(self.path)!r} was removed while it was recorded.')
         reason = getattr(err, 'strerror', None) or str(err).rstrip('.')
         return BagError(f'Cannot write the bag {str(self.path)!r}: {reason}.')
-
-
-def _zstd() -> Callable[[bytes], bytes]:
-    import zstandard  # noqa: PLC0415 (comes with mcap)
-
-    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress

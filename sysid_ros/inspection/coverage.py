@@ -145,21 +145,12 @@ def excitation(model: mujoco.MjModel, joints: Sequence[Joint]) -> tuple[Excitati
         return ()
     # Damaged values may be as large as numbers get; what comes of them is no reason for warnings.
     with np.errstate(over='ignore', invalid='ignore'):
-        return _judge_all(model, known, measured, grid)
-
-
-def _judge_all(
-    model: mujoco.MjModel,
-    known: dict[str, int],
-    measured: dict[str, Joint],
-    grid: NDArray[np.float64],
-) -> tuple[Excitation, ...]:
-    motions = {name: _motion(joint, grid) for name, joint in measured.items()}
-    torques = _torques(model, {known[name]: motion for name, motion in motions.items()})
-    return tuple(
-        _judged(model, name, known[name], motion, torques[known[name]])
-        for name, motion in motions.items()
-    )
+        motions = {name: _motion(joint, grid) for name, joint in measured.items()}
+        torques = _torques(model, {known[name]: motion for name, motion in motions.items()})
+        return tuple(
+            _judged(model, name, known[name], motion, torques[known[name]])
+            for name, motion in motions.items()
+        )
 
 
 def _grid(joints: list[Joint]) -> NDArray[np.float64]:
@@ -244,7 +235,8 @@ def _torques(model: mujoco.MjModel, motions: dict[int, _Motion]) -> dict[int, _T
     for joint in motions:
         dof, address = model.jnt_dofadr[joint], model.jnt_qposadr[joint]
         swept = []
-        for value in _range(model, joint):
+        limits = model.jnt_range[joint] if model.jnt_limited[joint] else (-math.pi, math.pi)
+        for value in np.linspace(float(limits[0]), float(limits[1]), _SWEEP):
             pose = np.median(poses, axis=0)
             pose[address] = value
             swept.append(_at_rest(free, data, pose)[0][dof])
@@ -268,13 +260,6 @@ def _at_rest(
     full = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, full)
     return np.array(data.qfrc_bias - data.qfrc_gravcomp), np.array(full.diagonal())
-
-
-def _range(model: mujoco.MjModel, joint: int) -> NDArray[np.float64]:
-    if model.jnt_limited[joint]:
-        low, high = map(float, model.jnt_range[joint])
-        return np.linspace(low, high, _SWEEP)
-    return np.linspace(-math.pi, math.pi, _SWEEP)
 
 
 def _judged(

@@ -198,9 +198,12 @@ def inspect(
         if topic.topic in paired or is_of_a_robot(topic):
             findings += topic_findings(facts, topic, found.stamped[topic.topic], reports)
     findings += joint_findings(bag.path.name, found.joints)
-    judged = {item.joint: item for item in _excitation(model, found.joints)}
+    judged: dict[str, Excitation] = {}
     report = None
     if model is not None:
+        from sysid_ros.inspection.coverage import excitation  # noqa: PLC0415 (half a second)
+
+        judged = {item.joint: item for item in excitation(model, found.joints)}
         pairing = found.mapping
         report = MappingReport(
             pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
@@ -220,20 +223,16 @@ def inspect(
     )
 
 
-def _excitation(model: mujoco.MjModel | None, joints: tuple[Joint, ...]) -> tuple[Excitation, ...]:
-    if model is None:
-        return ()
-    from sysid_ros.inspection.coverage import excitation  # noqa: PLC0415 (half a second)
-
-    return excitation(model, joints)
-
-
 def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> JointReport:
     def source(trace: Trace | None) -> str:
         return trace.channel if trace is not None else ''
 
     position = joint.find(Quantity.POSITION)
     values = position.values if position is not None else np.empty(0)
+    asked = joint.find(Quantity.POSITION, command=True)
+    behind = None
+    if asked is not None and position is not None:
+        behind = lag(asked.times, asked.values, position.times, position.values)
     return JointReport(
         name=joint.name,
         position=source(position),
@@ -243,13 +242,6 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
         low=least(values),
         high=greatest(values),
         step=steps.get(source(position), math.nan),
-        lag=_lag(joint),
+        lag=behind,
         excitation=judged,
     )
-
-
-def _lag(joint: Joint) -> Lag | None:
-    asked, given = joint.find(Quantity.POSITION, command=True), joint.find(Quantity.POSITION)
-    if asked is None or given is None:
-        return None
-    return lag(asked.times, asked.values, given.times, given.values)

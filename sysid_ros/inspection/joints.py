@@ -239,7 +239,7 @@ def _collect(
     origin = min(starts, default=0)
     found: dict[str, dict[tuple[Quantity, bool], Trace]] = {}
     order = list(Quantity)
-    # Columns of one topic that miss nothing share one array of times.
+    # Columns of one topic that miss nothing share one array of times; empty where stamps go back.
     shared: dict[str, NDArray[np.float64]] = {}
     for item in known:
         traces = found.setdefault(item.joint, {})
@@ -248,7 +248,10 @@ def _collect(
         finite = np.isfinite(item.values)
         if key in traces or not finite.any():
             continue
-        if finite.all() and _increases(item.topic, stamps, origin, shared):
+        if item.topic not in shared:
+            increase = bool(longest_increasing(stamps).all())
+            shared[item.topic] = (stamps - origin) / SECOND_NS if increase else np.empty(0)
+        if finite.all() and len(shared[item.topic]) == len(stamps):
             times, values = shared[item.topic], item.values
         else:
             present = np.flatnonzero(finite)
@@ -265,16 +268,6 @@ def _collect(
         for name, traces in found.items()
         if traces
     )
-
-
-def _increases(
-    topic: str, stamps: NDArray[np.int64], origin: int, shared: dict[str, NDArray[np.float64]]
-) -> bool:
-    """Note the times of a topic whose stamps increase throughout, and tell whether they do."""
-    if topic not in shared:
-        increase = bool(longest_increasing(stamps).all())
-        shared[topic] = (stamps - origin) / SECOND_NS if increase else np.empty(0)
-    return len(shared[topic]) == len(stamps)
 
 
 def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]:

@@ -82,7 +82,13 @@ def lag(
         return None
     held = command[np.searchsorted(command_times, grid, side='right') - 1]
     moved = np.interp(grid, response_times, response)
-    asked, given = (_velocity(values, corner, step) for values in (held, moved))
+    from scipy.signal import butter, sosfiltfilt  # noqa: PLC0415 (not at every start)
+
+    # Their slopes, smoothed without a shift in time.
+    low = butter(2, 2 * corner * step, output='sos')
+    asked, given = (
+        np.gradient(sosfiltfilt(low, values - values[0]), step) for values in (held, moved)
+    )
     usable = _without_gaps(grid, response_times, 1 / corner)
     usable[: reach + margin] = usable[len(grid) - margin :] = False
     instants = np.flatnonzero(usable).astype(np.float64)
@@ -104,7 +110,7 @@ def lag(
     place = int(np.argmax(squares))
     if squares[place] < _LEAST_CORRELATION or place == len(scan) - 1:
         return None
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 (not at rows start)
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 (not at every start)
 
     bounds = (max(scan[place] - _SCAN_S, 0.0), scan[place] + _SCAN_S)
     found = minimize_scalar(
@@ -122,15 +128,6 @@ def lag(
     freedom = max(2 * corner * len(instants) * step, 1.0)
     deviation = math.sqrt(2 * (1 - correlation**2) / freedom / bend) if bend > 0 else math.inf
     return Lag(best, deviation, correlation, gain) if deviation < LARGEST_DEVIATION_S else None
-
-
-def _velocity(values: NDArray[np.float64], corner: float, step: float) -> NDArray[np.float64]:
-    """Return the slope of a signal, smoothed without a shift in time."""
-    from scipy.signal import butter, sosfiltfilt  # noqa: PLC0415 (not at every start)
-
-    low = butter(2, 2 * corner * step, output='sos')
-    slope: NDArray[np.float64] = np.gradient(sosfiltfilt(low, values - values[0]), step)
-    return slope
 
 
 def _without_gaps(

@@ -26,6 +26,7 @@ from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.inspection.joints import is_of_joints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -109,12 +110,14 @@ def bag_facts(bag: BagColumns) -> BagFacts:
     known = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
     first = min((int(stamps.min()) for stamps in known), default=0)
     last = max((int(stamps.max()) for stamps in known), default=0)
-    storage, size = _files(bag.path)
+    path = bag.path
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    data = [file for file in files if suffix(file)]
     facts = dict(bag.facts)
     return BagFacts(
-        path=bag.path,
-        storage=storage,
-        size=size,
+        path=path,
+        storage=_STORAGE[suffix(data[0])] if data else '',
+        size=sum(file.stat().st_size for file in data),
         start_ns=first,
         duration=(last - first) / SECOND_NS,
         messages=sum(map(len, known)),
@@ -122,14 +125,6 @@ def bag_facts(bag: BagColumns) -> BagFacts:
         dropped=_counts(facts.get('dropped', '')),
         lost=_counts(facts.get('lost', '')),
     )
-
-
-def _files(path: Path) -> tuple[str, int]:
-    """Return the storage of a bag and the size of its data files."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    known = [(_STORAGE.get(suffix(file), ''), file) for file in files]
-    data = [(storage, file) for storage, file in known if storage]
-    return next((storage for storage, _ in data), ''), sum(file.stat().st_size for _, file in data)
 
 
 def _counts(text: str) -> dict[str, int]:
@@ -280,7 +275,9 @@ def topic_findings(
     bag = whole.path.name
     return [
         *_channel_findings(bag, channels),
-        *_findings(bag, topic, stamped),
+        *stamped.findings,
+        *timing_findings(bag, topic.topic, stamped.times_ns[stamped.usable]),
+        *_absent_fields(bag, topic),
         *_silences(bag, topic, whole),
     ]
 
@@ -296,11 +293,7 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     by_header = topic.header_ns is not None and not np.array_equal(
         stamped.times_ns, topic.receive_ns
     )
-    gaps = [
-        item.count
-        for item in timing_findings('', topic.topic, times)
-        if item.kind is FindingKind.GAP
-    ]
+    timing = timing_findings('', topic.topic, times)
     return TopicReport(
         topic=topic.topic,
         msgtype=topic.msgtype,
@@ -308,7 +301,7 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
         rate=rate.rate,
         jitter=jitter,
         longest_gap=rate.longest_gap,
-        gaps=sum(gaps),
+        gaps=sum(item.count for item in timing if item.kind is FindingKind.GAP),
         stamps='header' if by_header else 'receive',
         clock=math.nan if clock is None else clock.offset,
         drift=clock.drift if clock is not None and clock.deviation < _KNOWN_DRIFT else math.nan,
@@ -397,21 +390,16 @@ def greatest(values: NDArray[np.float64]) -> float:
     return float(values.max()) if len(values) else math.nan
 
 
-def _findings(bag: str, topic: TopicColumns, stamped: Stamped) -> list[HealthFinding]:
-    """Say what is wrong with a topic, apart from its numbers."""
-    findings = list(stamped.findings)
-    times = stamped.times_ns[stamped.usable]
-    findings += timing_findings(bag, topic.topic, times)
-    if topic.msgtype.endswith('/JointState'):
-        labels = [label for field in topic.fields for label in field.labels]
-        if labels and all(label.isdigit() for label in labels):
-            detail = 'messages carry no joint names; columns are numbered'
-            count = len(topic.receive_ns)
-            findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_NAMES, count, detail))
-        present = {field.name for field in topic.fields}
-        for name, kind in () if is_command(topic.topic) else _JOINT_STATE.items():
-            if name not in present:
-                detail = f'messages carry no {name}'
-                count = len(topic.receive_ns)
-                findings.append(HealthFinding(bag, topic.topic, kind, count, detail))
-    return findings
+def _absent_fields(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
+    """Say which of a joint state's names and numbers its messages do not carry."""
+    if not topic.msgtype.endswith('/JointState'):
+        return
+    count = len(topic.receive_ns)
+    labels = [label for field in topic.fields for label in field.labels]
+    if labels and all(label.isdigit() for label in labels):
+        detail = 'messages carry no joint names; columns are numbered'
+        yield HealthFinding(bag, topic.topic, FindingKind.NO_NAMES, count, detail)
+    present = {field.name for field in topic.fields}
+    for name, kind in () if is_command(topic.topic) else _JOINT_STATE.items():
+        if name not in present:
+            yield HealthFinding(bag, topic.topic, kind, count, f'messages carry no {name}')

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sysid_ros.config import RefitConfig
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.ros.parameters import declare
-from sysid_ros.nodes.ros.runtime import run
+from sysid_ros.nodes.ros.runtime import latched, run
 
 if TYPE_CHECKING:
     from rclpy.node import Node
@@ -52,7 +52,6 @@ class RefitCall:
 
     def _call(self) -> None:
         from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (needs ROS)
-        from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415
         from std_msgs.msg import String  # noqa: PLC0415
         from std_srvs.srv import Trigger  # noqa: PLC0415
 
@@ -72,7 +71,6 @@ class RefitCall:
         print(f'success: {answer.success}\nmessage: {answer.message}', flush=True)  # noqa: T201
         if not answer.success:
             raise RosError(answer.message)
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         arrived: list[tuple[threading.Event, str]] = []
         for topic, kind, show in (
             (f'{name}/parameters', DiagnosticArray, _show_parameters),
@@ -88,7 +86,7 @@ class RefitCall:
                 print(f'{topic}: {show(message)}', flush=True)  # noqa: T201
                 event.set()
 
-            self._node.create_subscription(kind, topic, receive, latched)
+            self._node.create_subscription(kind, topic, receive, latched())
         for event, topic in arrived:
             if not event.wait(_TOPIC_SECONDS):
                 msg = f'Nothing arrived on {topic} within {_TOPIC_SECONDS:g} s.'

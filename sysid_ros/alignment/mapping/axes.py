@@ -19,7 +19,7 @@ from sysid_ros.alignment.mapping.by_name import (
     controller_of,
     is_command,
 )
-from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class AxisColumn(NamedTuple):
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return column_name(self.topic, self.field, self.label)
 
 
 class Axis(NamedTuple):
@@ -247,7 +252,9 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
                 continue
             values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
-                whole &= _near(own[known], instants)
+                limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own[known]))))
+                after = np.clip(np.searchsorted(own[known], instants), 1, len(own[known]) - 1)
+                whole &= own[known][after] - own[known][after - 1] <= limit
             signals[row, quantity] = SmoothSignal(
                 *(
                     scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
@@ -256,7 +263,8 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
             )
     edge = window // 2
     whole[:edge] = whole[-edge:] = False
-    whole &= _inner(whole, edge)
+    # Nothing is missing within a filter's half window; these are counts of whole numbers.
+    whole &= np.convolve(~whole, np.ones(2 * edge + 1), 'same') < 0.5  # noqa: PLR2004
     return AxesMotion(step, whole, signals) if whole.any() else None
 
 
@@ -301,6 +309,7 @@ def _at(
     *,
     held: bool,
 ) -> NDArray[np.float64]:
+    """Return (m,) values at instants: of a command as it is held, else between the samples."""
     if held:
         rows = np.searchsorted(times, instants, side='right') - 1
         return values[np.clip(rows, 0, len(values) - 1)]
@@ -310,20 +319,6 @@ def _at(
         values = uniform_filter1d(values, several)
     found: NDArray[np.float64] = np.interp(instants, times, values)
     return found
-
-
-def _near(times: NDArray[np.float64], instants: NDArray[np.float64]) -> NDArray[np.bool_]:
-    limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(times))))
-    after = np.clip(np.searchsorted(times, instants), 1, len(times) - 1)
-    near: NDArray[np.bool_] = times[after] - times[after - 1] <= limit
-    return near
-
-
-def _inner(whole: NDArray[np.bool_], edge: int) -> NDArray[np.bool_]:
-    """Return where nothing is missing within a filter's half window."""
-    missing = np.convolve(~whole, np.ones(2 * edge + 1), 'same')
-    inner: NDArray[np.bool_] = missing < 0.5  # noqa: PLR2004 - a count of whole numbers
-    return inner
 
 
 class Response(NamedTuple):

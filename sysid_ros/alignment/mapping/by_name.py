@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -52,11 +52,8 @@ COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired',
 _SHOWN = 6
 
 
-class _TopicChoice(NamedTuple):
-    """Topics that are used for a purpose, best first, and the others with the reason."""
-
-    chosen: tuple[TopicColumns, ...]
-    refused: tuple[Unmapped, ...]
+#: Topics that are used for a purpose, best first, and the others with the reason.
+_TopicChoice = tuple[tuple['TopicColumns', ...], list[Unmapped]]
 
 
 def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
@@ -66,10 +63,10 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
         AlignmentError: There are no joint states, no name is shared, or the model has no sensor.
     """
     joints = scalar_joints(model)
-    states = _state_topics(bag, joints)
-    sensors = _sensor_pairs(states.chosen, model, joints)
+    states, unused = _state_topics(bag, joints)
+    sensors = _sensor_pairs(states, model, joints)
     if not sensors:
-        shared = _joined(joint for topic in states.chosen for joint in _shared(topic, joints))
+        shared = _joined(joint for topic in states for joint in _shared(topic, joints))
         msg = (
             'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
             f'measures at joints {shared}.'
@@ -78,7 +75,7 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
     actuators, refused, health = _actuator_pairs(bag, model, joints)
     pairs = (*sensors, *actuators)
     renamed = _renamed(bag, pairs, joints)
-    return Mapping(pairs, (*states.refused, *refused), (*renamed, *health))
+    return Mapping(pairs, (*unused, *refused), (*renamed, *health))
 
 
 def _renamed(
@@ -152,13 +149,14 @@ def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _TopicChoice:
         shared = len(_shared(topic, joints))
         return shared, topic.topic.endswith('joint_states'), len(topic.receive_ns)
 
-    choice = _choose_topics(sorted(matching, key=rank, reverse=True), joints, 'the measured state')
-    others = [
+    matching.sort(key=rank, reverse=True)
+    chosen, refused = _choose_topics(matching, joints, 'the measured state')
+    refused += [
         Unmapped(UnmappedKind.TOPIC, topic.topic, 'no joint name in common with the model')
         for topic in states
         if topic not in matching
     ]
-    return _TopicChoice(choice.chosen, (*choice.refused, *others))
+    return chosen, refused
 
 
 def _choose_topics(
@@ -177,7 +175,7 @@ def _choose_topics(
             continue
         chosen.append(topic)
         owner.update(dict.fromkeys(shared, topic.topic))
-    return _TopicChoice(tuple(chosen), tuple(refused))
+    return tuple(chosen), refused
 
 
 def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
@@ -208,13 +206,25 @@ def _sensor_pairs(
         joint = by_id.get(int(model.sensor_objid[sensor]))
         if not name or field is None or joint is None or (field, joint) in taken:
             continue
-        for topic in states:
-            columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
-            if columns is not None and label in columns.labels:
-                pairs.append(Pair(PairRole.SENSOR, name, topic.topic, field.value, label))
-                taken.add((field, joint))
-                break
+        found = _column_of(joint, field, states, shared)
+        if found is not None:
+            pairs.append(Pair(PairRole.SENSOR, name, *found))
+            taken.add((field, joint))
     return pairs
+
+
+def _column_of(
+    joint: str,
+    quantity: Quantity,
+    topics: tuple[TopicColumns, ...],
+    shared: dict[str, dict[str, str]],
+) -> tuple[str, str, str] | None:
+    """Return topic, field and label of the first column that has a quantity of a joint."""
+    for topic in topics:
+        columns, label = field_columns(topic, quantity), shared[topic.topic].get(joint)
+        if columns is not None and label in columns.labels:
+            return topic.topic, columns.name, label
+    return None
 
 
 def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
@@ -239,25 +249,25 @@ def _actuator_pairs(
     ]
     named = [topic for topic in named if _shared(topic, joints)]
     named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
-    choice = _choose_topics(named, joints, 'the commands')
-    pairs = _commands_by_joint(choice.chosen, model, joints)
+    chosen, refused = _choose_topics(named, joints, 'the commands')
+    pairs = _commands_by_joint(chosen, model, joints)
     arrays = [topic for topic in bag.topics if topic.msgtype == ARRAY]
     if pairs:
         by = _joined(pair.topic for pair in pairs)
         reason = f'carries no names; commands are taken by joint name from {by}'
-        refused = [Unmapped(UnmappedKind.TOPIC, topic.topic, reason) for topic in arrays]
-        return pairs, [*choice.refused, *refused], ()
+        refused += [Unmapped(UnmappedKind.TOPIC, topic.topic, reason) for topic in arrays]
+        return pairs, refused, ()
     by_controller = _commands_by_controller(bag, arrays, model, joints)
     if by_controller:
         used = {pair.topic for pair in by_controller}
         reason = f'the order of {_joined(used)} is known from its controller'
-        others = [topic.topic for topic in arrays if topic.topic not in used]
-        return (
-            by_controller,
-            [*choice.refused, *(Unmapped(UnmappedKind.TOPIC, name, reason) for name in others)],
-            (),
-        )
-    return _commands_by_order(bag.path.name, arrays, model, list(choice.refused))
+        refused += [
+            Unmapped(UnmappedKind.TOPIC, topic.topic, reason)
+            for topic in arrays
+            if topic.topic not in used
+        ]
+        return by_controller, refused, ()
+    return _commands_by_order(bag.path.name, arrays, model, refused)
 
 
 def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
@@ -310,12 +320,9 @@ def _commands_by_joint(
         joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
         if not name or joint is None or not drives_joint(model, actuator):
             continue
-        field = command_quantity(model, actuator)
-        for topic in topics:
-            columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
-            if columns is not None and label in columns.labels:
-                pairs.append(Pair(PairRole.ACTUATOR, name, topic.topic, field.value, label))
-                break
+        found = _column_of(joint, command_quantity(model, actuator), topics, shared)
+        if found is not None:
+            pairs.append(Pair(PairRole.ACTUATOR, name, *found))
     return pairs
 
 

@@ -31,8 +31,8 @@ _CLEAR = 0.8
 _WAY = 0.9
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
-#: Tolerances of a ratio's natural logarithm: a unit by a servo's response, a unit by a derivative,
-#: and no unit by a derivative.
+#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, for one that
+#: a derivative tells, and for a derivative that is of no unit.
 _LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.05
 #: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
 _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
@@ -265,13 +265,13 @@ def make_drives(
                 None if effort is None else effort.values[rows],
                 following,
                 _NO_RESPONSE if motion is None else velocity_response(motion, row),
-                _whole(axis),
+                _is_whole(axis),
             )
         )
     return tuple(made)
 
 
-def _whole(axis: Axis) -> bool:
+def _is_whole(axis: Axis) -> bool:
     column = axis.columns.get(Quantity.POSITION)
     if column is None:
         return False

@@ -68,7 +68,7 @@ def map_columns(
     """
     if mapping == 'auto':
         found = _checked(bag, model, auto.auto_mapping(bag, model))
-        reason = contradiction(bag, model, found.pairs)
+        reason = next(_contradictions(bag, model, found.pairs), None)
         if reason is not None:
             msg = f'Mapping by names cannot be right: {reason}; {ADVICE}.'
             raise AlignmentError(msg)
@@ -212,16 +212,8 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         left_out.append(pair)
         kind, detail = reason
         count = len(topic_columns(bag, pair.topic).receive_ns)
-        health.append(
-            HealthFinding(
-                bag.path.name,
-                channel,
-                kind,
-                count,
-                f'{detail}; {pair.name!r} left out',
-                left_out=pair.name,
-            )
-        )
+        why = f'{detail}; {pair.name!r} left out'
+        health.append(HealthFinding(bag.path.name, channel, kind, count, why, left_out=pair.name))
         unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
     if not any(pair.role is PairRole.SENSOR for pair in kept):
         msg = f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
@@ -283,20 +275,10 @@ def _completed(
     return Mapping(mapping.pairs, tuple(unmapped), tuple(health))
 
 
-def contradiction(bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]) -> str | None:
-    """Return the first sentence about pairs that cannot be right, or None.
-
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        pairs: Made by names, without scales and offsets.
-    """
-    return next(_contradictions(bag, model, pairs), None)
-
-
 def _contradictions(
     bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]
 ) -> Iterator[str]:
+    """Yield what cannot be right about pairs by names, which have no scales and offsets."""
     axes, joints = _axes(bag, model, pairs)
     yield from _out_of_range(model, axes, joints)
     motion = make_motion(axes)
@@ -305,8 +287,8 @@ def _contradictions(
     for row, axis in enumerate(axes):
         found = velocity_response(motion, row)
         if abs(found.correlation) > _CERTAIN:
-            velocity = _name(axis.columns[Quantity.VELOCITY])
-            position = _name(axis.columns[Quantity.POSITION])
+            velocity = axis.columns[Quantity.VELOCITY].name
+            position = axis.columns[Quantity.POSITION].name
             if found.correlation < 0:
                 yield f'{velocity} runs against the derivative of {position}'
             elif abs(math.log(found.slope)) > math.log(_FACTOR):
@@ -366,7 +348,7 @@ def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) ->
             hinge = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
             found = f'from {values.min():.4g} to {values.max():.4g}'
             allowed = f'{low:.4g} to {high:.4g} {"rad" if hinge else "m"}'
-            yield f'{_name(column)} runs {found}, the range of joint {axis.name!r} is {allowed}'
+            yield f'{column.name} runs {found}, the range of joint {axis.name!r} is {allowed}'
 
 
 def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> Iterator[str]:
@@ -389,14 +371,10 @@ def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> It
         own = found.pop(joints[commanded], None)
         if own is None:
             continue
-        name = _name(axis.columns[Quantity.POSITION])
+        name = axis.columns[Quantity.POSITION].name
         if own < -_CERTAIN:
             yield f'joint {axis.name!r} moves against its command {name}'
         best = max(found, key=lambda joint: abs(found[joint]), default=None)
         if abs(own) < _NONE and best is not None and abs(found[best]) > _CERTAIN:
             other = next(axes[row].name for row in measured if joints[row] == best)
             yield f'joint {other!r} follows the command {name}, not {axis.name!r}'
-
-
-def _name(column: AxisColumn) -> str:
-    return column_name(column.topic, column.field, column.label)

@@ -72,34 +72,6 @@ class InputFile(Protocol):
         """Let go of the file."""
 
 
-class Rows:
-    """Single messages on their way into batches."""
-
-    def __init__(self) -> None:
-        """Begin without messages."""
-        self._rows: dict[Stream, tuple[list[int], list[bytes]]] = {}
-        self._bytes = 0
-        self._count = 0
-
-    def add(self, stream: Stream, receive_ns: int, message: bytes) -> bool:
-        """Take a message; tell whether it is time to hand them on."""
-        rows = self._rows.get(stream)
-        if rows is None:
-            rows = self._rows[stream] = ([], [])
-        rows[0].append(receive_ns)
-        rows[1].append(message)
-        self._bytes += len(message)
-        self._count += 1
-        return self._bytes >= BATCH_BYTES or self._count >= BATCH_MESSAGES
-
-    def batches(self) -> Iterator[tuple[Stream, Batch]]:
-        """Hand on what was taken."""
-        rows, self._rows = self._rows, {}
-        self._bytes = self._count = 0
-        for stream, (stamps, messages) in rows.items():
-            yield stream, decompressed(batch(stamps, messages))
-
-
 def decompressed(found: Batch) -> Batch:
     """Decompress messages that rosbag2 has compressed one by one."""
     long_enough = found.sizes >= len(_ZSTD_MAGIC)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from rosbags.highlevel import AnyReader
 from rosbags.serde import SerdeError
 
-from sysid_ros.bags.input.files import DamagedFileError, Rows, Stream
+from sysid_ros.bags.input.files import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    DamagedFileError,
+    Stream,
+    decompressed,
+)
+from sysid_ros.bags.messages.batch import batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +48,8 @@ class Ros1Input:
         """Yield the messages."""
         streams = {connection.id: _stream(connection) for connection in self._reader.connections}
         needed = [item for item in self._reader.connections if is_needed(streams[item.id])]
-        rows = Rows()
+        rows: dict[Stream, tuple[list[int], list[bytes]]] = {}
+        size = count = 0
         for connection, stamp, data in self._reader.messages(needed) if needed else ():
             stream = streams[connection.id]
             if not is_needed(stream):
@@ -53,13 +61,25 @@ class Ros1Input:
             except SerdeError as err:
                 msg = f'a message on {connection.topic} does not fit its type'
                 raise DamagedFileError(msg) from err
-            if rows.add(stream, stamp, message):
-                yield from rows.batches()
-        yield from rows.batches()
+            stamps, messages = rows.setdefault(stream, ([], []))
+            stamps.append(stamp)
+            messages.append(message)
+            size, count = size + len(message), count + 1
+            if size >= BATCH_BYTES or count >= BATCH_MESSAGES:
+                yield from _batches(rows)
+                rows, size, count = {}, 0, 0
+        yield from _batches(rows)
 
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()
+
+
+def _batches(
+    rows: dict[Stream, tuple[list[int], list[bytes]]],
+) -> Iterator[tuple[Stream, Batch]]:
+    for stream, (stamps, messages) in rows.items():
+        yield stream, decompressed(batch(stamps, messages))
 
 
 def _stream(connection: Connection) -> Stream:

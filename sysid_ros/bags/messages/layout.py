@@ -22,7 +22,7 @@ from sysid_ros.bags.messages.cdr import CdrError, Cursor
 from sysid_ros.bags.output.files import known_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 #: rosbag2's separator between the IDL definitions of a type and of the types inside it.
 _IDL_SEPARATOR = '=' * 80 + '\n'
@@ -125,21 +125,15 @@ def _collected(name: str, own: Mapping[str, Any]) -> dict[str, tuple[Member, ...
             msg = f'there is no readable definition of message type {item!r}{where}'
             raise DefinitionError(msg)
         members = tuple(definition[1])
-        for inner in _structures_in(members):
-            collect(inner, (*around, item))
+        for _, (kind, detail) in members:
+            several = kind in (Nodetype.ARRAY, Nodetype.SEQUENCE)
+            inner_kind, inner = detail[0] if several else (kind, detail)
+            if inner_kind == Nodetype.NAME:
+                collect(inner, (*around, item))
         found[item] = members
 
     collect(name, ())
     return found
-
-
-def _structures_in(members: tuple[Member, ...]) -> Iterator[str]:
-    for _, (kind, detail) in members:
-        inner_kind, inner = (
-            detail[0] if kind in (Nodetype.ARRAY, Nodetype.SEQUENCE) else (kind, detail)
-        )
-        if inner_kind == Nodetype.NAME:
-            yield inner
 
 
 class NoColumnsError(CdrError):

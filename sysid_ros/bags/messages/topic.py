@@ -89,7 +89,8 @@ class Columns:
             tables: The messages; together they have each row of n once.
         """
         start, end = self._count, self._count + len(receive_ns)
-        self._make_room(end)
+        if end > self._room:
+            self._resize(max(end, int(self._room * _GROWTH)))
         self._receive[start:end] = receive_ns
         before = self._receive[max(start - 1, self._sorted_from) : end]
         self._in_order = self._in_order and bool((before[1:] >= before[:-1]).all())
@@ -155,10 +156,6 @@ class Columns:
             self._plans.clear()
         self._plans[id(layout)] = (layout, plan)
         return plan
-
-    def _make_room(self, rows: int) -> None:
-        if rows > self._room:
-            self._resize(max(rows, int(self._room * _GROWTH)))
 
     def _resize(self, room: int) -> None:
         """Make room for so many rows, in place where the allocator can."""

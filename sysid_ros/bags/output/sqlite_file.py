@@ -18,7 +18,7 @@ from sysid_ros.bags.output.files import FACTS, Extent
 from sysid_ros.bags.output.metadata import VERSION, qos_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sysid_ros.bags.output.files import Topic
@@ -151,7 +151,11 @@ class SqliteFile:
         try:
             self._insert_topics()
             insert('INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)', self._rows)
-            self._insert_checks()
+            # SQLite numbers messages from 1.
+            first = self.extent.messages + 1
+            crcs = [message_crc(rowid, *row) for rowid, row in enumerate(self._rows, first)]
+            if crcs:
+                execute(f'INSERT INTO {CHECKS} VALUES(?, ?)', (first, packed(crcs)))
             insert(f'INSERT OR REPLACE INTO {FACTS} VALUES(?, ?)', self._facts.items())
             execute('COMMIT')
         except BaseException:
@@ -162,8 +166,11 @@ class SqliteFile:
         self._types.update(topic.definition.msgtype for topic in self._topics)
         for topic in self._topics:
             self.extent.add(topic.number, ())
-        for number, stamps in _by_topic(self._rows).items():
-            self.extent.add(number, stamps)
+        stamps: dict[int, list[int]] = {}
+        for number, stamp, _ in self._rows:
+            stamps.setdefault(number, []).append(stamp)
+        for number, received in stamps.items():
+            self.extent.add(number, received)
         self._topics, self._facts = [], {}
         self._rows, self._waiting = [], 0
         self._measure()
@@ -205,19 +212,5 @@ class SqliteFile:
                 (number, name, msgtype, 'cdr', qos_text(qos), digest),
             )
 
-    def _insert_checks(self) -> None:
-        """Add the checksums of the messages that wait; SQLite numbers messages from 1."""
-        first = self.extent.messages + 1
-        crcs = [message_crc(rowid, *row) for rowid, row in enumerate(self._rows, first)]
-        if crcs:
-            self._connection.execute(f'INSERT INTO {CHECKS} VALUES(?, ?)', (first, packed(crcs)))
-
     def _measure(self) -> None:
         self._written = self.path.stat().st_size
-
-
-def _by_topic(rows: Iterable[tuple[int, int, object]]) -> dict[int, list[int]]:
-    stamps: dict[int, list[int]] = {}
-    for number, stamp, _ in rows:
-        stamps.setdefault(number, []).append(stamp)
-    return stamps

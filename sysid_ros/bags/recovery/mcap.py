@@ -10,45 +10,88 @@ on at the next place that can only be one.
 
 from __future__ import annotations
 
+import enum
+import mmap
+import re
 import struct
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import lz4.frame
+import zstandard
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import EndOfFile
 from mcap.opcode import Opcode
-from mcap.records import Footer, Metadata, Statistics
+from mcap.records import Channel, Footer, Metadata, Schema, Statistics
 from mcap.writer import MCAP0_MAGIC
 
 from sysid_ros.bags.output.files import FACTS
-from sysid_ros.bags.recovery.parts import Skipped
-from sysid_ros.bags.recovery.records import (
-    CANDIDATE,
-    CHECKED,
-    CHUNK_CANDIDATE,
-    DAMAGED,
-    HEAD,
-    INSIDE_CHUNKS,
-    LAYOUTS,
-    OUTSIDE,
-    PRIVATE,
-    UNCHECKED,
-    Definitions,
-    McapBytes,
-    message,
-    parsed,
-    records_in,
-    walked,
-)
+from sysid_ros.bags.recovery.parts import FoundTopic, Skipped, StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from sysid_ros.bags.recovery.parts import StoredMessage
-    from sysid_ros.bags.recovery.records import ChunkHead, Record
+_R = TypeVar('_R')
 
+_HEAD = struct.Struct('<BQ')
+_MESSAGE = struct.Struct('<HIQQ')
+_CHUNK = struct.Struct('<QQQII')
+_INDEX = struct.Struct('<HI')
+_INDEX_ENTRY = struct.Struct('<QQ')
+_PLACE = struct.Struct('<Q')
+#: A chunk that claims to be larger when it is decompressed is damaged, bytes; MCAP's own limit is
+#: higher, but recorders stay below 16 MB.
+_LARGEST_CHUNK = 1 << 30
+#: Longest name of a compression.
+_LONGEST_NAME = 4
+#: Compressed data is decompressed in pieces of this size, bytes.
+_PIECE = 1 << 20
+
+#: Fields of records: a positive number is the size of fields of fixed size, a negative one the
+#: size of the length before a field of that length. All of them together are the record.
+_SHORT, _LONG = -4, -8
+_LAYOUTS: dict[int, tuple[int, ...]] = {
+    Opcode.HEADER: (_SHORT, _SHORT),
+    Opcode.FOOTER: (20,),
+    Opcode.SCHEMA: (2, _SHORT, _SHORT, _SHORT),
+    Opcode.CHANNEL: (4, _SHORT, _SHORT, _SHORT),
+    Opcode.CHUNK: (28, _SHORT, _LONG),
+    Opcode.MESSAGE_INDEX: (2, _SHORT),
+    Opcode.CHUNK_INDEX: (32, _SHORT, 8, _SHORT, 16),
+    Opcode.ATTACHMENT: (16, _SHORT, _SHORT, _LONG, 4),
+    Opcode.ATTACHMENT_INDEX: (40, _SHORT, _SHORT),
+    Opcode.STATISTICS: (42, _SHORT),
+    Opcode.METADATA: (_SHORT, _SHORT),
+    Opcode.METADATA_INDEX: (16, _SHORT),
+    Opcode.SUMMARY_OFFSET: (17,),
+    Opcode.DATA_END: (4,),
+}
+#: Opcodes that anybody may use for records of their own.
+_PRIVATE = 0x80
+#: Where a record may begin: an opcode and a length below 1 TB.
+_CANDIDATE = re.compile(rb'[\x01-\x0f].{5}\x00\x00\x00', re.DOTALL)
+#: Where a chunk may begin, by the names of the compressions.
+_CHUNK_CANDIDATE = re.compile(
+    rb'\x06.{5}\x00{3}.{28}(?:\x00{4}|\x03\x00{3}lz4|\x04\x00{3}zstd).{5}\x00{3}', re.DOTALL
+)
+#: What also occurs inside of chunks, so that it cannot be told from their content.
+_INSIDE_CHUNKS = frozenset({Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE})
 #: Messages outside of chunks are sought with at least so many records in a row.
 _ROW = 4
+
+
+class _Doubt(enum.IntEnum):
+    """How much a definition is to be doubted, by where it is."""
+
+    CHECKED = 0
+    OUTSIDE = 1
+    UNCHECKED = 2
+    DAMAGED = 3
+    UNKNOWN = 4
 
 
 class _Region(NamedTuple):
@@ -130,10 +173,10 @@ class SalvagedMcap:
             self.announced = dict(statistics.channel_message_counts) if statistics else {}
         elif opcode == Opcode.FOOTER:
             self._take_footer(position, start, end)
-        elif opcode >= PRIVATE:
+        elif opcode >= _PRIVATE:
             self._skip(position, end, f'records of kind {opcode:#x} are not known')
         else:
-            self._definitions.add(opcode, self._file.data[start:end], OUTSIDE)
+            self._definitions.add(opcode, self._file.data[start:end], _Doubt.OUTSIDE)
 
     def _take_metadata(self, content: bytes) -> None:
         metadata = parsed(Metadata, content)
@@ -156,7 +199,7 @@ class SalvagedMcap:
             return
         while place < position and (record := self._file.record(place)) is not None:
             self._definitions.add(
-                record.opcode, self._file.data[record.start : record.end], CHECKED
+                record.opcode, self._file.data[record.start : record.end], _Doubt.CHECKED
             )
             place = record.end
 
@@ -187,7 +230,7 @@ class SalvagedMcap:
             right_size = content.complete and len(content.data) == head.size
             reason = 'the checksum of a chunk is wrong' if right_size else 'a chunk is damaged'
             lost = Counter(channel for _, channel in places.values())
-            self._look_into(content.data, DAMAGED)
+            self._look_into(content.data, _Doubt.DAMAGED)
             self._skip(position, end, reason, lost, head)
 
     def _add_chunk(
@@ -202,12 +245,12 @@ class SalvagedMcap:
         self._has_chunks = True
         if head.compression:
             self.compression = 'zstd'
-        self._look_into(content, CHECKED if checked else UNCHECKED)
+        self._look_into(content, _Doubt.CHECKED if checked else _Doubt.UNCHECKED)
         self._regions.append(
             _Region(head.start, end, head.compression, checked=checked, places=places or {})
         )
 
-    def _look_into(self, content: bytes, doubt: int) -> None:
+    def _look_into(self, content: bytes, doubt: _Doubt) -> None:
         """Take the definitions inside of a chunk."""
         for opcode, start, end in records_in(content, 0, len(content)):
             if opcode != Opcode.MESSAGE:
@@ -222,8 +265,8 @@ class SalvagedMcap:
         head = self._file.chunk_head(position)
         if head is None or not head.crc:
             return None
-        _, outer = HEAD.unpack_from(self._file.data, position)
-        for end in (position + HEAD.size + int(outer), head.start + head.length):
+        _, outer = _HEAD.unpack_from(self._file.data, position)
+        for end in (position + _HEAD.size + int(outer), head.start + head.length):
             if head.start <= end <= self._size:
                 content = self._file.content(head.start, end, head.compression)
                 if content.complete and zlib.crc32(content.data) == head.crc:
@@ -268,20 +311,20 @@ class SalvagedMcap:
             self._skip(position, following, 'no record begins where one should', lost)
         elif not self._take_cut_chunk(position):
             opcode = self._file.data[position]
-            is_cut = opcode in LAYOUTS or opcode == Opcode.MESSAGE
+            is_cut = opcode in _LAYOUTS or opcode == Opcode.MESSAGE
             reason = 'the file ends in the middle of a record' if is_cut else 'there is no record'
             self._skip(position, self._size, reason)
         return following
 
     def _next_record(self, position: int) -> int:
         """Return where the next record begins that is certain, or the end of the file."""
-        if position + HEAD.size <= self._size:
-            _, length = HEAD.unpack_from(self._file.data, position)
-            claimed = position + HEAD.size + int(length)
+        if position + _HEAD.size <= self._size:
+            _, length = _HEAD.unpack_from(self._file.data, position)
+            claimed = position + _HEAD.size + int(length)
             if claimed < self._size and self._is_certain(claimed):
                 return claimed
         place = position + 1
-        while (match := CANDIDATE.search(self._file.data, place)) is not None:
+        while (match := _CANDIDATE.search(self._file.data, place)) is not None:
             if self._is_certain(match.start()):
                 return match.start()
             place = match.start() + 1
@@ -290,12 +333,12 @@ class SalvagedMcap:
     def _is_certain(self, position: int) -> bool:
         """Tell whether what is at a place can be nothing but a record."""
         record = self._file.record(position)
-        if record is None or record.opcode >= PRIVATE:
+        if record is None or record.opcode >= _PRIVATE:
             return False
-        if record.opcode not in INSIDE_CHUNKS:
+        if record.opcode not in _INSIDE_CHUNKS:
             return True
         if self._has_chunks is None:
-            self._has_chunks = CHUNK_CANDIDATE.search(self._file.data) is not None
+            self._has_chunks = _CHUNK_CANDIDATE.search(self._file.data) is not None
         return not self._has_chunks and self._is_row(record)
 
     def _is_row(self, record: Record) -> bool:
@@ -354,3 +397,255 @@ class SalvagedMcap:
         if lost:
             reason = 'messages of a chunk without checksum are not what its index says'
             self._skip(region.start, region.end, reason, lost=lost)
+
+
+class Record(NamedTuple):
+    """Where the content of a record is."""
+
+    opcode: int
+    start: int
+    end: int
+
+
+class ChunkHead(NamedTuple):
+    """What stands before the content of a chunk.
+
+    Attributes:
+        first_ns: Receive time of its first message, ns since the epoch.
+        last_ns: Receive time of its last message.
+        size: Bytes of its content, decompressed.
+        crc: Checksum of that; 0 where it has none.
+        compression: Name of its compression.
+        start: Where the content begins in the file.
+        length: Bytes of the content as it is in the file.
+    """
+
+    first_ns: int
+    last_ns: int
+    size: int
+    crc: int
+    compression: str
+    start: int
+    length: int
+
+
+class Content(NamedTuple):
+    """A chunk's content; where it cannot be decompressed to the end, what comes before that."""
+
+    data: bytes
+    complete: bool
+
+
+class McapBytes:
+    """An MCAP file.
+
+    Attributes:
+        data: Its bytes.
+        size: How many there are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Map the file.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        with path.open('rb') as stream:
+            self.size = stream.seek(0, 2)
+            # An empty file cannot be mapped.
+            self.data: mmap.mmap | bytes = (
+                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b''
+            )
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if isinstance(self.data, mmap.mmap):
+            self.data.close()
+
+    def is_end(self, position: int) -> bool:
+        """Tell whether the closing magic and nothing else is at a place."""
+        rest = self.size - position
+        return rest == len(MCAP0_MAGIC) and self.data[position:] == MCAP0_MAGIC
+
+    def record(self, position: int) -> Record | None:
+        """Return the record at a place, or None where there cannot be one."""
+        if position + _HEAD.size > self.size:
+            return None
+        opcode, length = _HEAD.unpack_from(self.data, position)
+        start = position + _HEAD.size
+        found = Record(opcode, start, start + length)
+        if found.end > self.size:
+            return None
+        if opcode == Opcode.MESSAGE:
+            return found if length >= _MESSAGE.size else None
+        if opcode >= _PRIVATE:
+            return found
+        layout = _LAYOUTS.get(opcode)
+        return found if layout is not None and self._fits(layout, found) else None
+
+    def may_begin(self, position: int) -> bool:
+        """Tell whether a record may begin here, be it one that the end of the file cuts."""
+        if position == self.size or self.is_end(position) or self.record(position) is not None:
+            return True
+        opcode = self.data[position]
+        length = int.from_bytes(self.data[position + 1 : position + _HEAD.size], 'little')
+        is_cut = position + _HEAD.size + length > self.size
+        return is_cut and (opcode in _LAYOUTS or opcode == Opcode.MESSAGE)
+
+    def chunk_head(self, position: int) -> ChunkHead | None:
+        """Return what is known of the chunk at a place, or None where there is none."""
+        start = position + _HEAD.size + _CHUNK.size
+        if start > self.size or self.data[position] != Opcode.CHUNK:
+            return None
+        fields = _CHUNK.unpack_from(self.data, start - _CHUNK.size)
+        first_ns, last_ns, size, crc, name_length = fields
+        begin = start + name_length + _PLACE.size
+        if name_length > _LONGEST_NAME or begin > self.size:
+            return None
+        name = self.data[start : start + name_length].decode('latin1')
+        (length,) = _PLACE.unpack_from(self.data, begin - _PLACE.size)
+        return ChunkHead(first_ns, last_ns, size, crc, name, begin, length)
+
+    def content(self, start: int, end: int, compression: str) -> Content:
+        """Return what is in a chunk, never more than the largest chunk."""
+        data = self.data[start:end]
+        if compression == '':
+            return Content(data, complete=True)
+        if compression not in _PIECES:
+            return Content(b'', complete=False)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            for piece in _PIECES[compression](data):
+                parts.append(piece)
+                size += len(piece)
+                if size > _LARGEST_CHUNK:
+                    return Content(b'', complete=False)
+        except (zstandard.ZstdError, RuntimeError):  # the latter is lz4's
+            return Content(b''.join(parts), complete=False)
+        return Content(b''.join(parts), complete=True)
+
+    def index(self, position: int) -> dict[int, tuple[int, int]]:
+        """Return stamp and channel by offset, as the index records after a chunk say."""
+        index: dict[int, tuple[int, int]] = {}
+        record = self.record(position)
+        while record is not None and record.opcode == Opcode.MESSAGE_INDEX:
+            channel, length = _INDEX.unpack_from(self.data, record.start)
+            if length % _INDEX_ENTRY.size == 0:
+                entries = self.data[record.start + _INDEX.size : record.end]
+                for stamp, offset in _INDEX_ENTRY.iter_unpack(entries):
+                    index[offset] = (stamp, channel)
+            record = self.record(record.end)
+        return index
+
+    def _fits(self, layout: tuple[int, ...], record: Record) -> bool:
+        position = record.start
+        for part in layout:
+            if part < 0:
+                if position - part > record.end:
+                    return False
+                position += int.from_bytes(self.data[position : position - part], 'little')
+            position += abs(part)
+        return position == record.end
+
+
+@dataclass
+class Definitions:
+    """Schemas and channels by how much they are to be doubted."""
+
+    schemas: dict[int, tuple[_Doubt, Schema]] = field(default_factory=dict)
+    channels: dict[int, tuple[_Doubt, Channel]] = field(default_factory=dict)
+
+    def add(self, opcode: int, content: bytes, doubt: _Doubt) -> None:
+        """Keep the definition in a record, if it is one and there is no better one."""
+        if opcode == Opcode.SCHEMA:
+            schema = parsed(Schema, content)
+            if schema is not None and doubt < self.schemas.get(schema.id, (_Doubt.UNKNOWN,))[0]:
+                self.schemas[schema.id] = (doubt, schema)
+        elif opcode == Opcode.CHANNEL:
+            channel = parsed(Channel, content)
+            if channel is not None and doubt < self.channels.get(channel.id, (_Doubt.UNKNOWN,))[0]:
+                self.channels[channel.id] = (doubt, channel)
+
+    def topics(self) -> dict[int, FoundTopic]:
+        """Return the topics whose channel and schema are known."""
+        topics: dict[int, FoundTopic] = {}
+        for number, (_, channel) in self.channels.items():
+            _, schema = self.schemas.get(channel.schema_id, (_Doubt.UNKNOWN, None))
+            if schema is None:
+                continue
+            topics[number] = FoundTopic(
+                channel.topic,
+                schema.name,
+                schema.data.decode('utf8', 'replace'),
+                schema.encoding,
+                channel.metadata.get('topic_type_hash', ''),
+                channel.metadata.get('offered_qos_profiles', ''),
+                channel.message_encoding,
+            )
+        return topics
+
+
+def walked(
+    data: bytes | mmap.mmap, start: int, end: int, *, checked: bool
+) -> Iterator[StoredMessage]:
+    """Yield the messages in a row of records; arguments as of :func:`records_in`."""
+    for opcode, first, last in records_in(data, start, end, checked=checked):
+        if opcode == Opcode.MESSAGE:
+            yield message(data, first, last)
+
+
+def message(data: bytes | mmap.mmap, start: int, end: int) -> StoredMessage:
+    """Return the message in a record by where its content begins and ends."""
+    channel, _, stamp, _ = _MESSAGE.unpack_from(data, start)
+    return StoredMessage(channel, stamp, data[start + _MESSAGE.size : end])
+
+
+def records_in(
+    data: bytes | mmap.mmap, position: int, size: int, *, checked: bool = True
+) -> Iterator[tuple[int, int, int]]:
+    """Yield opcode, begin and end of the records inside of a chunk, as far as they make sense.
+
+    Args:
+        data: Where the records are.
+        position: Where the first begins.
+        size: Where the last ends.
+        checked: Without a checksum, a record counts only when another may begin at its end.
+    """
+    unpack = _HEAD.unpack_from
+    while position + _HEAD.size <= size:
+        opcode, length = unpack(data, position)
+        start = position + _HEAD.size
+        position = start + length
+        if opcode not in _INSIDE_CHUNKS or position > size:
+            return
+        if opcode == Opcode.MESSAGE and length < _MESSAGE.size:
+            return
+        if not checked and position < size and data[position] not in _INSIDE_CHUNKS:
+            return
+        yield opcode, start, position
+
+
+def _zstd_pieces(data: bytes) -> Iterator[bytes]:
+    reader = zstandard.ZstdDecompressor().stream_reader(data)
+    while piece := reader.read(_PIECE):
+        yield piece
+
+
+def _lz4_pieces(data: bytes) -> Iterator[bytes]:
+    reader = lz4.frame.LZ4FrameDecompressor()
+    piece = reader.decompress(data, max_length=_PIECE)
+    while piece:
+        yield piece
+        piece = b'' if reader.eof else reader.decompress(b'', max_length=_PIECE)
+
+
+_PIECES: dict[str, Callable[[bytes], Iterator[bytes]]] = {'zstd': _zstd_pieces, 'lz4': _lz4_pieces}
+
+
+def parsed(kind: type[_R], content: bytes) -> _R | None:
+    """Return a record by its content, or None where that makes no sense."""
+    try:
+        return kind.read(ReadDataStream(BytesIO(content)))  # type: ignore[attr-defined, no-any-return]
+    except (EndOfFile, ValueError, struct.error):
+        return None

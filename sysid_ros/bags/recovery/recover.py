@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from rosbags.interfaces import QosDurability, QosReliability
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.metadata import parse_qos
 
+from sysid_ros.bags.input.files import unpacked
 from sysid_ros.bags.input.places import (
     COMPRESSED,
     MCAP,
@@ -112,7 +113,13 @@ class Salvage:
 
     def announced(self) -> Counter[str]:
         """Return the messages by topic that the metadata or else the files announce."""
-        counts = Counter(dict(_counts(self.metadata)))
+        counts = Counter(
+            {
+                str(topic.get('name')): count
+                for topic, count in _entries(self.metadata)
+                if isinstance(count, int)
+            }
+        )
         if not counts:
             for file in self.files:
                 topics = file.topics
@@ -176,21 +183,13 @@ def _data_files(source: Path) -> list[Path]:
 
 
 def _opened(file: Path, scratch: Path) -> SalvagedFile:
+    """Open a storage file, decompressed as far as that is possible where rosbag2 compressed it."""
     if file.suffix == COMPRESSED:
-        file = _decompressed(file, scratch)
+        # What comes before damage is there.
+        with suppress(zstandard.ZstdError):
+            unpacked(file, scratch)
+        file = scratch / file.stem
     return SalvagedMcap(file) if file.suffix == MCAP else SalvagedSqlite(file, scratch)
-
-
-def _decompressed(file: Path, scratch: Path) -> Path:
-    """Decompress a whole file as far as that is possible."""
-    copy = scratch / file.stem
-    with file.open('rb') as source, copy.open('wb') as target:
-        try:
-            zstandard.ZstdDecompressor().copy_stream(source, target)
-        except zstandard.ZstdError:
-            # What came before the damage is there.
-            target.flush()
-    return copy
 
 
 def _metadata(source: Path) -> dict[str, Any]:
@@ -226,12 +225,6 @@ def _entries(metadata: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], obje
 
 def _listed(metadata: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(str(topic.get('name')), str(topic.get('type'))) for topic, _ in _entries(metadata)}
-
-
-def _counts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for topic, count in _entries(metadata):
-        if isinstance(count, int):
-            yield str(topic.get('name')), count
 
 
 class RecoveredTopic(NamedTuple):
@@ -305,7 +298,12 @@ def recover(source: Path, target: Path) -> Recovered:
                 reason = found.skipped[0].reason if found.skipped else 'it holds no messages'
                 msg = f'Nothing can be saved from the bag {str(source)!r}: {reason}.'
                 raise BagError(msg)
-            writer.set_facts({**old.facts(), RECOVERED: _history(found)})
+            history = (
+                f'by sysid_ros {__version__} from {source.name!r}: {found.saved} messages, '
+                f'{found.unchecked} of them without checksum; {found.lost} known to be lost, '
+                f'{len(found.skipped)} parts skipped'
+            )
+            writer.set_facts({**old.facts(), RECOVERED: history})
         writer.path.rename(target)
         sync_folder(target.parent)
     return found
@@ -319,7 +317,14 @@ def examine(source: Path) -> Recovered:
     """
     with tempfile.TemporaryDirectory() as scratch, salvage(source, Path(scratch)) as old:
         found = _copy(old, None).report(None)
-        return found._replace(whole=found.whole and _is_read(source, found.saved))
+    if not found.whole:
+        return found
+    try:
+        with Reader(source) as reader:
+            whole = sum(1 for _ in reader.messages()) == found.saved
+    except Exception:  # noqa: BLE001 (damaged bytes cause any)
+        whole = False
+    return found._replace(whole=whole)
 
 
 @contextmanager
@@ -332,24 +337,6 @@ def _scratch(target: Path) -> Iterator[Path]:
     except OSError as err:
         msg = f'Cannot write the bag {str(target)!r}: {err.strerror}.'
         raise BagError(msg) from err
-
-
-def _is_read(source: Path, messages: int) -> bool:
-    """Tell whether rosbags reads all messages of a bag."""
-    try:
-        with Reader(source) as reader:
-            return sum(1 for _ in reader.messages()) == messages
-    except Exception:  # noqa: BLE001 (damaged bytes cause any)
-        return False
-
-
-def _history(found: Recovered) -> str:
-    """Say how a bag came about."""
-    return (
-        f'by sysid_ros {__version__} from {found.source.name!r}: {found.saved} messages, '
-        f'{found.unchecked} of them without checksum; {found.lost} known to be lost, '
-        f'{len(found.skipped)} parts skipped'
-    )
 
 
 class _SavedTally:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sysid_ros.config import CalibratorConfig, load_calibration
 from sysid_ros.errors import CancelledError, ConfigError, SysidError
 from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.pipeline import calibrate
 
 if TYPE_CHECKING:
@@ -66,10 +66,9 @@ class Calibrator:
         self._running: _Cancel | None = None
         self._level = DiagnosticStatus.OK
         self._progress = 'idle: no refit yet'
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._parameters = node.create_publisher(DiagnosticArray, '~/parameters', latched)
-        self._mjcf = node.create_publisher(String, '~/mjcf', latched)
-        self._result = node.create_publisher(String, '~/result', latched)
+        self._parameters = node.create_publisher(DiagnosticArray, '~/parameters', latched())
+        self._mjcf = node.create_publisher(String, '~/mjcf', latched())
+        self._result = node.create_publisher(String, '~/result', latched())
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
         self._calls = _Calls()
         node.create_service(Trigger, '~/refit', self._on_refit, callback_group=self._calls)

@@ -14,7 +14,6 @@ import numpy as np
 from rclpy.duration import Duration
 from rclpy.parameter import Parameter
 from rclpy.parameter_client import AsyncParameterClient
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Bool, Float64, Float64MultiArray, String
 from std_srvs.srv import SetBool, Trigger
 
@@ -23,6 +22,7 @@ from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.excitation.motion import quintic, quintic_duration, sample_times
 from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
+from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.servos.bench.motions import LOAD, instruction, plan_runs
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.servos.session.recording import (
@@ -79,8 +79,7 @@ class BenchSession:
         self._link = ServoLink(node, config, tuple(settings), self._halt)
         topic = resolve_topic(node, 'joint_states_topic', config.joint_states_topic)
         self._states = JointStates(node, 'joint_states_topic', topic, self._watch)
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._run_topic = node.create_publisher(String, '~/run', latched)
+        self._run_topic = node.create_publisher(String, '~/run', latched())
         self._topics = SessionTopics(
             states=topic,
             joint=config.joint,
@@ -334,9 +333,8 @@ class ServoLink:
         self._switch: Any = None
         if config.torque_service:
             self._switch = node.create_client(SetBool, config.torque_service)
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.settings = {
-            name: node.create_publisher(Float64, f'~/{name}', latched) for name in settings
+            name: node.create_publisher(Float64, f'~/{name}', latched()) for name in settings
         }
         self._parameters: AsyncParameterClient | None = None
         self.goal = 0.0

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rclpy.executors import Executor
     from rclpy.node import Node
+    from rclpy.qos import QoSProfile
 
 #: Exit code of a node that was given something it cannot work with.
 EXIT_ERROR = 2
@@ -178,6 +179,13 @@ def _init(rclpy: Any, args: list[str]) -> None:
         rclpy.try_shutdown()
         msg = f'Expected arguments after --ros-args, as -p name:=value, found {others[0]!r}.'
         raise RosError(msg)
+
+
+def latched() -> QoSProfile:
+    """Return the quality of service of a topic whose last message late subscribers get, too."""
+    from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (needs ROS)
+
+    return QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 def make_executor(threads: int = 1) -> Executor:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
+from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.nodes.ros.simulation import (
     CommandInbox,
     CommandTopic,
@@ -55,8 +55,7 @@ class SimulatedRobot:
             loss=config.loss,
             seed=config.seed,
         )
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._mjcf = node.create_publisher(String, '~/mjcf', latched)
+        self._mjcf = node.create_publisher(String, '~/mjcf', latched())
         text = Path(config.model).read_text(encoding='utf-8', errors='replace')
         self._mjcf.publish(String(data=text))
         commands = _Commands(plant)

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rcl_interfaces.msg import Parameter as ParameterMsg
 from rcl_interfaces.srv import GetParameters, ListParameters
 from rclpy.parameter import Parameter
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 
+from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from rclpy.client import Client
     from rclpy.node import Node
@@ -117,45 +117,6 @@ def clock_fact(begin: ClockReading, now: ClockReading, *, sim_time: bool) -> str
     )
 
 
-def session_facts() -> dict[str, str]:
-    """Return what is known when a recording begins."""
-    return {
-        'version': __version__,
-        'command_line': shlex.join(sys.orig_argv),
-        'host': f'{platform.node()} ({platform.platform()}, Python {platform.python_version()})',
-        'started': datetime.now(UTC).isoformat(),
-    }
-
-
-def topics_fact(
-    selection: Selection,
-    found: Mapping[str, str],
-    missing: Iterable[str],
-    refused: Mapping[str, str],
-) -> str:
-    """Return the fact ``topics``.
-
-    Args:
-        selection: What was asked for.
-        found: Recorded topics and their types.
-        missing: Topics that were asked for by name and have no publisher.
-        refused: Topics that cannot be recorded, and why.
-    """
-    return json.dumps(
-        {
-            'asked': {
-                'topics': list(selection.names),
-                'regex': selection.regex.pattern if selection.regex else '',
-                'exclude': selection.exclude.pattern if selection.exclude else '',
-                'all': selection.everything,
-            },
-            'found': dict(found),
-            'missing': list(missing),
-            'refused': dict(refused),
-        }
-    )
-
-
 class SessionFacts:
     """Collects the facts of a recorder's bags."""
 
@@ -192,7 +153,13 @@ class SessionFacts:
     def begin(self, config: RecorderConfig, topics: TopicWatch) -> dict[str, str]:
         """Return the facts of a new bag."""
         self._began = self._read = read_clocks()
-        self._session = session_facts()
+        self._session = {
+            'version': __version__,
+            'command_line': shlex.join(sys.orig_argv),
+            'host': f'{platform.node()} ({platform.platform()}, '
+            f'Python {platform.python_version()})',
+            'started': datetime.now(UTC).isoformat(),
+        }
         return self.current(config, topics)
 
     def current(
@@ -208,11 +175,23 @@ class SessionFacts:
         now = read_clocks()
         if final or now.monotonic_ns - self._read.monotonic_ns >= _CLOCK_NS:
             self._read = now
+        asked = self._selection
+        topics_fact = {
+            'asked': {
+                'topics': list(asked.names),
+                'regex': asked.regex.pattern if asked.regex else '',
+                'exclude': asked.exclude.pattern if asked.exclude else '',
+                'all': asked.everything,
+            },
+            'found': topics.found,
+            'missing': list(topics.missing),
+            'refused': topics.refused,
+        }
         return {
             **self._session,
             'notes': config.notes,
             'clock': clock_fact(self._began, self._read, sim_time=self._sim_time),
-            'topics': topics_fact(self._selection, topics.found, topics.missing, topics.refused),
+            'topics': json.dumps(topics_fact),
             **self._descriptions.facts,
             **self._controllers.facts,
         }
@@ -255,14 +234,13 @@ class Descriptions:
 
     def follow(self, graph: Iterable[Offer]) -> None:
         """Listen to topics that are there now and were not before."""
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         for found in graph:
             named = found.topic.rpartition('/')[2] == _DESCRIPTION
             holds = any(publisher.transient_local for publisher in found.publishers)
             new = found.topic not in self._subscriptions
             if named and holds and new and found.msgtypes == (_STRING,):
                 self._subscriptions[found.topic] = self._node.create_subscription(
-                    String, found.topic, partial(self._receive, found.topic), latched
+                    String, found.topic, partial(self._receive, found.topic), latched()
                 )
 
     def _receive(self, topic: str, message: Any) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -32,6 +31,7 @@ from sysid_ros.nodes.ros.recorder.facts import SessionFacts
 from sysid_ros.nodes.ros.recorder.graph import make_selection
 from sysid_ros.nodes.ros.recorder.subscriptions import Subscriptions, read_overrides
 from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
+from sysid_ros.nodes.ros.runtime import latched
 
 if TYPE_CHECKING:
     from rclpy.node import Node
@@ -94,8 +94,7 @@ class Recorder:
         self._topics = TopicWatch(node, selection, self._subscriptions)
         self._facts = SessionFacts(node, selection, self._tell_facts, sim_time=sim_time)
         self._diagnosis = Diagnosis(node.get_name())
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._status = node.create_publisher(String, '~/status', latched)
+        self._status = node.create_publisher(String, '~/status', latched())
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
         node.create_service(Trigger, '~/start', self._on_start)
         node.create_service(Trigger, '~/stop', self._on_stop)
