@@ -7,16 +7,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.table import Table
 
-from sysid_ros.cli.overrides import fixed_of
+from sysid_ros.cli.parser import fixed_of
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
-    from sysid_ros.config import ServoFitConfig
     from sysid_ros.servos.session.choice import ServoComparison
 
 _MILLI = 1e3
@@ -24,7 +22,18 @@ _MILLI = 1e3
 
 def run(args: argparse.Namespace) -> int:
     """Fit several friction laws to logs of a servo and recommend one."""
-    config = _config(args)
+    from sysid_ros.config import ServoFitConfig, validate  # noqa: PLC0415
+
+    wanted = {
+        'actuator': args.actuator,
+        'logdir': args.logdir,
+        'validation_kp': args.validation_kp,
+        'fixed': fixed_of(args.fix),
+        'reset_period': args.reset_period,
+        'substeps': args.substeps,
+        **({} if args.output is None else {'output': args.output}),
+    }
+    config = validate(ServoFitConfig, wanted, 'the command line')
     # Imported late: --help must not wait for them.
     from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
     from sysid_ros.servos.session.calibration import check_output  # noqa: PLC0415
@@ -48,27 +57,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _config(args: argparse.Namespace) -> ServoFitConfig:
-    from sysid_ros.config import ServoFitConfig, validate  # noqa: PLC0415
-
-    wanted = {
-        'actuator': args.actuator,
-        'logdir': args.logdir,
-        'validation_kp': args.validation_kp,
-        'fixed': fixed_of(args.fix),
-        'reset_period': args.reset_period,
-        'substeps': args.substeps,
-        **({} if args.output is None else {'output': args.output}),
-    }
-    return validate(ServoFitConfig, wanted, 'the command line')
-
-
 def print_servos(console: Console, found: ServoComparison) -> None:
     """Print how well each friction law predicts, and which one is recommended."""
-    table = _table('Friction models (mean absolute error in mrad)')
-    table.add_column('model', no_wrap=True)
-    for column in ('coefficients', 'training', 'held out', 'worse by', 'AIC', 'BIC', 'seconds'):
-        table.add_column(column, justify='right', no_wrap=True)
+    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+
+    numbers = ('coefficients', 'training', 'held out', 'worse by', 'AIC', 'BIC', 'seconds')
+    table = make_table(
+        'Friction models (mean absolute error in mrad)', 'model', *(f'>{name}' for name in numbers)
+    )
     for model in found.models:
         table.add_row(
             escape(model.name),
@@ -80,11 +76,9 @@ def print_servos(console: Console, found: ServoComparison) -> None:
         )
     console.print(table)
     console.print()
-    parts = _table(f'Held out by {found.by}, {found.why} (mean absolute error in mrad)')
-    parts.add_column(found.by, no_wrap=True)
-    parts.add_column('logs', justify='right', no_wrap=True)
-    for model in found.models:
-        parts.add_column(escape(model.name), justify='right', no_wrap=True)
+    title = f'Held out by {found.by}, {found.why} (mean absolute error in mrad)'
+    names = (f'>{escape(model.name)}' for model in found.models)
+    parts = make_table(title, found.by, '>logs', *names)
     for row in zip(*(model.groups for model in found.models), strict=True):
         first = row[0]
         parts.add_row(escape(first.group), str(first.logs), *(_mrad(part.error) for part in row))
@@ -97,10 +91,6 @@ def print_servos(console: Console, found: ServoComparison) -> None:
     for warning in found.warnings:
         console.print(f'warning: {warning}', markup=False)
     console.print(f'recommended: {found.recommended}, as {found.reason}', markup=False)
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify='left', box=None, pad_edge=False)
 
 
 def _mrad(error: float) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.overrides import fixed_of
+from sysid_ros.cli.parser import fixed_of
 
 if TYPE_CHECKING:
     import argparse
@@ -114,7 +114,7 @@ def _mean_error(errors: Mapping[str, float]) -> str:
 
 def _print(done: ServoCalibration) -> None:
     from sysid_ros.cli.console import make_console, print_paths, print_result  # noqa: PLC0415
-    from sysid_ros.results.parts import StartKind  # noqa: PLC0415
+    from sysid_ros.results.result import StartKind  # noqa: PLC0415
 
     console = make_console()
     print_result(console, done.result)

@@ -23,7 +23,7 @@ from sysid_ros.pipeline.validation import (
     rms,
     training_bags,
 )
-from sysid_ros.results.parts import ROLES
+from sysid_ros.results.result import ROLES
 
 if TYPE_CHECKING:
     import threading
@@ -205,12 +205,18 @@ def _check_same_data(first: Problem, other: Problem, name: str) -> None:
     Raises:
         ConfigError: They are not.
     """
-    for what, of in (
-        ('bags', _bag_names),
-        ('sequences', lambda p: {s.name for s in p.sequences('train')}),
-        ('sensors', _sensor_names),
-    ):
-        expected, found = of(first), of(other)
+
+    def contents(problem: Problem) -> dict[str, set[str]]:
+        sequences = [s for role in ROLES for s in problem.sequences(role)]
+        return {
+            'bags': {f'{r.path.resolve()} ({r.role})' for r in problem.recordings},
+            'sequences': {s.name for s in problem.sequences('train')},
+            'sensors': {n for s in sequences for series in s.measurements for n in series.names},
+        }
+
+    expected_contents = contents(first)
+    for what, found in contents(other).items():
+        expected = expected_contents[what]
         if expected != found:
             odd = min(expected ^ found)
             msg = (
@@ -218,15 +224,6 @@ def _check_same_data(first: Problem, other: Problem, name: str) -> None:
                 f'the first and {name!r}, not in both.'
             )
             raise ConfigError(msg)
-
-
-def _bag_names(problem: Problem) -> set[str]:
-    return {f'{r.path.resolve()} ({r.role})' for r in problem.recordings}
-
-
-def _sensor_names(problem: Problem) -> set[str]:
-    every = (*problem.sequences('train'), *problem.sequences('validate'))
-    return {name for s in every for series in s.measurements for name in series.names}
 
 
 def without(problem: Problem, drop: Sequence[str]) -> Problem:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import math
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -24,8 +23,7 @@ from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.inference import infer
 from sysid_ros.model.targets import Role as Acting
-from sysid_ros.results.parts import ROLES
-from sysid_ros.results.result import Fold, HorizonPoint, WindowFit
+from sysid_ros.results.result import ROLES, Fold, HorizonPoint, WindowFit
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import SignalType, TimeSeries
@@ -37,12 +35,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig, SolverConfig
+    from sysid_ros.config.calibration import Role
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import Role
     from sysid_ros.rollout.drives import Drives
     from sysid_ros.rollout.simulation import Prediction
     from sysid_ros.signals.trajectory import Trajectory
@@ -472,9 +470,10 @@ def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     limit = scipy.special.chdtri(count - 1, _FALSE_ALARM / max(len(ratios), 1)) / (count - 1)
     far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
     if far:
+        moved = np.abs(np.array([fold.values for fold in folds]) - fit.solution.x)
         named = ', '.join(
             f'{fit.parameters[j].name} {ratios[j]:.2g} times, most without '
-            f'{_most_moved(fit, folds, int(j))!r}'
+            f'{folds[int(np.argmax(moved[:, j]))].name!r}'
             for j in far[:_NAMED]
         )
         more = f' (and {len(far) - _NAMED} more)' if len(far) > _NAMED else ''
@@ -499,11 +498,6 @@ def jackknife_ratios(fit: Fit, folds: Sequence[Fold]) -> NDArray[np.float64]:
             error[j] = np.nan
     with np.errstate(divide='ignore', invalid='ignore'):
         return np.asarray(np.where(error > 0, spread / error, np.nan))
-
-
-def _most_moved(fit: Fit, folds: Sequence[Fold], parameter: int) -> str:
-    moved = [abs(fold.values[parameter] - fit.solution.x[parameter]) for fold in folds]
-    return folds[int(np.argmax(moved))].name
 
 
 class _Start(NamedTuple):
@@ -590,11 +584,10 @@ def _errors(
     noise: Mapping[str, float],
 ) -> list[dict[str, NDArray[np.float64]]]:
     activations = _activations(model, starts, predictor)
-    pieces = [
-        _piece(model, start, number, act)
-        for number, (start, act) in enumerate(zip(starts, activations, strict=True))
-    ]
-    lengths = {piece.name: start.seconds for piece, start in zip(pieces, starts, strict=True)}
+    pieces, lengths = [], {}
+    for number, (start, act) in enumerate(zip(starts, activations, strict=True)):
+        pieces.append(_piece(model, start, number, act))
+        lengths[pieces[-1].name] = start.seconds
 
     def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
@@ -718,12 +711,9 @@ def fit_windows(
             windows = cutter.cut(length) if length < longest else None
             if windows is None:
                 continue
-            with ExitStack() as opened:
-                part = opened.enter_context(
-                    make_simulator(
-                        spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
-                    )
-                )
+            with make_simulator(
+                spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
+            ) as part:
                 residuals = Residuals(part, fit.noise)
                 start = np.array([unknown.nominal for unknown in windows.unknowns])
                 start[:count] = fit.solution.x

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.results.parts import (
+from sysid_ros.results.result import (
     ROLES,
     FitDiagnostics,
     Improvement,
@@ -22,7 +22,7 @@ from sysid_ros.results.parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -174,21 +174,11 @@ def _errors_of_role(
 
 def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
     """Put the curves of one component in several sequences one after the other."""
-
-    def together(part: Callable[[SignalCurve], Values]) -> Values:
-        return np.concatenate([part(curve) for curve in curves])
-
-    return SignalCurve(
-        curves[0].sequence,
-        curves[0].role,
-        curves[0].sensor,
-        curves[0].name,
-        together(lambda curve: curve.times),
-        together(lambda curve: curve.measured),
-        together(lambda curve: curve.before),
-        together(lambda curve: curve.after),
-        diverged=any(curve.diverged for curve in curves),
-    )
+    parts: dict[str, Any] = {
+        part: np.concatenate([getattr(curve, part) for curve in curves])
+        for part in ('times', 'measured', 'before', 'after')
+    }
+    return replace(curves[0], diverged=any(curve.diverged for curve in curves), **parts)
 
 
 def _likeness(
