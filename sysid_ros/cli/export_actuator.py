@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from sysid_ros.servos.formats.nearness import Nearness
+    from sysid_ros.servos.formats.mjcf import Nearness
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,12 +24,12 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.servos.formats.mjcf import (  # noqa: PLC0415
         PendulumLoad,
         constants,
+        nearness,
         plain_actuator,
         plain_friction,
         snippet,
         write_plain_mjcf,
     )
-    from sysid_ros.servos.formats.nearness import nearness  # noqa: PLC0415
     from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
 
     servo, values = read_parameters(args.params, args.actuator)
@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     )
     offset = float({**chosen, **values}['q_offset'])
     load = PendulumLoad.of(logs[0], offset) if logs else PendulumLoad(offset=offset)
-    told = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
-    source = f'{servo.name} with {told}, from {args.params}'
+    settings = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
+    source = f'{servo.name} with {settings}, from {args.params}'
     write_plain_mjcf(args.output, actuator, load, (source,))
     print(*snippet(actuator), sep='\n')
     for note in actuator.notes:

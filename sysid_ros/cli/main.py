@@ -23,6 +23,7 @@ BROKEN_PIPE = 141
 #: function ``run`` in the file of their name.
 _BESIDE = {
     'check': 'calibrate.check',
+    'compare-actuators': 'fit_actuator.compare',
     'map': 'convert.propose_mapping',
     'plot': 'inspect.plot',
     'process': 'servo_logs.process_raw',

@@ -105,12 +105,12 @@ def _print_parameters(console: Console, found: Preflight) -> None:
 def _told_by(found: Preflight, place: int) -> str:
     """Name the sensors without which the interval of a parameter would be wider."""
     grown = sorted(((sensor.growth[place], sensor.name) for sensor in found.sensors), reverse=True)
-    told = [(growth, name) for growth, name in grown if growth > _CARRIES]
-    if not told:
+    carrying = [(growth, name) for growth, name in grown if growth > _CARRIES]
+    if not carrying:
         return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
     return ', '.join(
         f'{name} {"alone" if math.isinf(growth) else format(growth, ".2g")}'
-        for growth, name in told[:_NAMED]
+        for growth, name in carrying[:_NAMED]
     )
 
 

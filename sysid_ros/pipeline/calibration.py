@@ -48,9 +48,9 @@ MODEL = 'mjcf'
 #: Folder for the coefficients of servos, a file for each actuator.
 SERVOS = 'servos'
 
-#: A change of a parameter that the MJCF text has to take, as a part of the value or of 1, …
+#: The MJCF text has to take a change of a parameter by this part of its value, or of 1 if that is
+#: more, and at most by this part of the distance of its bounds.
 _NUDGE = 1e-6
-#: … and at most of the bounds' distance.
 _NUDGE_OF_BOUNDS = 1e-3
 
 

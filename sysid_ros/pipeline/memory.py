@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import ParameterResult, Provenance
 
-#: So many changes are told in a sentence.
-_TOLD = 3
+#: A sentence names so many changes.
+_NAMED = 3
 _TRAINED = ('train', 'memory')
 
 
@@ -328,13 +328,13 @@ def _sentence(rows: tuple[DriftedParameter, ...], units: dict[str, str], p_value
             f'The robot did not change by more than chance: {len(rows)} compared, '
             f'p = {p_value:.2g}.'
         )
-    told = [_change(row, units[row.name]) for row in changed[:_TOLD]]
-    more = len(changed) - len(told)
+    changes = [_change(row, units[row.name]) for row in changed[:_NAMED]]
+    more = len(changed) - len(changes)
     if more:
-        told.append(f'{more} more changed')
+        changes.append(f'{more} more changed')
     if len(changed) < len(rows):
-        told.append('nothing else did')
-    return f'The robot changed: {"; ".join(told)}; what was known of it before is dropped.'
+        changes.append('nothing else did')
+    return f'The robot changed: {"; ".join(changes)}; what was known of it before is dropped.'
 
 
 def _change(row: DriftedParameter, unit: str) -> str:

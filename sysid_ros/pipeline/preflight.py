@@ -269,8 +269,8 @@ def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0
         nominal = float(np.clip(unknown.nominal, low + margin, high - margin))
         parameters.append(dataclasses.replace(unknown, nominal=nominal))
     stable, diverged = _stable(problem, training, parameters, threads)
-    told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    late = arrival_offsets([sequence for sequence in stable if sequence.name not in told])
+    asked = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
+    late = arrival_offsets([sequence for sequence in stable if sequence.name not in asked])
     unknowns = (*parameters, *late)
     drives = problem.servos
     with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:

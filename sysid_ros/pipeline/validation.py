@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sysid_ros.signals.trajectory import Trajectory
 
     #: Which samples of a series of a sequence count.
-    Counted = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
+    Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
     #: Name of a family of bags to its sequences.
     Families = dict[str, tuple[Trajectory, ...]]
 
@@ -109,7 +109,7 @@ def residuals_of(
     predictor: Predictor,
     sequences: Sequence[Trajectory],
     noise: Mapping[str, float],
-    counted: Counted | None = None,
+    mask: Mask | None = None,
 ) -> list[dict[str, NDArray[np.float64]]]:
     """Simulate sequences and return by sequence and sensor the residuals in units of the noise.
 
@@ -117,7 +117,7 @@ def residuals_of(
         predictor: What predicts.
         sequences: What is simulated, in one batch.
         noise: Sensor name to standard deviation; others do not count.
-        counted: Which samples count; by default all.
+        mask: Which samples count; by default all.
 
     Returns:
         For each sequence, sensor name to (n,) finite residuals.
@@ -129,7 +129,7 @@ def residuals_of(
     for sequence, prediction in zip(sequences, predictions, strict=True):
         own: dict[str, list[NDArray[np.float64]]] = {}
         for series, predicted in zip(sequence.measurements, prediction.channels, strict=True):
-            rows = slice(None) if counted is None else counted(sequence, series)
+            rows = slice(None) if mask is None else mask(sequence, series)
             columns = [
                 (name, c) for name, (_, place) in series.signal_mapping.items() for c in place
             ]
@@ -310,7 +310,7 @@ def leave_out(
     solver: SolverConfig,
     *,
     noise: Mapping[str, float] | None = None,
-    counted: Counted | None = None,
+    mask: Mask | None = None,
     cancel: threading.Event | None = None,
 ) -> tuple[Fold, ...]:
     """Fit to all sequences but those of one family at a time, and judge each fit on that family.
@@ -326,7 +326,7 @@ def leave_out(
         fit: The fit to all of them.
         solver: The loss of the fit, and simulation threads.
         noise: In which units the errors are; the fit's own unless given.
-        counted: Which samples count for the errors; by default all.
+        mask: Which samples count for the errors; by default all.
         cancel: Ends it when it is set.
 
     Raises:
@@ -337,7 +337,7 @@ def leave_out(
     noise = fit.noise if noise is None else noise
     held_out = [s for own in families.values() for s in own]
     nominal = Predictor(spec, threads=solver.threads, drives=fit.drives)
-    before = iter(residuals_of(nominal, held_out, noise, counted))
+    before = iter(residuals_of(nominal, held_out, noise, mask))
     arrived = fit.as_arrived(sequences)
     refits = _Refits(spec, arrived, fit, solver)
     defaults = np.array([parameter.nominal for parameter in fit.parameters])
@@ -348,7 +348,7 @@ def leave_out(
         values = refits.without(absent, rest, cancel)
         known = np.where(np.isnan(values), defaults, values)
         refitted = nominal._replace(parameters=fit.parameters, values=known)
-        after = residuals_of(refitted, own, noise, counted)
+        after = residuals_of(refitted, own, noise, mask)
         folds.append(
             Fold(
                 name=name,

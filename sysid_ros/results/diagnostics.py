@@ -38,9 +38,9 @@ MOVES = 0.1
 
 #: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
 _FEWEST_STRETCHES = 12
-#: The error of a sequence is that of so many stretches of its time without the worst of them, ...
+#: The time of a sequence is cut into so many stretches; its error is that of the best of them, this
+#: part of all.
 _STRETCHES = 100
-#: ... of which this part is kept.
 _KEPT = 0.75
 #: Fewer equal values in a row than this are no standstill.
 _FEWEST_EQUAL = 4
@@ -153,8 +153,8 @@ def _errors_of_role(
         deviations = math.nan, math.nan
         if len(measured):
             # The mean of equal values may be rounded, which is no motion.
-            still = not np.ptp(measured)
-            deviations = 0.0 if still else float(np.std(measured)), float(np.std(after))
+            deviation = float(np.std(measured)) if np.ptp(measured) else 0.0
+            deviations = deviation, float(np.std(after))
         yield SensorError(
             sensor=name,
             unit=units[curve.sensor],

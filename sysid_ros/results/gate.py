@@ -31,9 +31,9 @@ _SAME_MOTION = 0.8
 _STEPS = 3.0
 #: Sensors of a kind from which on one of them can stand out.
 _FEWEST_ALIKE = 3
-#: A sensor that never changes says nothing new of a model that moves by less, in its SI unit …
+#: A sensor that never changes says nothing new of a model that moves by less than this, in its SI
+#: unit, or by less than so many times the noise of the others of its kind.
 _STANDS_STILL = 1e-3
-#: … or by less than so many times the noise of the others of its kind.
 _STILL_NOISE = 5.0
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
