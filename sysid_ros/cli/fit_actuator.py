@@ -48,24 +48,9 @@ def config_of(args: argparse.Namespace) -> ServoFitConfig:
     """
     from sysid_ros.config import ServoFitConfig, validate  # noqa: PLC0415
 
-    wanted = {
-        'actuator': args.actuator,
-        'model': args.model,
-        'logdir': args.logdir,
-        'output': args.output,
-        'validation_kp': args.validation_kp,
-        'fixed': fixed_of(args.fix),
-        'method': args.method,
-        'trials': args.trials,
-        'workers': args.workers,
-        'load_study': args.load_study,
-        'wandb': args.wandb,
-        'starts': args.starts,
-        'seed': args.seed,
-        'reset_period': args.reset_period,
-        'substeps': args.substeps,
-        'resume': args.resume,
-    }
+    given = {name: getattr(args, name, None) for name in ServoFitConfig.model_fields}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    wanted['fixed'] = fixed_of(args.fix)
     return validate(ServoFitConfig, wanted, 'the command line')
 
 
@@ -134,18 +119,7 @@ def _print(done: ServoCalibration) -> None:
 
 def compare(args: argparse.Namespace) -> int:
     """Fit several friction laws to logs of a servo and recommend one."""
-    from sysid_ros.config import ServoFitConfig, validate  # noqa: PLC0415
-
-    wanted = {
-        'actuator': args.actuator,
-        'logdir': args.logdir,
-        'validation_kp': args.validation_kp,
-        'fixed': fixed_of(args.fix),
-        'reset_period': args.reset_period,
-        'substeps': args.substeps,
-        **({} if args.output is None else {'output': args.output}),
-    }
-    config = validate(ServoFitConfig, wanted, 'the command line')
+    config = config_of(args)
     # Imported late: --help must not wait for them.
     from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
     from sysid_ros.servos.session.calibration import check_output  # noqa: PLC0415

@@ -104,6 +104,12 @@ class Predictor(NamedTuple):
     threads: int = 0
     drives: Drives | None = None
 
+    def predict(self, sequences: Sequence[Trajectory]) -> tuple[Prediction, ...]:
+        """Simulate sequences in one batch."""
+        return predict(
+            self.model, sequences, self.parameters, self.values, self.threads, drives=self.drives
+        )
+
 
 def residuals_of(
     predictor: Predictor,
@@ -125,7 +131,7 @@ def residuals_of(
     if not sequences:
         return []
     found = []
-    predictions = _predictions(predictor, sequences)
+    predictions = predictor.predict(sequences)
     for sequence, prediction in zip(sequences, predictions, strict=True):
         own: dict[str, list[NDArray[np.float64]]] = {}
         for series, predicted in zip(sequence.measurements, prediction.channels, strict=True):
@@ -151,17 +157,6 @@ def rms(residuals: Sequence[Mapping[str, NDArray[np.float64]]]) -> float:
     parts = [values for own in residuals for values in own.values()]
     values = np.concatenate(parts) if parts else np.zeros(0)
     return float(np.sqrt(np.mean(values**2))) if len(values) else float('nan')
-
-
-def _predictions(predictor: Predictor, sequences: Sequence[Trajectory]) -> tuple[Prediction, ...]:
-    return predict(
-        predictor.model,
-        sequences,
-        predictor.parameters,
-        predictor.values,
-        predictor.threads,
-        drives=predictor.drives,
-    )
 
 
 def validate(
@@ -625,7 +620,7 @@ def _activations(
         times = np.unique([start.begin for start in starts if start.sequence.name == name])
         series = TimeSeries(times, np.zeros((len(times), edges[-1])), mapping)
         asked.append(dataclasses.replace(sequence, measurements=(series,)))
-    predictions = _predictions(predictor, asked)
+    predictions = predictor.predict(asked)
     found = {}
     for sequence, prediction in zip(asked, predictions, strict=True):
         rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
