@@ -14,6 +14,8 @@ STAMP := $(VENV)/.installed
 
 # ROS nodes started from here talk to this machine only.
 export ROS_AUTOMATIC_DISCOVERY_RANGE ?= LOCALHOST
+# Processes of tests start sooner from compiled modules, which containers are often told not to keep.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo check test lint bench clean
 
@@ -51,8 +53,8 @@ $(ROBOTS): $(STAMP)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	touch $@
 
-# For daily work: types are checked beside the tests, since one of the two cores would wait else.
-check: venv ## Lint, check types and run the quick tests, in less than a minute
+# For daily work: types are checked beside the tests.
+check: venv ## Lint, check types and run the quick tests
 	@failed=0
 	$(BIN)/ruff check . || failed=1
 	$(BIN)/ruff format --check . || failed=1
@@ -65,8 +67,8 @@ check: venv ## Lint, check types and run the quick tests, in less than a minute
 	cat "$$log"
 	exit $$failed
 
-# Nodes are tested one after the other: they need the processor in time. One that fails is run
-# once more, and counted as rerun: a machine may stall for longer than any robot would.
+# Nodes that have deadlines are tested one after the other: they need the processor in time. One
+# that fails is run once more, and counted as rerun: a machine may stall for longer than any robot.
 test: lint $(ROBOTS) ## Lint, check types and run the tests
 	failed=0
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not ros or patient' || failed=1

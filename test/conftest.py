@@ -44,6 +44,17 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope='module')
+def undrawn() -> Iterator[None]:
+    """Leave out the PNG files of calibrations in this process: drawing takes longer than fitting.
+
+    Those of `sysid_ros.report` and of a real process are tested elsewhere.
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr('sysid_ros.report.write_figures', lambda *_: ())
+        yield
+
+
 @pytest.fixture
 def ros_env() -> Iterator[dict[str, str]]:
     """Return an environment with a ROS domain that no other test on this machine has."""

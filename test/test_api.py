@@ -19,6 +19,8 @@ from sysid_ros.errors import ConfigError, ParameterError, ResultError
 from sysid_ros.model.loading import differing_fields
 from sysid_ros.results.result import CalibrationResult
 
+pytestmark = pytest.mark.usefixtures('undrawn')
+
 ROOT = Path(__file__).resolve().parents[1]
 ARM = ROOT / 'test' / 'data' / 'pendulum'
 #: What test/data/pendulum/truth.yaml hides.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import importlib.util
 import io
@@ -25,11 +26,17 @@ from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.parser import parse_overrides
-from sysid_ros.config import CalibrationConfig, MappingConfig, Section, ServoBagConfig, validate
+from sysid_ros.config import (
+    CalibrationConfig,
+    MappingConfig,
+    QosOverride,
+    Section,
+    ServoBagConfig,
+    validate,
+)
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
-from sysid_ros.nodes.recorder.qos_overrides import QosOverride
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
 from sysid_ros.servos.laws.servo import actuator_type
 
@@ -473,6 +480,7 @@ def _spans(page: Path) -> list[str]:
     return re.findall(r'`([^`\n]+)`', _prose(page))
 
 
+@functools.cache
 def _named_in_python() -> tuple[set[str], set[str]]:
     """Return the names that Python files define or import, and the words of their strings.
 
@@ -490,14 +498,16 @@ def _named_in_python() -> tuple[set[str], set[str]]:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         }
         for node in ast.walk(tree):
+            if isinstance(node, ast.Constant):
+                if isinstance(node.value, str) and id(node) not in docstrings:
+                    words.update(re.findall(r'\w+', node.value))
+                continue
             for field in ('name', 'arg', 'id', 'attr'):
-                names |= set(str(getattr(node, field, None) or '').split('.'))
-            if isinstance(node, ast.Constant) and id(node) not in docstrings:
-                words |= set(re.findall(r'\w+', str(node.value)))
+                if name := getattr(node, field, None):
+                    names.update(name.split('.'))
     return names, words
 
 
-NAMES, WORDS = _named_in_python()
 #: Words that stand for what a user puts there, and names of a user's own.
 PLACEHOLDERS = {'DIR', 'FILE', 'NAME', 'NODE', 'SEED', 'TOPIC', 'left_elbow_joint', 'servo_params'}
 #: What looks like a name in Python: a constant, a class, words joined by underscores.
@@ -511,7 +521,8 @@ def _unknown(span: str) -> list[str]:
     dotted, call, _ = span.strip('.').partition('(')
     if dotted.startswith('sysid_ros.'):
         return [] if _resolves(dotted) else [span]
-    known = NAMES if call else NAMES | WORDS | PLACEHOLDERS
+    names, words = _named_in_python()
+    known = names if call else names | words | PLACEHOLDERS
     return [p for p in dotted.split('.') if (call or LOOKS.fullmatch(p)) and p not in known]
 
 
@@ -531,6 +542,7 @@ def _resolves(dotted: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @by_page
 def test_names_of_python_in_the_text_exist(page: Path):
     unknown = [(span, name) for span in _spans(page) for name in _unknown(span)]
@@ -538,6 +550,7 @@ def test_names_of_python_in_the_text_exist(page: Path):
     assert unknown == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'span',
     [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.usefixtures('undrawn')]
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND_NS
@@ -148,7 +148,7 @@ def test_a_serial_log_is_converted_by_a_mapping(
 SERVO_RATE = 50
 SERVO_SCALE = math.pi
 #: Every so many of the 96 recorded motions, and every so many of those for validation.
-SERVO_USED = 4
+SERVO_USED = 8
 SERVO_HELD_OUT = 4
 #: Between two motions, s: more than what cuts a bag into sequences.
 SERVO_PAUSE = 5.0

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.least_squares import Backend
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Backend, Loss
     from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport

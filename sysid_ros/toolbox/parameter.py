@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from sysid_ros.model.unknown import Scale
+    from sysid_ros.config.calibration import Scale
 
     Array = NDArray[np.float64]
 

@@ -458,8 +458,8 @@ def _laws(
         sensor
         for simulator in simulators
         for run in simulator.runs
-        for channels in run.channels
-        for sensor in channels.sensors
+        for readings in run.readings
+        for sensor in readings.sensors
     )
     return {
         acting.sensor: MeasurementModel(
@@ -476,14 +476,14 @@ def _laws(
 def _compare(
     residuals: Residuals, recorded: tuple[Recorded, ...], candidates: NDArray[np.float64]
 ) -> Outcome:
-    values, readings = residuals.compare(candidates)
+    values, simulated = residuals.compare(candidates)
     found: list[NDArray[np.float64]] = []
     predicted: list[list[TimeSeries]] = []
     measured: list[list[TimeSeries]] = []
     for index, entry in enumerate(recorded):
         found.append(values[residuals.rows(index)])
-        channels = residuals.runs[index].channels
-        predicted.append([entry.predicted(channels, own) for own in readings[index]])
+        readings = residuals.runs[index].readings
+        predicted.append([entry.predicted(readings, own) for own in simulated[index]])
         measured.append([entry.measured] * len(candidates))
     return found, predicted, measured
 

@@ -224,6 +224,7 @@ def test_rest_is_left_out_when_only_motion_is_wanted(arm: Any, columns: Any):
     assert finding.count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(10))
 def test_a_motion_without_rest_or_stop_stays_whole(arm: Any, columns: Any, seed: int):
     rng = np.random.default_rng(seed)

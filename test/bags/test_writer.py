@@ -127,6 +127,7 @@ def _information(path: Path) -> dict[str, Any]:
     return dict(document['rosbag2_bagfile_information'])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
 def test_a_bag_goes_on_in_another_file_by_size_by_time_and_on_demand(tmp_path: Path, storage: str):
     large = EMPTY + bytes(100_000)

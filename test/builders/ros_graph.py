@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +30,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DOMAINS = range(1, 101)
 #: Longest wait for anything that a process does, seconds. Reached only when a test fails.
 TIMEOUT = 30.0
+#: Messages that may wait to be taken.
+_LONGEST_QUEUE = 1000
 
 
 @contextmanager
@@ -58,24 +63,91 @@ def own_domain() -> Iterator[dict[str, str]]:
         }
 
 
+#: What nodes import. A process that has it is forked for each node: numpy, scipy, MuJoCo and rclpy
+#: take two seconds of a processor, longer than most nodes of a test run for.
+_PRELOADED = [
+    'rclpy',
+    'sensor_msgs.msg',
+    'sysid_ros.nodes.recorder.node',
+    'sysid_ros.nodes.exciter.node',
+    'sysid_ros.nodes.simulated_robot.node',
+    'sysid_ros.nodes.calibrator.node',
+]
+
+
+def _become(program: str, arguments: list[str], env: dict[str, str], pipe: str) -> None:
+    """Be ``python -m PROGRAM ARGUMENTS``, or ``python PROGRAM.py …``, in a forked process."""
+    os.environ.clear()
+    os.environ.update(env)
+    output = os.open(pipe, os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    sys.stdout = open(1, 'w', buffering=1, closefd=False)  # noqa: SIM115 (for all of its life)
+    sys.stderr = open(2, 'w', buffering=1, closefd=False)  # noqa: SIM115
+    sys.argv = [program, *arguments]
+    sys.orig_argv = [sys.executable, '-m', *sys.argv]
+    if program.endswith('.py'):
+        runpy.run_path(program, run_name='__main__')
+    else:
+        runpy.run_module(program, run_name='__main__', alter_sys=True)
+
+
+class _Forked:
+    """A process that is forked from one that has imported what nodes need, as a `Popen`."""
+
+    def __init__(self, program: str, arguments: list[str], env: Mapping[str, str]) -> None:
+        context = multiprocessing.get_context('forkserver')
+        context.set_forkserver_preload(_PRELOADED)
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = str(Path(folder) / 'output')
+            os.mkfifo(pipe)
+            self._process = context.Process(
+                target=_become, args=(program, arguments, dict(env), pipe)
+            )
+            self._process.start()
+            self.stdout = open(pipe, encoding='utf-8')  # noqa: PTH123, SIM115 (read in a thread)
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until it has ended, and return its exit code."""
+        self._process.join(timeout)
+        code = self._process.exitcode
+        if code is None:
+            raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self._process.exitcode is None and self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """End it whatever it does."""
+        self.send_signal(signal.SIGKILL)
+
+
 class NodeProcess:
     """A Python process whose output is read as it comes."""
 
-    def __init__(self, command: list[str], env: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, program: str, arguments: list[str], env: Mapping[str, str], log: Path
+    ) -> None:
         self._lines: list[str] = []
         self._ended = False
         self._changed = threading.Condition()
         self._log = log
-        self.process = subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        self.process = _Forked(program, arguments, env)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self._log.open('w') as log:
-            for line in self.process.stdout:
+        with self._log.open('w') as log, self.process.stdout as output:
+            for line in output:
                 log.write(line)
                 with self._changed:
                     self._lines.append(line.rstrip('\n'))
@@ -148,10 +220,8 @@ def node_processes(env: Mapping[str, str], folder: Path) -> Iterator[StartNode]:
 
     def start(program: str | Path, *arguments: str | Path) -> NodeProcess:
         name = str(program)
-        head = [name] if name.endswith('.py') else ['-m', name]
-        command = [sys.executable, *head, *map(str, arguments)]
         log = folder / f'{len(started)}_{Path(name).name}.log'
-        started.append(NodeProcess(command, env, log))
+        started.append(NodeProcess(name, [str(argument) for argument in arguments], env, log))
         return started[-1]
 
     try:
@@ -193,12 +263,21 @@ class RosClient:
             kind,
             topic,
             lambda message: accept(message) and not found.done() and found.set_result(message),
-            QoSProfile(depth=1000, durability=durability),
+            QoSProfile(depth=_LONGEST_QUEUE, durability=durability),
         )
         try:
             return self._finish(found, timeout, topic)
         finally:
             self.node.destroy_subscription(subscription)
+
+    def spin_until(self, done: Callable[[], bool], timeout: float = TIMEOUT) -> None:
+        """Take what comes until something is done, and what has come by then."""
+        deadline = time.monotonic() + timeout
+        while not done():
+            self._executor.spin_once(timeout_sec=0.02)
+            assert time.monotonic() < deadline, f'not done within {timeout:g} s'
+        for _ in range(_LONGEST_QUEUE):
+            self._executor.spin_once(timeout_sec=0)
 
     def _finish(self, future: Any, timeout: float, name: str) -> Any:
         self._executor.spin_until_future_complete(future, timeout)

@@ -18,7 +18,7 @@ import yaml
 from builders.cli_project import Outcome, Project, Sysid, run_process
 from sysid_ros.results.result import CalibrationResult
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 
 def _hidden(project: Project, target: str) -> float:

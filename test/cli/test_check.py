@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from builders.cli_project import Project, Sysid
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 
 CHECK = ('check', 'calibration.yaml', '--baseline')

@@ -32,6 +32,7 @@ def test_models_are_compared_and_one_is_recommended(project: Any, sysid: Callabl
     assert found['recommended'] == 'calibration'
 
 
+@pytest.mark.slow
 def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW[:1])
     other = project.folder / 'other.yaml'
@@ -44,6 +45,7 @@ def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
     assert 'validate (validate)' in line
 
 
+@pytest.mark.slow
 def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
     done = sysid('compare', project.config, '--drop', 'joint/*/dampin')

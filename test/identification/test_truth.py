@@ -604,6 +604,7 @@ def test_ten_numbers_of_inertia_come_back(start: float) -> None:
     np.testing.assert_allclose(pseudo, expected, rtol=PRECISION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('start', STARTS)
 @pytest.mark.parametrize(
     ('what', 'change', 'value', 'low', 'high'),
@@ -803,6 +804,7 @@ def test_threads_and_reruns_change_no_bit() -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('end', [0, 1])
 @pytest.mark.parametrize('optimizer', ['mujoco', 'scipy'])
 def test_a_start_on_a_bound_is_left(optimizer: str, end: int) -> None:

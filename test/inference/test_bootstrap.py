@@ -88,6 +88,7 @@ def test_intervals_from_blocks_hold_the_truth_about_as_often(noise: Noise) -> No
     assert np.all(share / 40 >= 0.85)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('noise', [white, slow])
 def test_draws_of_stationary_noise_are_as_wide_as_its_covariance(noise: Noise) -> None:
     jacobian, samples = columns(4), layout(4)
@@ -98,6 +99,7 @@ def test_draws_of_stationary_noise_are_as_wide_as_its_covariance(noise: Noise) -
     assert 'in blocks of' in drawn.method
 
 
+@pytest.mark.slow
 def test_blocks_keep_what_sensors_have_in_common() -> None:
     """Two sensors that always read the same say as much as one."""
     jacobian, samples = columns(4), layout(4)
@@ -149,6 +151,7 @@ def test_recordings_that_disagree_hold_the_truth_about_as_often() -> None:
     assert 'whole recordings' in found.method
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_interval_and_another_one_nearly() -> None:
     jacobian, samples = columns(2), layout(2)
     measured = jacobian @ TRUTH + white(np.random.default_rng(7), len(jacobian))

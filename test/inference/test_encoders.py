@@ -32,6 +32,7 @@ def reading(
     return said, said - POSITION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('noise', [0.1, 0.2, 0.5])
 def test_the_variance_over_zeros_is_that_of_many_draws(noise: float) -> None:
     rng = np.random.default_rng(3)
@@ -57,8 +58,8 @@ def test_white_noise_of_the_same_size_would_be_far_off() -> None:
 
 
 def _runs(values: Any) -> Any:
-    channels = SimpleNamespace(sensors=('q',), measured=values[:, None])
-    return cast('Any', [SimpleNamespace(channels=(channels,))])
+    readings = SimpleNamespace(sensors=('q',), measured=values[:, None])
+    return cast('Any', [SimpleNamespace(readings=(readings,))])
 
 
 def test_readings_in_whole_steps_are_an_encoders() -> None:

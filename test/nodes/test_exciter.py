@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-import itertools
+import re
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,15 @@ EXCITER = 'sysid_ros.nodes.exciter'
 ROBOT = 'sysid_ros.nodes.simulated_robot'
 ARRAYS = '/forward_position_controller/commands'
 TRAJECTORIES = '/joint_trajectory_controller/joint_trajectory'
+#: Pose of the arm in its key frame, rad.
+HOME = {
+    'shoulder_pan': 0.0,
+    'shoulder_lift': -1.1,
+    'elbow': 1.4,
+    'wrist_1': -0.4,
+    'wrist_2': 0.0,
+    'wrist_3': 0.0,
+}
 
 pytestmark = pytest.mark.ros
 
@@ -44,33 +54,35 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
-    states: list[Any] = []
-    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
-    robot = start_node(ROBOT, *_parameters(model=ARM))
-    robot.wait_for_line('simulated robot ready')
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=3.0, ramp=0.5))
+    commands: list[Any] = []
+    numbers: list[int] = []
 
-    home = [0, -1.1, 1.4, -0.4, 0, 0]
+    def command(message: Any, info: dict[str, int]) -> None:
+        commands.append(message)
+        numbers.append(info['publication_sequence_number'])
 
-    def over(message: Any) -> bool:
-        states.append(message)
-        # The last command may be behind in the queue when its sender has ended.
-        at_home = bool(commands) and np.allclose(commands[-1].data, home, rtol=0, atol=1e-6)
-        return len(states) >= 1500 and exciter.process.poll() is not None and at_home
-
-    ros_client.message(JointState, '/joint_states', over, latched=False)
-    stamps = [m.header.stamp.sec + 1e-9 * m.header.stamp.nanosec for m in states]
-    seconds = stamps[-1] - stamps[0]
-    assert exciter.wait() == 0
+    ros_client.node.create_subscription(Float64MultiArray, ARRAYS, command, 1000)
+    robot = start_node(ROBOT, *_parameters(model=ARM, rate=100.0))
+    states = _collect(ros_client, JointState, '/joint_states')
+    ros_client.spin_until(lambda: bool(states))
+    # Limits are claims of other tests: a stalled machine breaks them, as it should.
+    free = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=3.0, ramp=0.5, **free))
+    ros_client.spin_until(lambda: exciter.process.poll() is not None)
+    assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output
-    assert (len(stamps) - 1) / seconds == pytest.approx(500, rel=0.02)
-    sent = np.array([message.data for message in commands])
-    assert 0.9 * 300 < len(sent) < 350
-    np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
-    if 'were skipped' not in exciter.output:
-        assert np.max(np.abs(np.diff(sent, axis=0))) < 0.1
+    # On a busy machine messages are late or lost; stamps stay where the rate puts them.
+    stamps = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in states]
+    periods = np.diff(stamps) / 1e7
+    np.testing.assert_allclose(periods, np.maximum(1, np.round(periods)), rtol=0, atol=1e-6)
     moved = np.ptp([message.position for message in states], axis=0)
     assert np.all(moved > 0.3)
+    sent = np.array([message.data for message in commands])
+    np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
+    skipped = re.search(r'(\d+) commands were skipped', exciter.output)
+    if skipped is None:
+        assert np.max(np.abs(np.diff(sent, axis=0)) / np.diff(numbers)[:, None]) < 0.1
+    assert 300 < numbers[-1] + (int(skipped[1]) if skipped else 0) < 350
     assert robot.stop() == 0
 
 
@@ -84,7 +96,6 @@ def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: Callable[..., 
 def test_an_interrupted_motion_slows_down_and_holds(
     start_node: Callable[..., Any], ros_client: Any
 ):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
 
     commands = _collect(ros_client, JointTrajectory, TRAJECTORIES)
@@ -96,9 +107,7 @@ def test_an_interrupted_motion_slows_down_and_holds(
         ros_client.message(JointTrajectory, TRAJECTORIES, latched=False)
     exciter.process.send_signal(signal.SIGINT)
     # Spin meanwhile: what is not taken when its sender leaves is lost.
-    ros_client.message(
-        JointState, '/joint_states', lambda _: exciter.process.poll() is not None, latched=False
-    )
+    ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 0
     assert 'holding the last command' in exciter.output
     assert commands[0].joint_names[:2] == ['shoulder_pan', 'shoulder_lift']
@@ -128,31 +137,72 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
     assert len(exciter.output.splitlines()) == 1
 
 
+class _HeldUp:
+    """A robot that is where its commands say, and whose states are held up on their way at times.
+
+    Each state has the stamp of the command that it follows, as the middleware took it: how fast
+    this process runs changes no state. States are held up for long enough to be far from the
+    commands sent meanwhile, and shorter than the second for which the exciter remembers commands;
+    what a busy machine holds up for longer is dropped.
+
+    Attributes:
+        late: States that were sent late, in each hold-up that counts.
+    """
+
+    SHORTEST, LONGEST = 0.5, 0.8
+
+    def __init__(self, client: Any) -> None:
+        from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+        from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
+
+        self._clock = client.node.get_clock()
+        self._states = client.node.create_publisher(JointState, '/joint_states', 100)
+        self._state = JointState(name=list(HOME), position=list(HOME.values()))
+        self._held: list[tuple[int, list[float]]] = []
+        self._in_time = 0
+        self.late: list[int] = []
+        client.node.create_subscription(Float64MultiArray, ARRAYS, self._follow, 1000)
+        client.node.create_timer(0.01, self._rest)
+
+    def _rest(self) -> None:
+        """Stay at home until the first command."""
+        if not self._held and not self._in_time:
+            self._send(self._clock.now().nanoseconds, list(HOME.values()))
+
+    def _send(self, stamp: int, positions: list[float]) -> None:
+        self._state.header.stamp.sec, self._state.header.stamp.nanosec = divmod(stamp, 10**9)
+        self._state.position = positions
+        self._states.publish(self._state)
+
+    def _follow(self, message: Any, info: dict[str, int]) -> None:
+        stamp = info['source_timestamp']
+        if self._in_time < 80:
+            self._in_time += 1
+            self._send(stamp, list(message.data))
+            return
+        self._held.append((stamp, list(message.data)))
+        age = 1e-9 * (self._clock.now().nanoseconds - self._held[0][0])
+        if age < self.SHORTEST:
+            return
+        # The last states first in number: those that are late by less say less.
+        if age < self.LONGEST:
+            for held in self._held[: len(self._held) // 2]:
+                self._send(*held)
+                time.sleep(0.001)
+            self.late.append(len(self._held) // 2)
+        self._held.clear()
+        self._in_time = 1
+
+
 def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
     start_node: Callable[..., Any], ros_client: Any
 ):
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
-
-    def wait_for_commands(count: int) -> None:
-        seen = itertools.count(1)
-        ros_client.message(Float64MultiArray, ARRAYS, lambda _: next(seen) >= count, latched=False)
-
-    # As tight as the robot's own lag allows, so that a held-up state would be too far.
-    tight = {'max_tracking_error': 0.45, 'state_timeout': 10.0}
-    robot = start_node(ROBOT, *_parameters(model=ARM))
-    robot.wait_for_line('simulated robot ready')
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=5.0, ramp=0.5, **tight))
-    exciter.wait_for_line('motion started')
-    wait_for_commands(80)
-    for _ in range(3):
-        robot.process.send_signal(signal.SIGSTOP)
-        wait_for_commands(80)
-        robot.process.send_signal(signal.SIGCONT)
-        wait_for_commands(20)
-
-    assert exciter.wait() == 0, exciter.output
-    assert 'motion finished' in exciter.output
-    robot.stop()
+    robot = _HeldUp(ros_client)
+    tight = {'max_tracking_error': 0.2, 'state_timeout': 10.0}
+    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, ramp=0.5, **tight))
+    ros_client.spin_until(lambda: sum(robot.late) >= 60 or exciter.process.poll() is not None)
+    assert exciter.stop() == 0, exciter.output
+    assert 'interrupted; holding the last command' in exciter.output
 
 
 @pytest.mark.parametrize(
@@ -165,7 +215,6 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
 def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     start_node: Callable[..., Any], ros_client: Any, values: dict[str, object], reason: str
 ):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
@@ -173,9 +222,7 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, ramp=1.0, **values))
     exciter.wait_for_line('waiting for a publisher of /joint_states')
     start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
-    ros_client.message(
-        JointState, '/joint_states', lambda _: exciter.process.poll() is not None, latched=False
-    )
+    ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2
     assert 'exciter: Stopped the motion at ' in exciter.output
     assert reason in exciter.output
@@ -199,9 +246,7 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
-    home = {'shoulder_pan': 0.0, 'shoulder_lift': -1.1, 'elbow': 1.4, 'wrist_1': -0.4}
-    home |= {'wrist_2': 0.0, 'wrist_3': 0.0}
-    frozen = JointState(name=list(home), position=list(home.values()))
+    frozen = JointState(name=list(HOME), position=list(HOME.values()))
     frozen.header.stamp = ros_client.node.get_clock().now().to_msg()
     publisher = ros_client.node.create_publisher(JointState, '/joint_states', 10)
     ros_client.node.create_timer(0.01, lambda: publisher.publish(frozen))
@@ -209,9 +254,7 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
         EXCITER, *_parameters(model=ARM, duration=60.0, state_timeout=1.0, max_tracking_error=0.0)
     )
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
-    ros_client.message(
-        JointState, '/joint_states', lambda _: exciter.process.poll() is not None, latched=False
-    )
+    ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2
     assert '1 s without a new state on /joint_states' in exciter.output
     assert len(commands) > 50

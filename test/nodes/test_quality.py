@@ -33,6 +33,7 @@ def test_diagnostics_tell_the_quality_of_topics_and_joints(
     assert recorder.stop() == 0
 
 
+@pytest.mark.patient
 def test_without_quality_nothing_is_said_of_it(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -50,6 +51,7 @@ def test_without_quality_nothing_is_said_of_it(
     assert recorder.stop() == 0
 
 
+@pytest.mark.patient
 def test_a_model_that_does_not_exist_is_one_sentence(
     record: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -66,7 +68,7 @@ def test_the_panel_shows_every_topic_and_joint() -> None:
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
 
     from sysid_ros.inspection.live import LiveQuality  # noqa: PLC0415
-    from sysid_ros.nodes.recorder.diagnostics import panel  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.ros.recorder.diagnostics import panel  # noqa: PLC0415 (needs ROS)
 
     live = LiveQuality()
     start = time.time_ns()

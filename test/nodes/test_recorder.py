@@ -18,13 +18,13 @@ from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags import UnfinishedBagError, read_bag
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import (
+from sysid_ros.nodes.ros.recorder.graph import (
     Endpoint,
     Offer,
     default_topics,
+    message_class,
     topic_spec,
 )
-from sysid_ros.nodes.recorder.message_types import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ def test_four_topics_at_500_hz_are_recorded_without_loss(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('number', 'storage', 'again'),
     [(signal.SIGTERM, 'mcap', False), (signal.SIGINT, 'sqlite3', False), (2, 'mcap', True)],
@@ -80,6 +81,7 @@ def test_an_interrupted_recorder_leaves_a_readable_bag(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
 def test_a_killed_recorder_loses_at_most_the_last_second(
     record: Callable[..., Any],
@@ -166,6 +168,7 @@ def test_services_start_and_stop_recordings_into_bags_of_their_own(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_a_best_effort_publisher_is_recorded(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -188,6 +191,7 @@ def test_a_best_effort_publisher_is_recorded(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_commands_and_the_model_are_recorded_by_default(
     record: Callable[..., Any],
     publish: Callable[..., Any],
@@ -222,17 +226,19 @@ def test_commands_and_the_model_are_recorded_by_default(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_max_duration_ends_the_recording(
     record: Callable[..., Any],
     publish: Callable[..., Any],
     tmp_path: Path,
-    read_numbers: Callable[..., Any],
 ) -> None:
     # An integer for a parameter that is a float, as people write it.
     recorder = record(output=tmp_path / 'bag', topics='/joint_states', max_duration=1)
     publish('/joint_states', rate=200)
     assert recorder.wait() == 0
-    assert 150 < len(read_numbers(tmp_path / 'bag')['/joint_states']) < 400
+    with Reader(tmp_path / 'bag') as reader:
+        seconds = 1e-9 * reader.duration
+    assert 0.5 < seconds < 5.0
 
 
 @pytest.mark.ros
@@ -248,6 +254,7 @@ def test_it_says_what_it_waits_for_and_ends_without_a_bag(
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_a_bag_removed_while_recording_ends_the_recorder_with_one_line(
     record: Callable[..., Any],
     publish: Callable[..., Any],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 #: Publishes the time of a simulation that began at 1000 s and runs twice as fast as the wall.
 CLOCK = """

@@ -58,21 +58,32 @@ def _publisher(client: Any, kind: Any, topic: str) -> Any:
 def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
     start_node: Callable[..., Any], ros_client: Any
 ):
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+
     robot = start_node(MODULE, *_parameters(model=ARM, truth=DEMO / 'truth.yaml'))
     robot.wait_for_line(READY)
-    before = ros_client.node.get_clock().now().nanoseconds
-    states = _states(ros_client, 1000)
-    elapsed = ros_client.node.get_clock().now().nanoseconds - before
+    states: list[Any] = []
+    sent: list[int] = []
+
+    def take(message: Any, info: dict[str, int]) -> None:
+        states.append(message)
+        sent.append(info['source_timestamp'])
+
+    ros_client.node.create_subscription(JointState, '/joint_states', take, 1000)
+    ros_client.spin_until(lambda: len(states) >= 1000)
     stamps = np.array([_stamp_ns(state) for state in states])
     np.testing.assert_array_equal(np.diff(stamps), 2_000_000)
-    assert elapsed == pytest.approx(2e9, rel=0.2)
-    assert abs(stamps[0] - before) < 0.5e9
+    # Late on a busy machine, but never early, and neither slower nor faster than the clock.
+    lag = np.array(sent) - stamps
+    assert np.min(lag) > 0
+    assert max(np.min(lag[:500]), np.min(lag[500:])) < 50e6
     assert list(states[0].name)[:2] == ['shoulder_pan', 'shoulder_lift']
     np.testing.assert_allclose(states[0].position, HOME, atol=0.03)
     assert [len(states[0].velocity), len(states[0].effort)] == [6, 6]
     assert robot.stop() == 0
 
 
+@pytest.mark.patient
 def test_commands_of_both_types_move_the_joints_that_they_name(
     start_node: Callable[..., Any], ros_client: Any
 ):
@@ -99,6 +110,7 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
     assert robot.stop() == 0
 
 
+@pytest.mark.patient
 def test_commands_that_do_not_fit_are_ignored_with_one_warning(
     start_node: Callable[..., Any], ros_client: Any
 ):

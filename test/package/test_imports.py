@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from graphlib import TopologicalSorter
@@ -116,6 +117,7 @@ def _imports_in(
             yield from _imports_in(node, package, typing_only=typing_only)
 
 
+@functools.cache
 def _imports_of(path: Path) -> list[Import]:
     source = path.relative_to(ROOT)
     tree = ast.parse(path.read_text('utf-8'))
@@ -135,9 +137,6 @@ def _room_of(module: str) -> str | None:
     return (rest.split('.')[0] or '__init__') if package == 'sysid_ros' else None
 
 
-IMPORTS = {path: _imports_of(path) for path in SOURCES}
-
-
 def test_every_room_has_a_place_in_the_order_of_imports():
     assert {_room(path) for path in SOURCES} == set(ROOMS)
 
@@ -146,7 +145,7 @@ def test_imports_point_to_rooms_below():
     wrong = [
         found.where
         for path in SOURCES
-        for found in IMPORTS[path]
+        for found in _imports_of(path)
         if (room := _room_of(found.module)) not in {None, _room(path)}
         and ROOMS.index(room) >= ROOMS.index(_room(path))
     ]
@@ -156,7 +155,7 @@ def test_imports_point_to_rooms_below():
 
 def test_no_file_imports_itself_through_others():
     imported = {
-        _module(path): {found.module for found in IMPORTS[path]} & MODULES for path in SOURCES
+        _module(path): {found.module for found in _imports_of(path)} & MODULES for path in SOURCES
     }
 
     assert set(TopologicalSorter(imported).static_order()) == MODULES
@@ -167,7 +166,7 @@ def test_only_the_nodes_import_ros():
         found.where
         for path in SOURCES
         if _room(path) != 'nodes'
-        for found in IMPORTS[path]
+        for found in _imports_of(path)
         if found.module.split('.')[0] in ROS_MODULES
     ]
 
@@ -182,7 +181,7 @@ def test_third_party_imports_are_declared_in_setup_py():
     undeclared = [
         found.where
         for path in SOURCES
-        for found in IMPORTS[path]
+        for found in _imports_of(path)
         if not found.typing_only
         and (top := found.module.split('.')[0]) not in sys.stdlib_module_names
         and top not in ROS_MODULES | {'sysid_ros', '__future__'}

@@ -216,6 +216,7 @@ def test_a_parameter_file_sets_nothing_that_has_an_argument(path: Path):
 
 
 @pytest.mark.ros
+@pytest.mark.patient
 def test_rclpy_reads_the_parameter_files(monkeypatch: pytest.MonkeyPatch):
     rclpy = pytest.importorskip('rclpy')
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.solver.problem import Iteration
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 
 COMMANDS = '/forward_position_controller/commands'

@@ -26,6 +26,8 @@ from sysid_ros.pipeline.memory import Remembered, known_of, recall, without_know
 if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
 
+pytestmark = pytest.mark.usefixtures('undrawn')
+
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.models import ModelComparison
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 
 TARGETS = ('joint/j/damping', 'body/bob/mass', 'joint/j/frictionloss')

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.model.unknown import Unknown
 
+pytestmark = pytest.mark.usefixtures('undrawn')
+
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000
 ARM = """

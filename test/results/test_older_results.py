@@ -51,6 +51,7 @@ def test_the_numbers_of_an_old_fit_of_a_servo_are_read() -> None:
     assert result.solver.start == 'windows'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('path', [PENDULUM, SERVO])
 def test_an_old_result_is_rendered_compared_and_stored_again(path: Path, tmp_path: Path) -> None:
     result = CalibrationResult.load(path)

@@ -15,7 +15,7 @@ from sysid_ros.errors import FitError, ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.pipeline.servos import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoints, starting_values
@@ -155,6 +155,7 @@ def test_a_sequence_is_simulated_as_by_hand():
     assert predicted() == pytest.approx(np.array(expected), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_numbers_of_laws_are_those_of_each_candidate():
     paths = ['actuator/s/friction_base', 'actuator/e/load_friction_base', 'actuator/e/kt']
     parameters = [unknown(path) for path in paths]
@@ -169,6 +170,7 @@ def test_numbers_of_laws_are_those_of_each_candidate():
         assert found.channels[0][index] == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_many_candidates_are_what_they_are_alone():
     parameters = [unknown('actuator/s/friction_base'), unknown('joint/elbow/armature')]
     candidates = np.random.default_rng(0).uniform(0.005, 0.05, (40, 2))
@@ -181,6 +183,7 @@ def test_many_candidates_are_what_they_are_alone():
                 assert np.array_equal(each.channels[0][index], one.channels[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('path', 'value'),
     [
@@ -265,7 +268,7 @@ def test_what_the_compiler_reads_cannot_be_beside_servos():
         '<actuator><motor name="s" joint="j"/></actuator></mujoco>'
     )
     model = spec.compile()
-    (density,) = make_unknowns('geom/g/density', model, initial=900.0, spec=spec)
+    (density,) = make_unknowns('geom/g/density', Scope(model, spec), initial=900.0)
     own = ServoJoints(model, [ServoDrive(('s',), SERVO, TRUTH)])
     with pytest.raises(FitError, match="'geom/g/density' is read by the compiler: beside servos"):
         make_simulator(spec, [density], [], 1, drives=own)

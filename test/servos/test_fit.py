@@ -61,6 +61,7 @@ def test_the_same_seed_gives_the_same_numbers(logs: list[ServoLog]) -> None:
     assert one.intervals == other.intervals
 
 
+@pytest.mark.slow
 def test_what_is_fixed_stays_and_is_no_parameter(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=2, fixed={'R': 4.0}))
     assert [unknown.name for unknown in found.parameters] == [n for n in M1 if n != 'R']
@@ -78,6 +79,7 @@ def test_an_unknown_coefficient_is_told_with_the_nearest(logs: list[ServoLog]) -
         fit_servo(SERVO, logs, settings=ServoFitSettings(fixed={'friction': 1.0}))
 
 
+@pytest.mark.slow
 def test_a_coefficient_without_any_effect_is_not_excited_and_ends_no_fit():
     servo = Servo.named('sts3215', 'm1')
     usual = {name: coefficient.initial for name, coefficient in servo.coefficients.items()}
@@ -90,6 +92,7 @@ def test_a_coefficient_without_any_effect_is_not_excited_and_ends_no_fit():
     assert verdicts['friction_viscous'].verdict != 'not excited'
 
 
+@pytest.mark.slow
 def test_every_start_is_solved_over_the_shortest_windows(logs: list[ServoLog]) -> None:
     found = fit_servo(SERVO, logs, settings=ServoFitSettings(starts=4))
     assert [attempt.status for attempt in found.attempts] == 4 * ['windows']
@@ -135,6 +138,7 @@ def test_predictions_may_go_on_from_measured_states(logs: list[ServoLog]) -> Non
     assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.05)
 
 
+@pytest.mark.slow
 def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[ServoLog]) -> None:
     names = [log.name for log in logs]
     residuals = LogResiduals(SERVO, stack_logs(SERVO, logs), names, 1e-3, starts=True)

@@ -26,6 +26,7 @@ def test_of_the_six_only_stribeck_and_load_do_not_contain_each_other():
     assert inside == set(itertools.combinations(MODELS, 2)) - {('m2', 'm3')}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('small', 'large'), PAIRS)
 def test_a_widened_servo_is_the_same_servo(small: str, large: str):
     inner, outer = Servo.named('xl330', small), Servo.named('xl330', large)

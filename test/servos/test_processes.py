@@ -14,6 +14,7 @@ from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.servos.bench.processes import FitProcesses
 
 
+@pytest.mark.slow
 def test_results_are_in_the_order_of_the_jobs_from_several_processes():
     told: list[int] = []
     before = os.environ.get('OPENBLAS_NUM_THREADS')
@@ -35,6 +36,7 @@ def test_one_worker_is_this_process():
     assert found[0][:2] == (3, os.getpid())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('count', [1, 2])
 def test_the_error_of_a_job_is_that_of_the_work(count: int):
     with pytest.raises(FitError, match='3 is odd'), FitProcesses(count) as workers:

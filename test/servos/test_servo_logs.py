@@ -121,6 +121,7 @@ def _logs_as_told(path: Path, config: ServoBagConfig) -> tuple[ServoLog, ...]:
     return logs_of(bag, align_servo(bag, config), config)
 
 
+@pytest.mark.slow
 def test_each_run_is_a_log_with_its_numbers(record: Callable[..., Path]):
     first, second = _logs(record())
 

@@ -75,6 +75,7 @@ def stepped(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('count', [3, 2])
 def test_simulations_in_a_batch_move_as_each_does_by_hand(count: int):
     wanted = np.stack([goals(), -goals(), goals(2.0)])
@@ -93,6 +94,7 @@ def test_simulations_in_a_batch_move_as_each_does_by_hand(count: int):
             assert found[name][index] == pytest.approx(values, abs=1e-12, rel=1e-11), name
 
 
+@pytest.mark.slow
 def test_a_simulation_that_diverges_repeats_its_record_and_the_others_go_on():
     wanted = np.stack([goals(), goals(), goals()])
     good = stepped(wanted, np.zeros((STEPS, 3)), 3)

@@ -66,6 +66,7 @@ def _written(path: Path, name: str) -> list[float]:
     return [trial.value for trial in trials if trial.value is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', METHODS)
 def test_trials_lower_the_error(logs: list[ServoLog], method: Method) -> None:
     seen: list[BestTrial] = []
@@ -133,6 +134,7 @@ def test_sampling_ends_when_its_time_is_up_with_what_it_has(logs: list[ServoLog]
     assert (found.trials, found.new) == (BATCH, BATCH)
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_where_it_was(logs: list[ServoLog], path: Path) -> None:
     study = _study(path, logs)
     settings = TrialSettings(trials=6 * BATCH, study=study)
@@ -151,6 +153,7 @@ def test_a_study_goes_on_where_it_was(logs: list[ServoLog], path: Path) -> None:
     assert (third.values, third.trials, third.new) == (second.values, 16 * BATCH, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', METHODS)
 def test_trials_of_a_study_that_goes_on_are_new_ones(
     logs: list[ServoLog], path: Path, method: Method
@@ -169,20 +172,22 @@ def test_a_file_changes_nothing_that_is_found(logs: list[ServoLog], path: Path) 
     assert sample_servo(SERVO, logs, settings=settings).values == alone.values
 
 
+@pytest.mark.slow
 def test_two_workers_find_the_same_each_time_and_keep_all_trials(
     logs: list[ServoLog], path: Path
 ) -> None:
     studies = [_study(path, logs) for _ in range(2)]
-    settings = [TrialSettings(trials=5 * BATCH + 5, workers=2, study=study) for study in studies]
+    settings = [TrialSettings(trials=2 * BATCH + 5, workers=2, study=study) for study in studies]
     one, other = (sample_servo(SERVO, logs, settings=own) for own in settings)
     assert one.values == other.values
-    assert one.trials == one.new == 5 * BATCH + 5
+    assert one.trials == one.new == 2 * BATCH + 5
     for study in studies:
         values = _written(path, study.study_name)
-        assert len(values) == 5 * BATCH + 5
+        assert len(values) == 2 * BATCH + 5
         assert min(values) == one.error
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_ends_the_fit_with_a_study_to_go_on_with(
     logs: list[ServoLog], path: Path
 ) -> None:

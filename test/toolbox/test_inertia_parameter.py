@@ -85,6 +85,7 @@ def _dynamics(model: mujoco.MjModel) -> np.ndarray:
     return data.qacc.copy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('infer', ['auto', 'true'])
 @pytest.mark.parametrize('name', _BODIES)
 @pytest.mark.parametrize('kind', list(InertiaType))

@@ -77,6 +77,7 @@ def test_a_frame_shows_the_state_of_its_time(start: float, framerate: int):
     assert first_right == np.ceil(0.495 * framerate - 1e-6)
 
 
+@pytest.mark.slow
 def test_motions_with_different_steps_stay_in_time():
     models = [_model(0.01, '1 0 0 1'), _model(0.02, '0 0 1 1')]
     slow, fast = np.arange(51) * 0.02, np.arange(51) * 0.01

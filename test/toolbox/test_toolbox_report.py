@@ -230,6 +230,7 @@ def test_without_opengl_the_report_says_so(fit: Fit, monkeypatch: pytest.MonkeyP
     assert 'data:image/webp' not in report.build()
 
 
+@pytest.mark.slow
 def test_neither_specs_nor_parameters_are_changed(fit: Fit, filmed: ToolboxReport):
     assert filmed.result.accepted
     assert fit.groups[0].spec.joint('hinge').damping[0] == TRUTH

@@ -17,7 +17,7 @@ from sysid_ros.alignment.mapping.pairing import channel_labels
 from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
-    Role,
+    PairRole,
     column_name,
     field_columns,
     raw_values,
@@ -85,33 +85,33 @@ def servo_numbers(config: ServoBagConfig) -> dict[str, float | ChannelMapping]:
 
 def servo_channels(
     bag: BagColumns, config: ServoBagConfig
-) -> dict[str, tuple[Role, ChannelMapping]]:
+) -> dict[str, tuple[PairRole, ChannelMapping]]:
     """Return what each signal of a log is read from, with the joint's sign and zero applied.
 
     Velocity and effort of a joint are taken where they are recorded and not always the same.
     """
-    found: dict[str, tuple[Role, ChannelMapping]] = {}
+    found: dict[str, tuple[PairRole, ChannelMapping]] = {}
     for name, field in _FIELDS.items():
         channel = getattr(config, name)
         if channel is None and config.joint and _lives(bag, config, field):
             channel = ChannelMapping(topic=config.joint_states, field=field, label=config.joint)
         if channel is not None:
-            found[name] = Role.SENSOR, _turned(config, channel, shifted=name == 'position')
+            found[name] = PairRole.SENSOR, _turned(config, channel, shifted=name == 'position')
     if config.control is not None:
-        found['control'] = Role.SENSOR, _turned(config, config.control)
+        found['control'] = PairRole.SENSOR, _turned(config, config.control)
     if config.command is not None:
-        found['goal'] = Role.ACTUATOR, _turned(config, config.command, shifted=True)
+        found['goal'] = PairRole.ACTUATOR, _turned(config, config.command, shifted=True)
     if isinstance(config.torque_enable, ChannelMapping):
-        found['enabled'] = Role.ACTUATOR, config.torque_enable
+        found['enabled'] = PairRole.ACTUATOR, config.torque_enable
     elif config.torque_enable == COMMANDED:
-        found['enabled'] = Role.ACTUATOR, ChannelMapping(topic=_SWITCH, field='data')
+        found['enabled'] = PairRole.ACTUATOR, ChannelMapping(topic=_SWITCH, field='data')
     for name, number in servo_numbers(config).items():
         if isinstance(number, ChannelMapping):
-            found[name] = Role.ACTUATOR, number
+            found[name] = PairRole.ACTUATOR, number
     return found
 
 
-def pair(bag: BagColumns, name: str, role: Role, channel: ChannelMapping) -> Pair:
+def pair(bag: BagColumns, name: str, role: PairRole, channel: ChannelMapping) -> Pair:
     """Return the column that a channel means.
 
     Raises:
@@ -132,7 +132,7 @@ def command_switch(bag: BagColumns, command: ChannelMapping) -> BagColumns:
     Raises:
         AlignmentError: The bag has no such commands.
     """
-    found = pair(bag, 'goal', Role.ACTUATOR, command)
+    found = pair(bag, 'goal', PairRole.ACTUATOR, command)
     topic = topic_columns(bag, command.topic)
     on = np.isfinite(raw_values(bag, found)).astype(np.float64)
     header = np.zeros_like(topic.receive_ns) if topic.header_ns is None else topic.header_ns
@@ -197,8 +197,8 @@ def align_servo(bag: BagColumns, config: ServoBagConfig) -> Alignment:
         bag = command_switch(bag, config.command)
     channels = servo_channels(bag, config)
     pairs = tuple(pair(bag, name, role, channel) for name, (role, channel) in channels.items())
-    sensors = [item.name for item in pairs if item.role is Role.SENSOR]
-    inputs = [item.name for item in pairs if item.role is Role.ACTUATOR]
+    sensors = [item.name for item in pairs if item.role is PairRole.SENSOR]
+    inputs = [item.name for item in pairs if item.role is PairRole.ACTUATOR]
     model = _model(sensors, inputs)
     mapping = Mapping(pairs, (), ())
     return align(bag, model, mapping, config.stamps, segments=config.segments)

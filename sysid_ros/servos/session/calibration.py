@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
+    from sysid_ros.config import ServoFitConfig
     from sysid_ros.config.calibration import Role
-    from sysid_ros.config.servo_fit import ServoFitConfig
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer

@@ -14,7 +14,7 @@ import numpy as np
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.inference.paired import paired
+from sysid_ros.inference.drift import paired
 from sysid_ros.servos.bench.coverage import PLURALS, gaps, group, limits
 from sysid_ros.servos.bench.fit import checked, values_of
 from sysid_ros.servos.bench.law_fits import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.servo_fit import ServoFitConfig
+    from sysid_ros.config import ServoFitConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.servos.bench.coverage import By

@@ -324,6 +324,7 @@ def solved(
     return solve(FunctionResiduals(function, unknowns), start(unknowns), settings=settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('backend', BACKENDS)
 @pytest.mark.parametrize('loss', ROBUST)
 def test_robust_losses_have_the_optimum_of_scipy(backend: Any, loss: Any) -> None:

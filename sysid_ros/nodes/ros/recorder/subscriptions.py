@@ -7,17 +7,26 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from rclpy.duration import Duration
 from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
 from rclpy.exceptions import NoTypeSupportImportedException
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
 from rclpy.type_support import check_for_type_support
 
-from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import topic_spec
-from sysid_ros.nodes.recorder.listener import Listener
-from sysid_ros.nodes.recorder.message_types import message_class, not_installed
+from sysid_ros.config import QosDuration, QosOverride, read_yaml, validate
+from sysid_ros.errors import ConfigError, RosError
+from sysid_ros.nodes.ros.parameters import resolve_topic
+from sysid_ros.nodes.ros.recorder.graph import message_class, not_installed, topic_spec
+from sysid_ros.nodes.ros.recorder.listener import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,8 +35,7 @@ if TYPE_CHECKING:
     from rclpy.subscription import Subscription
 
     from sysid_ros.bags.recording import TopicSpec
-    from sysid_ros.nodes.recorder.graph import Offer
-    from sysid_ros.nodes.recorder.qos_overrides import QosOverride
+    from sysid_ros.nodes.ros.recorder.graph import Offer
 
     #: Called with topic, message type, bag time in ns since the epoch, and the bytes.
     Tap = Callable[[str, str, int, bytes], None]
@@ -260,7 +268,7 @@ class Subscriptions:
             ),
         )
         if spec.topic in self._overrides:
-            self._overrides[spec.topic].apply(qos)
+            apply_override(self._overrides[spec.topic], qos)
         return qos
 
     def _subscribe(self, served: _Served) -> None:
@@ -324,3 +332,45 @@ def _is_copy(balance: dict[bytes, int], cdr: bytes, sign: int) -> bool:
     else:
         del balance[cdr]
     return before * sign < 0
+
+
+def read_overrides(node: Node, path: str) -> dict[str, QosOverride]:
+    """Read a file of topics and what is set for each.
+
+    Args:
+        node: The node, whose namespace and remappings apply to the topics.
+        path: The file; none when empty.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid.
+    """
+    if not path:
+        return {}
+    found = {}
+    for topic, values in read_yaml(Path(path)).items():
+        where = f'topic {topic!r} of {path!r}'
+        if not isinstance(values, dict):
+            msg = f'Expected keys and values for {where}, found {values!r}.'
+            raise ConfigError(msg)
+        name = resolve_topic(node, 'qos_overrides', str(topic))
+        found[name] = validate(QosOverride, values, where)
+    return found
+
+
+def apply_override(override: QosOverride, qos: QoSProfile) -> None:
+    """Set what a user has set in a profile of rclpy."""
+    kinds = {
+        'history': HistoryPolicy,
+        'reliability': ReliabilityPolicy,
+        'durability': DurabilityPolicy,
+        'liveliness': LivelinessPolicy,
+    }
+    for name in type(override).model_fields:
+        value: Any = getattr(override, name)
+        if value is None:
+            continue
+        if name in kinds:
+            value = kinds[name].get_from_short_key(value)
+        elif isinstance(value, QosDuration):
+            value = Duration(seconds=value.sec, nanoseconds=value.nsec)
+        setattr(qos, name, value)

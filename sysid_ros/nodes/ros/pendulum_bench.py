@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import queue
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rclpy.duration import Duration
+from rclpy.parameter import Parameter
+from rclpy.parameter_client import AsyncParameterClient
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from std_msgs.msg import String
-from std_srvs.srv import Trigger
+from std_msgs.msg import Bool, Float64, Float64MultiArray, String
+from std_srvs.srv import SetBool, Trigger
 
 from sysid_ros.config import PendulumBenchConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.excitation.motion import quintic, quintic_duration, sample_times
-from sysid_ros.nodes.pendulum_bench.servo_link import ServoLink, wait
 from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 from sysid_ros.servos.bench.motions import LOAD, instruction, plan_runs
@@ -32,6 +34,8 @@ from sysid_ros.servos.session.recording import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     from numpy.typing import NDArray
     from rclpy.node import Node
 
@@ -44,6 +48,12 @@ if TYPE_CHECKING:
 _IN_A_ROW = 3
 #: How long the last messages may take to reach their subscribers, s.
 _FAREWELL_SECONDS = 0.5
+
+
+#: Longest wait for the answer of another node, s.
+_ANSWER_SECONDS = 10.0
+#: How long the services of a node may take to be discovered after its topics, s.
+_DISCOVERY_SECONDS = 2.0
 
 
 class _HaltError(Exception):
@@ -145,8 +155,14 @@ class BenchSession:
             self._stop.request()
 
     def _play_all(self) -> None:
-        self._describe()
-        own = self._link.own(self._config.servo or self._states.publisher())
+        config = self._config
+        if config.recorder:
+            # Now: runs can be used that come before an interruption.
+            settings = self._runs[0].settings
+            bag = Path(config.output)
+            path = describe_session(bag, config.motor, self._topics, settings, config.dt)
+            self._log.info(f'{path} says what is in {bag}')
+        own = self._link.own(config.servo or self._states.publisher())
         before: dict[str, float] = {}
         try:
             for number, run in enumerate(self._runs, 1):
@@ -159,15 +175,6 @@ class BenchSession:
                 self._play(run.motion)
         finally:
             self._let_down()
-
-    def _describe(self) -> None:
-        """Say what is in the bag now: runs can be used that come before an interruption."""
-        config = self._config
-        if config.recorder:
-            settings = self._runs[0].settings
-            bag = Path(config.output)
-            path = describe_session(bag, config.motor, self._topics, settings, config.dt)
-            self._log.info(f'{path} says what is in {bag}')
 
     def _change(self, run: BenchRun, before: dict[str, float], own: frozenset[str]) -> None:
         """Have the load and the gains changed, by the servo's node or by a person."""
@@ -251,7 +258,7 @@ class BenchSession:
         if self._stopper is None:
             self._log.info('all runs are done')
             return
-        answer = wait(self._stopper.call_async(Trigger.Request()), self._config.recorder)
+        answer = _wait(self._stopper.call_async(Trigger.Request()), self._config.recorder)
         if not answer.success:
             raise RosError(answer.message)
         bag = Path(self._config.output)
@@ -289,3 +296,131 @@ def _planned(config: PendulumBenchConfig) -> tuple[BenchRun, ...]:
         )
         raise ConfigError(msg)
     return runs
+
+
+class ServoLink:
+    """Sends a servo its goals, switches it, and sets or publishes what it carries.
+
+    Attributes:
+        commands: Publisher of the goals.
+        torque: Publisher of the switch; None where it cannot be switched.
+        goal: What was sent last, rad.
+        on: Whether the motor is on; None before the first command.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: PendulumBenchConfig,
+        settings: Collection[str],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """Create publishers and clients.
+
+        Args:
+            node: The node.
+            config: Its parameters.
+            settings: Names of what differs between runs.
+            on_failure: Called with the reason why the motor could not be switched.
+        """
+        self._node = node
+        self._on_failure = on_failure
+        topic = resolve_topic(node, 'commands_topic', config.commands_topic)
+        self.commands = node.create_publisher(Float64MultiArray, topic, 10)
+        self.torque: Any = None
+        if config.torque_topic:
+            topic = resolve_topic(node, 'torque_topic', config.torque_topic)
+            self.torque = node.create_publisher(Bool, topic, 10)
+        self._switch: Any = None
+        if config.torque_service:
+            self._switch = node.create_client(SetBool, config.torque_service)
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.settings = {
+            name: node.create_publisher(Float64, f'~/{name}', latched) for name in settings
+        }
+        self._parameters: AsyncParameterClient | None = None
+        self.goal = 0.0
+        self.on: bool | None = None
+
+    def missing(self, listeners: int) -> list[str]:
+        """Return which subscribers and services are missing beside so many other listeners."""
+        found = []
+        if self.commands.get_subscription_count() <= listeners:
+            found.append(f'a subscriber of {self.commands.topic_name}')
+        if self._switch is not None and not self._switch.service_is_ready():
+            found.append(f'the service {self._switch.srv_name}')
+        unheard = self.torque is not None and self.torque.get_subscription_count() <= listeners
+        if self._switch is None and unheard:
+            found.append(f'a subscriber of {self.torque.topic_name}')
+        return found
+
+    def send(self, goal: float, on: bool) -> None:
+        """Send a goal, and switch the motor where that changes."""
+        self.goal = goal
+        self.commands.publish(Float64MultiArray(data=[goal]))
+        if on == self.on:
+            return
+        self.on = on
+        if self._switch is None:
+            self._announce(on)
+            return
+        future = self._switch.call_async(SetBool.Request(data=on))
+        future.add_done_callback(partial(self._switched, on))
+
+    def own(self, name: str) -> frozenset[str]:
+        """Return the settings that a node has as parameters.
+
+        Raises:
+            RosError: It does not answer.
+        """
+        self._parameters = AsyncParameterClient(self._node, name)
+        if not self._parameters.wait_for_services(_DISCOVERY_SECONDS):
+            return frozenset()
+        there = _wait(self._parameters.list_parameters(), name).result.names
+        return frozenset(there) & self.settings.keys()
+
+    def apply(self, settings: Mapping[str, float], own: Collection[str]) -> None:
+        """Set what the servo's node has as parameters, and publish everything.
+
+        Raises:
+            RosError: The node does not take a value, or does not answer.
+        """
+        given = [
+            Parameter(name, Parameter.Type.DOUBLE, float(value))
+            for name, value in settings.items()
+            if name in own
+        ]
+        if self._parameters is not None and given:
+            answer = _wait(self._parameters.set_parameters(given), 'the servo')
+            for parameter, result in zip(given, answer.results, strict=True):
+                if not result.successful:
+                    msg = f'The servo refused {parameter.name} {parameter.value:g}: {result.reason}'
+                    raise RosError(msg)
+        for name, value in settings.items():
+            self.settings[name].publish(Float64(data=float(value)))
+
+    def _switched(self, on: bool, done: Any) -> None:
+        answer = done.result()
+        if answer is not None and answer.success:
+            self._announce(on)
+            return
+        why = '' if answer is None else f': {answer.message}'
+        self._on_failure(f'{self._switch.srv_name} did not switch the motor{why}')
+
+    def _announce(self, on: bool) -> None:
+        if self.torque is not None:
+            self.torque.publish(Bool(data=on))
+
+
+def _wait(future: Any, who: str) -> Any:
+    """Return the result of a call that an executor's thread receives.
+
+    Raises:
+        RosError: There is no answer in time.
+    """
+    answered = threading.Event()
+    future.add_done_callback(lambda _: answered.set())
+    if not answered.wait(_ANSWER_SECONDS):
+        msg = f'No answer from {who} within {_ANSWER_SECONDS:g} s.'
+        raise RosError(msg)
+    return future.result()

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import enum
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +15,23 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.bags.recording import Recording, TopicCount, free_name
-from sysid_ros.bags.writer import BagWriter
+from sysid_ros.bags.recording import Buffering, Recording, TopicCount, free_name
+from sysid_ros.bags.writer import BagWriter, Splitting
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.model.loading import load_model
-from sysid_ros.nodes.recorder.diagnostics import Diagnosis, Quality, Situation, farewell
-from sysid_ros.nodes.recorder.facts import SessionFacts
-from sysid_ros.nodes.recorder.graph import make_selection
-from sysid_ros.nodes.recorder.qos_overrides import read_overrides
-from sysid_ros.nodes.recorder.subscriptions import Subscriptions
-from sysid_ros.nodes.recorder.topic_watch import TopicWatch
 from sysid_ros.nodes.ros.parameters import declare
+from sysid_ros.nodes.ros.recorder.diagnostics import (
+    Diagnosis,
+    Quality,
+    RecorderState,
+    Situation,
+    farewell,
+)
+from sysid_ros.nodes.ros.recorder.facts import SessionFacts
+from sysid_ros.nodes.ros.recorder.graph import make_selection
+from sysid_ros.nodes.ros.recorder.subscriptions import Subscriptions, read_overrides
+from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
 
 if TYPE_CHECKING:
     from rclpy.node import Node
@@ -45,15 +49,6 @@ _REMIND_SECONDS = 3.0
 _FAREWELL_SECONDS = 0.5
 
 
-class RecorderState(enum.Enum):
-    """What the recorder is doing, as in its status topic."""
-
-    WAITING = 'waiting'
-    PAUSED = 'paused'
-    RECORDING = 'recording'
-    STOPPED = 'stopped'
-
-
 class Recorder:
     """Records topics of the graph into bags."""
 
@@ -61,7 +56,7 @@ class Recorder:
         """Declare parameters, services and the status, and begin to look for topics.
 
         Raises:
-            SysidError: A parameter is not valid, or the output exists.
+            SysidError: A parameter or the model is not valid, or the output exists.
         """
         self._node = node
         self._stop = stop
@@ -85,7 +80,10 @@ class Recorder:
         self._state = RecorderState.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
-        self._quality = _quality(node, self._config)
+        self._quality: Quality | None = None
+        if self._config.quality:
+            model = load_model(Path(self._config.model)) if self._config.model else None
+            self._quality = Quality(node.get_name(), model, panel=self._config.panel)
         self._slow = self._reminded = self._ticked = time.monotonic()
         self._recorded = 0.0
         self._subscriptions = Subscriptions(
@@ -185,10 +183,10 @@ class Recorder:
             specs,
             storage=config.storage,
             compression=config.compression,
-            queue_seconds=config.queue_seconds,
-            sync_seconds=config.sync_seconds,
-            max_bag_size=config.max_bag_size,
-            max_bag_duration=config.max_bag_duration,
+            splitting=Splitting(config.max_bag_size, config.max_bag_duration),
+            buffering=Buffering(
+                queue_seconds=config.queue_seconds, sync_seconds=config.sync_seconds
+            ),
             facts=self._facts.begin(config, self._topics),
             on_failure=self._stop.request,
         )
@@ -238,17 +236,14 @@ class Recorder:
         elif self._state is RecorderState.WAITING:
             response.message = 'Recording begins when all topics are connected.'
         else:
-            self._resume()
+            if self._state is RecorderState.STOPPED or not self._recorded:
+                self._ready()
+            else:
+                self._state = RecorderState.RECORDING
+                self._log.info('recording goes on')
             response.message = f'Recording to {str(self._output)!r}.'
         self._publish()
         return response
-
-    def _resume(self) -> None:
-        if self._state is RecorderState.STOPPED or not self._recorded:
-            self._ready()
-        else:
-            self._state = RecorderState.RECORDING
-            self._log.info('recording goes on')
 
     def _on_resume(self, request: Any, response: Any) -> Any:
         if self._state is RecorderState.STOPPED:
@@ -297,7 +292,7 @@ class Recorder:
 
     def _publish(self) -> None:
         situation = Situation(
-            state=self._state.value,
+            state=self._state,
             output=self._output,
             counts=self._counts if self._recording is None else self._recording.counts(),
             heard=self._subscriptions.heard(),
@@ -313,15 +308,3 @@ class Recorder:
         message = DiagnosticArray(status=status)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
-
-
-def _quality(node: Node, config: RecorderConfig) -> Quality | None:
-    """Return what watches the quality, if that is wanted.
-
-    Raises:
-        SysidError: There is no such model, or it does not compile.
-    """
-    if not config.quality:
-        return None
-    model = load_model(Path(config.model)) if config.model else None
-    return Quality(node.get_name(), model, panel=config.panel)

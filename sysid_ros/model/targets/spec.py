@@ -1,9 +1,9 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which elements take an attribute from a default class.
+"""Targets in a spec, which the compiler has to see again: values, and default classes.
 
 An ``mjSpec`` applies classes when it reads an element, and forgets which attributes the element
-had of its own. So the class is changed in the text that the spec writes, the text is read again
+had of its own. So a class is changed in the text that the spec writes, the text is read again
 (which loads no assets), and the elements that changed are those that follow the class, whatever
 the inheritance between classes. An element that repeats its class's value counts as following it.
 """
@@ -17,12 +17,28 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.model.targets.spec_attributes import spec_component
-from sysid_ros.model.targets.spec_values import LISTS
+from sysid_ros.model.targets.kinds import MJCF_NAMES, spec_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sysid_ros.model.targets.target import Target
+
+#: Attributes that MJCF gives in degrees where ``compiler/angle`` says so, of joints that turn.
+ANGLES = frozenset({'range', 'ref', 'springref'})
+TURNING = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_BALL)
+#: The lists of a spec that hold all elements of a kind.
+LISTS = {
+    'joint': 'joints',
+    'body': 'bodies',
+    'geom': 'geoms',
+    'site': 'sites',
+    'pair': 'pairs',
+    'tendon': 'tendons',
+    'equality': 'equalities',
+    'actuator': 'actuators',
+    'sensor': 'sensors',
+}
 #: Element of a target, and the element of a class that holds its attributes.
 _TAGS = {
     'joint': 'joint',
@@ -34,15 +50,67 @@ _TAGS = {
     'actuator': 'general',
 }
 _MAIN = 'main'
-#: Attributes of a spec whose name in MJCF is another one.
-_MJCF_NAMES = {
-    'actfrcrange': 'actuatorfrcrange',
-    'solref_limit': 'solreflimit',
-    'solimp_limit': 'solimplimit',
-    'solref_friction': 'solreffriction',
-    'solimp_friction': 'solimpfriction',
-    'fluid_coefs': 'fluidcoef',
-}
+#: What kp, kv and ki are in a spec: array and component.
+_GAINS = {'kp': ('gainprm', 0), 'kv': ('biasprm', 2), 'ki': ('gainprm', 0)}
+
+
+def spec_component(element: str, attribute: str, index: int) -> tuple[str, int]:
+    """Return the array of a spec that holds a component of an attribute, and where."""
+    if element == 'actuator' and attribute in _GAINS:
+        return _GAINS[attribute]
+    return spec_name(element, attribute), index
+
+
+def read_spec(spec: mujoco.MjSpec, target: Target) -> float | None:
+    """Return the value of a target in a spec, in its unit; None where the spec leaves it open."""
+    element, attribute = target.element_and_attribute
+    name, index = spec_component(element, attribute, target.index or 0)
+    owner = _elements(spec, target)[0]
+    value = float(np.ravel(getattr(owner, name))[index])
+    return value * _unit(spec, owner, name) if np.isfinite(value) else None
+
+
+def write_spec(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    """Set the value of a target in a spec, which has to be compiled again.
+
+    Args:
+        spec: What is changed: a copy of the user's.
+        target: Anything but gains, biases and delays that no spec has.
+        value: In the target's unit.
+
+    Raises:
+        ParameterError: The spec has no such element.
+    """
+    element, attribute = target.element_and_attribute
+    name, index = spec_component(element, attribute, target.index or 0)
+    for owner in _elements(spec, target):
+        written = value / _unit(spec, owner, name)
+        if isinstance(getattr(owner, name), np.ndarray):
+            getattr(owner, name)[index] = written
+        else:
+            setattr(owner, name, written)
+
+
+def _elements(spec: mujoco.MjSpec, target: Target) -> list[Any]:
+    element, _ = target.element_and_attribute
+    if element == 'option':
+        return [spec.option]
+    if target.element == 'default':
+        every = getattr(spec, LISTS[element])
+        return [every[position] for position in target.rows]
+    found = getattr(spec, element)(target.name)
+    if found is None:
+        msg = (
+            f'Expected {element} {target.name!r} of target {target.path!r} in the spec, found none.'
+        )
+        raise ParameterError(msg)
+    return [found]
+
+
+def _unit(spec: mujoco.MjSpec, owner: Any, name: str) -> float:
+    """Return what one unit in the spec is in SI units."""
+    turns = isinstance(owner, mujoco.MjsJoint) and owner.type in TURNING and name in ANGLES
+    return float(np.pi / 180) if turns and spec.compiler.degree else 1.0
 
 
 def class_names(spec: mujoco.MjSpec) -> list[str]:
@@ -131,5 +199,5 @@ def _changed(
     tag = holder.find(_TAGS[element])
     if tag is None:
         tag = ET.SubElement(holder, _TAGS[element])
-    tag.set(_MJCF_NAMES.get(name, name), ' '.join(repr(float(value)) for value in values))
+    tag.set(MJCF_NAMES.get(name, name), ' '.join(repr(float(value)) for value in values))
     return ET.tostring(root, encoding='unicode')

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rclpy.node import Node
 
-    from sysid_ros.excitation import Drive, Motion
+    from sysid_ros.excitation import Motion
     from sysid_ros.nodes.ros.runtime import Stop
 
 DEFAULT_TOPICS = {
@@ -71,14 +71,20 @@ class Exciter:
         self._model = compile_file(Path(config.model))
         self._drives = drives(self._model)
         self._motion = _plan(config, self._model)
-        if config.message == 'JointTrajectory':
-            _check_positions(self._drives)
+        by_name = config.message == 'JointTrajectory'
+        for drive in self._drives:
+            if by_name and not (drive.joint and drive.takes_positions):
+                msg = (
+                    'Expected position servos on joints for JointTrajectory commands, found '
+                    f'actuator {drive.actuator!r}, which is none.'
+                )
+                raise ModelError(msg)
         topic = resolve_topic(
             node, 'commands_topic', config.commands_topic or DEFAULT_TOPICS[config.message]
         )
         awaited = config.wait_for and resolve_topic(node, 'wait_for', config.wait_for)
         self._states = JointStates(node, 'wait_for', awaited, self._on_state) if awaited else None
-        kind = Float64MultiArray if config.message == 'Float64MultiArray' else JointTrajectory
+        kind = JointTrajectory if by_name else Float64MultiArray
         self._publisher = node.create_publisher(kind, topic, 10)
         self._guard = Guard(
             self._model,
@@ -224,7 +230,10 @@ class Exciter:
         for step in range(1, steps + 1):
             speed = 1.0 - step / steps
             moment = begin + (1.0 - speed**2) * steps / rate / 2.0
-            command = _at(self._motion, moment)
+            columns = self._motion.commands.T
+            command = np.array(
+                [np.interp(moment, self._motion.times, column) for column in columns]
+            )
             command[fades] = home[fades] + speed * (command - home)[fades]
             if self._breach is not None and self._breach.gives_way:
                 part = float(quintic(np.array(step / steps)))
@@ -261,18 +270,3 @@ def _plan(config: ExciterConfig, model: mujoco.MjModel) -> Motion:
         seed=config.seed,
         rate=config.rate,
     )
-
-
-def _check_positions(chosen: tuple[Drive, ...]) -> None:
-    for drive in chosen:
-        if not drive.joint or not drive.takes_positions:
-            msg = (
-                'Expected position servos on joints for JointTrajectory commands, found actuator '
-                f'{drive.actuator!r}, which is none.'
-            )
-            raise ModelError(msg)
-
-
-def _at(motion: Motion, moment: float) -> NDArray[np.float64]:
-    """Return the (nu,) commands of a motion at any time, linear between its samples."""
-    return np.array([np.interp(moment, motion.times, column) for column in motion.commands.T])

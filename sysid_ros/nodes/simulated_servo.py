@@ -5,6 +5,11 @@
 ``python -m sysid_ros.nodes.simulated_servo --ros-args -p truth:=params.json``
 """
 
+import sys
+
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('simulated_servo', 'sysid_ros.nodes.simulated_servo.node', 'SimulatedServo')
+main = process('simulated_servo', 'sysid_ros.nodes.ros.simulated_servo', 'SimulatedServo')
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from std_msgs.msg import Bool, Float64MultiArray
@@ -24,7 +24,6 @@ from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.virtual_robot import Pendulum
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from rclpy.node import Node
 
     from sysid_ros.nodes.ros.runtime import Stop
@@ -64,8 +63,12 @@ class SimulatedServo:
         switch = resolve_topic(node, 'torque_topic', config.torque_topic)
         inbox = CommandInbox(
             node,
-            CommandTopic(goals, Float64MultiArray, _goal),
-            CommandTopic(switch, Bool, _enabled),
+            CommandTopic(
+                goals,
+                Float64MultiArray,
+                lambda message: np.array([*read_array(message, 1), np.nan]),
+            ),
+            CommandTopic(switch, Bool, lambda message: np.array([np.nan, float(message.data)])),
         )
         ready = (
             f'simulated servo ready: {servo.name} at {config.rate:g} Hz on {topic}, commands from '
@@ -83,11 +86,3 @@ class SimulatedServo:
         given = {'kp': config.kp, 'vin': config.vin}
         constants = {name: value for name, value in given.items() if value}
         self._pendulum.mount(config.mass, config.arm_mass, config.length, constants)
-
-
-def _goal(message: Any) -> NDArray[np.float64]:
-    return np.array([read_array(message, 1)[0], np.nan])
-
-
-def _enabled(message: Any) -> NDArray[np.float64]:
-    return np.array([np.nan, float(message.data)])

@@ -5,6 +5,11 @@
 ``python -m sysid_ros.nodes.pendulum_bench --ros-args -p masses:=0.3 -p lengths:=0.13 …``
 """
 
+import sys
+
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('pendulum_bench', 'sysid_ros.nodes.pendulum_bench.node', 'BenchSession')
+main = process('pendulum_bench', 'sysid_ros.nodes.ros.pendulum_bench', 'BenchSession')
+
+if __name__ == '__main__':
+    sys.exit(main())

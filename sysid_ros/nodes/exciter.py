@@ -5,6 +5,11 @@
 ``python -m sysid_ros.nodes.exciter --ros-args -p model:=arm.xml -p duration:=15.0``
 """
 
+import sys
+
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('exciter', 'sysid_ros.nodes.exciter.node', 'Exciter')
+main = process('exciter', 'sysid_ros.nodes.ros.exciter', 'Exciter')
+
+if __name__ == '__main__':
+    sys.exit(main())

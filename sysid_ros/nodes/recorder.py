@@ -5,6 +5,11 @@
 ``python -m sysid_ros.nodes.recorder --ros-args -p output:=DIR -p topics:="['/joint_states']"``
 """
 
+import sys
+
 from sysid_ros.nodes.ros.runtime import process
 
-main = process('recorder', 'sysid_ros.nodes.recorder.node', 'Recorder')
+main = process('recorder', 'sysid_ros.nodes.ros.recorder.node', 'Recorder')
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -266,15 +266,12 @@ def _check(config: CalibratorConfig) -> None:
 def _summary(done: Calibration) -> str:
     result = done.result
     identified = sum(parameter.identified for parameter in result.parameters)
+    drift = '' if result.drift is None else f'. {result.drift.sentence}'
     return (
         f'{"accepted" if result.accepted else "REJECTED"}: {result.acceptance} '
         f'{identified} of {len(result.parameters)} parameters identified; '
-        f'report {done.report_path}{_drift(result)}'
+        f'report {done.report_path}{drift}'
     )
-
-
-def _drift(result: CalibrationResult) -> str:
-    return '' if result.drift is None else f'. {result.drift.sentence}'
 
 
 def _status(parameter: ParameterResult, result: CalibrationResult) -> Any:

@@ -19,6 +19,7 @@ import shlex
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rcl_interfaces.msg import Parameter as ParameterMsg
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.config import RecorderConfig
-    from sysid_ros.nodes.recorder.graph import Offer, Selection
-    from sysid_ros.nodes.recorder.topic_watch import TopicWatch
+    from sysid_ros.nodes.ros.recorder.graph import Offer, Selection
+    from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
 
 _DESCRIPTION = 'robot_description'
 _STRING = 'std_msgs/msg/String'
@@ -261,16 +262,13 @@ class Descriptions:
             new = found.topic not in self._subscriptions
             if named and holds and new and found.msgtypes == (_STRING,):
                 self._subscriptions[found.topic] = self._node.create_subscription(
-                    String, found.topic, self._receive(found.topic), latched
+                    String, found.topic, partial(self._receive, found.topic), latched
                 )
 
-    def _receive(self, topic: str) -> Callable[[Any], None]:
-        def receive(message: Any) -> None:
-            if self._texts.get(topic) != message.data:
-                self._texts[topic] = message.data
-                self._on_change()
-
-        return receive
+    def _receive(self, topic: str, message: Any) -> None:
+        if self._texts.get(topic) != message.data:
+            self._texts[topic] = message.data
+            self._on_change()
 
 
 class Controllers:
@@ -311,11 +309,12 @@ class Controllers:
             for name in [name for name in self._asked if name.endswith(_MANAGER)]:
                 self._asked.pop(name).end()
         own = self._node.get_fully_qualified_name()
-        wanted = {name for name in present - {own} if self._is_wanted(name)}
+        ends = (_MANAGER, 'controller', 'broadcaster')
+        wanted = {name for name in present - {own} if name in self._managed or name.endswith(ends)}
         for name in [name for name in self._asked if name not in wanted]:
             self._asked.pop(name).end()
         for name in sorted(wanted - self._asked.keys()):
-            self._asked[name] = _ParameterQuery(self._node, name, self._wants, self._take)
+            self._asked[name] = _ParameterQuery(self._node, name, self._take)
 
     def ask(self) -> None:
         """Go on with who was found; to be called several times a second."""
@@ -326,13 +325,6 @@ class Controllers:
         """Ask no more."""
         for question in self._asked.values():
             question.end()
-
-    def _is_wanted(self, name: str) -> bool:
-        last = name.rpartition('/')[2]
-        return name in self._managed or last.endswith((_MANAGER, 'controller', 'broadcaster'))
-
-    def _wants(self, parameter: str) -> bool:
-        return parameter.partition('.')[0] in _ROOTS or parameter.endswith(_TYPE)
 
     def _take(self, name: str, values: dict[str, Any]) -> None:
         namespace, _, last = name.rpartition('/')
@@ -356,12 +348,10 @@ class _ParameterQuery:
         self,
         node: Node,
         name: str,
-        wants: Callable[[str], bool],
         answer: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._node = node
         self._name = name
-        self._wants = wants
         self._answer = answer
         self._looks = 0
         self._listed = self._answered = False
@@ -391,7 +381,11 @@ class _ParameterQuery:
     def _on_names(self, future: Any) -> None:
         if not self._open or future.result() is None:
             return
-        names = sorted(filter(self._wants, future.result().result.names))[:_MOST]
+        names = sorted(
+            name
+            for name in future.result().result.names
+            if name.partition('.')[0] in _ROOTS or name.endswith(_TYPE)
+        )[:_MOST]
 
         def receive(values: Any) -> None:
             if self._open and values.result() is not None:
@@ -420,7 +414,11 @@ def _controller_summary(values: dict[str, Any]) -> dict[str, Any]:
     interface = _first(given, _INTERFACES)
     if interface is not None:
         answer['interface'] = interface
-    gains = {name: value for name, value in given.items() if 'gain' in name or _is_gain(name)}
+    gains = {
+        name: value
+        for name, value in given.items()
+        if 'gain' in name or name.partition('.')[0] in {'kp', 'kd'}
+    }
     if gains:
         answer['gains'] = gains
     rest = {
@@ -429,10 +427,6 @@ def _controller_summary(values: dict[str, Any]) -> dict[str, Any]:
         if name not in gains and name not in (*_JOINTS, *_INTERFACES)
     }
     return {**answer, **rest}
-
-
-def _is_gain(name: str) -> bool:
-    return name.partition('.')[0] in ('kp', 'kd')
 
 
 def _first(values: dict[str, Any], names: Iterable[str]) -> Any:

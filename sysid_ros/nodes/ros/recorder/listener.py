@@ -81,8 +81,9 @@ class Listener:
             raw: Hand over undecoded bytes.
             events: rclpy's SubscriptionEventCallbacks, called from the listener's thread.
         """
+        # No executor spins the node: the callback that rclpy asks for is never called.
         subscription = self._node.create_subscription(
-            kind, topic, _never_called, qos, raw=raw, event_callbacks=events
+            kind, topic, lambda _: None, qos, raw=raw, event_callbacks=events
         )
         with self._lock:
             self._served[subscription] = receive
@@ -154,7 +155,3 @@ class Listener:
                     message, info = taken
                     # Not every middleware stamps what it receives.
                     receive(info['received_timestamp'] or time.time_ns(), message)
-
-
-def _never_called(_: object) -> None:
-    """Stand in for the callback that rclpy asks for; no executor spins the node."""

@@ -8,15 +8,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import CLOCK, offer, offers, topic_spec
-from sysid_ros.nodes.recorder.message_types import message_class
+from sysid_ros.nodes.ros.recorder.graph import CLOCK, message_class, offer, offers, topic_spec
 
 if TYPE_CHECKING:
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import Recording, TopicSpec
-    from sysid_ros.nodes.recorder.graph import Offer, Selection
-    from sysid_ros.nodes.recorder.subscriptions import Subscriptions
+    from sysid_ros.nodes.ros.recorder.graph import Offer, Selection
+    from sysid_ros.nodes.ros.recorder.subscriptions import Subscriptions
 
 #: Without a list of topics, the graph must not have changed for so long, seconds: the topics of
 #: one robot are discovered one after the other.
@@ -122,12 +121,14 @@ class TopicWatch:
         taken = self._selection.take(self.graph)
         if taken != self._taken:
             self._taken, self._taken_since = taken, time.monotonic()
-        if self.begun:
-            for found in taken:
-                if found.topic in self._subscriptions:
-                    self._follow(found)
-                else:
-                    self._add(found, recording)
+        for found in taken if self.begun else ():
+            if found.topic in self._subscriptions:
+                self._follow(found)
+            elif (spec := self._spec(found)) is not None:
+                if recording is not None:
+                    recording.add(spec)
+                if self._subscribe(spec):
+                    self._log.info(f'also recording {spec.topic}')
 
     def is_complete(self, now: float) -> bool:
         """Tell whether all that is needed to begin is published.
@@ -167,15 +168,6 @@ class TopicWatch:
             return None
         self._refused.pop(found.topic, None)
         return spec
-
-    def _add(self, found: Offer, recording: Recording | None) -> None:
-        spec = self._spec(found)
-        if spec is None:
-            return
-        if recording is not None:
-            recording.add(spec)
-        if self._subscribe(spec):
-            self._log.info(f'also recording {spec.topic}')
 
     def _subscribe(self, spec: TopicSpec) -> bool:
         try:

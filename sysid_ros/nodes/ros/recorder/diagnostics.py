@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import shlex
@@ -19,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 
 from sysid_ros.bags.recording import summary
-from sysid_ros.inspection.live import WINDOW_S, LiveQuality, findings
+from sysid_ros.inspection.live import WINDOW_S, LiveQuality
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from sysid_ros.inspection.inspection import JointReport
     from sysid_ros.inspection.live import Coverage, LiveReport
     from sysid_ros.inspection.reports import TopicReport
-    from sysid_ros.nodes.recorder.subscriptions import TopicTraffic
-    from sysid_ros.nodes.recorder.topic_watch import Awaited
+    from sysid_ros.nodes.ros.recorder.subscriptions import TopicTraffic
+    from sysid_ros.nodes.ros.recorder.topic_watch import Awaited
 
 #: Shortest time over which a rate is said, seconds.
 _LEAST_SECONDS = 0.5
@@ -44,12 +45,21 @@ _PART = 0.1
 _BAR = 12
 
 
+class RecorderState(enum.Enum):
+    """What the recorder is doing, as in its status topic."""
+
+    WAITING = 'waiting'
+    PAUSED = 'paused'
+    RECORDING = 'recording'
+    STOPPED = 'stopped'
+
+
 @dataclass(frozen=True)
 class Situation:
     """What a recorder knows at one moment.
 
     Attributes:
-        state: ``waiting``, ``paused``, ``recording`` or ``stopped``.
+        state: What it is doing.
         output: Folder of the bag.
         counts: Messages of the bag by topic.
         heard: Messages that came by topic, recorded or not.
@@ -59,7 +69,7 @@ class Situation:
         error: Why the recorder ended, if it had to.
     """
 
-    state: str
+    state: RecorderState
     output: Path
     counts: tuple[TopicCount, ...]
     heard: tuple[TopicTraffic, ...]
@@ -72,7 +82,7 @@ class Situation:
         """Return the text of the status topic."""
         return json.dumps(
             {
-                'state': self.state,
+                'state': self.state.value,
                 'output': str(self.output),
                 'waiting_for': list(self.waiting_for.topics) if self.waiting_for else [],
                 'counts': {
@@ -144,9 +154,11 @@ class Diagnosis:
     def _recorder(self, now: Situation, topics: Sequence[DiagnosticStatus]) -> DiagnosticStatus:
         worst = max((status.level for status in topics), default=DiagnosticStatus.OK)
         bad = sum(status.level != DiagnosticStatus.OK for status in topics)
-        message = f'{now.state} to {str(now.output)!r}' if now.state == 'recording' else now.state
+        message = now.state.value
+        if now.state is RecorderState.RECORDING:
+            message += f' to {str(now.output)!r}'
         if now.waiting_for:
-            message = f'{now.state} for {now.waiting_for}'
+            message = f'{now.state.value} for {now.waiting_for}'
         if bad:
             message += f'; {bad} of {len(topics)} topics need attention'
         if now.error:
@@ -156,7 +168,7 @@ class Diagnosis:
             'lost': sum(count.lost for count in now.counts),
             'dropped': sum(count.dropped for count in now.counts),
         }
-        values = {'state': now.state, 'output': now.output, **totals}
+        values = {'state': now.state.value, 'output': now.output, **totals}
         return _diagnostic(f'{self._name}: recorder', worst, message, values)
 
     def _topic(
@@ -238,12 +250,11 @@ class Quality:
         report = self._report
         if report is None:
             return []
-        wrong = findings(report)
         covered = {item.joint: item for item in report.coverage}
         return [
-            *(self._topic(topic, wrong) for topic in report.inspection.topics),
+            *(self._topic(topic, report) for topic in report.inspection.topics),
             *(
-                self._joint(joint, covered.get(joint.name), wrong)
+                self._joint(joint, covered.get(joint.name), report)
                 for joint in report.inspection.joints
             ),
         ]
@@ -272,14 +283,7 @@ class Quality:
                 live.update(panel(self._report), refresh=True)
             pause = max(_PERIOD_S, (time.thread_time() - began) / _PART)
 
-    def _topic(self, topic: TopicReport, wrong: Mapping[str, list[str]]) -> DiagnosticStatus:
-        of_columns = [
-            f'{subject}: {text}'
-            for subject, texts in wrong.items()
-            if subject.startswith(f'{topic.topic}.')
-            for text in texts
-        ]
-        faults = [*wrong.get(topic.topic, []), *of_columns]
+    def _topic(self, topic: TopicReport, report: LiveReport) -> DiagnosticStatus:
         values = {
             'rate (Hz)': _text(topic.rate, 1),
             'jitter (ms)': _text(1e3 * topic.jitter, 2),
@@ -289,10 +293,10 @@ class Quality:
             'receive minus header (ms)': _text(1e3 * topic.clock, 2),
             'drift (ppm)': _text(topic.drift, 1),
         }
-        return self._status(topic.topic, faults, values)
+        return self._status(topic.topic, topic.topic, report, values)
 
     def _joint(
-        self, joint: JointReport, covered: Coverage | None, wrong: Mapping[str, list[str]]
+        self, joint: JointReport, covered: Coverage | None, report: LiveReport
     ) -> DiagnosticStatus:
         values: dict[str, object] = {'encoder step': _text(joint.step, 6)}
         if covered is not None:
@@ -302,13 +306,18 @@ class Quality:
         if joint.lag is not None:
             values['lag (ms)'] = _text(1e3 * joint.lag.seconds, 1)
             values['of command (%)'] = _text(100 * joint.lag.gain, 0)
-        return self._status(f'joint {joint.name}', wrong.get(joint.name, []), values)
+        return self._status(f'joint {joint.name}', joint.name, report, values)
 
     def _status(
-        self, subject: str, faults: list[str], values: Mapping[str, object]
+        self, what: str, subject: str, report: LiveReport, values: Mapping[str, object]
     ) -> DiagnosticStatus:
+        faults = [
+            ('' if item.subject == subject else f'{item.subject}: ')
+            + f'{item.kind} ({item.count}): {item.detail}'
+            for item in report.findings(subject)
+        ]
         level = DiagnosticStatus.WARN if faults else DiagnosticStatus.OK
-        name = f'{self._name}: quality of {subject}'
+        name = f'{self._name}: quality of {what}'
         return _diagnostic(name, level, '; '.join(faults) or 'ok', values)
 
 
@@ -322,16 +331,14 @@ def panel(report: LiveReport) -> Table:
     )
     for header in ('', 'position', 'of range', 'speed', 'lag/ms', 'of command', 'findings'):
         table.add_column(header)
-    wrong = findings(report)
+
+    def faults(subject: str) -> str:
+        found = report.findings(subject)
+        return '; '.join(f'{item.kind} ({item.count})' for item in found) or 'ok'
+
     for topic in report.inspection.topics:
         timing = f'{_text(topic.rate, 1)} Hz, jitter {_text(1e3 * topic.jitter, 2)} ms'
-        faults = [
-            text
-            for subject, texts in wrong.items()
-            if subject == topic.topic or subject.startswith(f'{topic.topic}.')
-            for text in texts
-        ]
-        table.add_row(topic.topic, timing, '', '', '', '', _findings(faults))
+        table.add_row(topic.topic, timing, '', '', '', '', faults(topic.topic))
     reports = {joint.name: joint for joint in report.inspection.joints}
     for covered in report.coverage:
         joint = reports.get(covered.joint)
@@ -343,7 +350,7 @@ def panel(report: LiveReport) -> Table:
             _text(covered.speed, 2),
             '-' if lag is None else _text(1e3 * lag.seconds, 1),
             '-' if lag is None else f'{lag.gain:.0%}',
-            _findings(wrong.get(covered.joint, [])),
+            faults(covered.joint),
         )
     return table
 
@@ -353,10 +360,6 @@ def _bar(part: float) -> str:
         return '-'
     full = min(max(round(part * _BAR), 0), _BAR)
     return f'{"█" * full}{"░" * (_BAR - full)} {part:4.0%}'
-
-
-def _findings(faults: list[str]) -> str:
-    return '; '.join(text.partition(':')[0] for text in faults) or 'ok'
 
 
 def _text(value: float, digits: int) -> str:
