@@ -26,7 +26,6 @@ from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_sp
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
 
     import mujoco
     from matplotlib.figure import Figure
@@ -81,10 +80,6 @@ class Parameters(Sequence[ParameterResult]):
     def __contains__(self, key: object) -> bool:
         """Whether there is such a name, or such an entry."""
         return key in self._places or key in self._entries
-
-    def __iter__(self) -> Iterator[ParameterResult]:
-        """Yield them in order."""
-        return iter(self._entries)
 
     def __repr__(self) -> str:
         """Return the table that people read."""

@@ -302,7 +302,12 @@ def _calibrate(assets: Path, folder: Path) -> None:
     path = folder / 'calibration.yaml'
     done = calibrate(load_calibration(path), command=f'sysid calibrate {path}', observer=progress)
     progress.finish()
-    truth = _truth(assets / _TRUTH, done.result)
+    truth = {
+        parameter.name: float(value)
+        for parameter in done.result.parameters
+        for pattern, value in read_yaml(assets / _TRUTH).items()
+        if fnmatch.fnmatchcase(parameter.targets[0], pattern)
+    }
     write_report(done.result, done.report_path, truth=truth)
     console = make_console()
     console.print()
@@ -319,17 +324,6 @@ def _calibrate(assets: Path, folder: Path) -> None:
     if done.mjcf_path is not None:
         paths = {'identified MJCF': done.mjcf_path, **paths}
     print_paths(console, paths)
-
-
-def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:
-    """Return parameter name to true value."""
-    hidden = read_yaml(path)
-    found = {}
-    for parameter in result.parameters:
-        for pattern, value in hidden.items():
-            if fnmatch.fnmatchcase(parameter.targets[0], pattern):
-                found[parameter.name] = float(value)
-    return found
 
 
 def _position_error(result: CalibrationResult) -> str:

@@ -41,3 +41,22 @@ def sha256(path: Path) -> str:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def check_writable(folder: Path) -> None:
+    """Check, before any work, that a folder can be made or written to.
+
+    Raises:
+        ResultError: It cannot.
+    """
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        msg = f'Cannot write into {str(folder)!r}: {str(existing)!r} is not a folder.'
+        raise ResultError(msg)
+    try:
+        Path(tempfile.mkdtemp(dir=existing)).rmdir()
+    except OSError as err:
+        msg = f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
+        raise ResultError(msg) from err

@@ -25,7 +25,7 @@ from sysid_ros.bags import read_bag
 from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
-from sysid_ros.cli.overrides import parse_overrides
+from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import (
     CalibrationConfig,
     MappingConfig,

@@ -1,13 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid calibrate``."""
+"""``sysid calibrate``, and ``sysid check``, which fits again."""
 
 from __future__ import annotations
 
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.overrides import parse_overrides
+from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 
 if TYPE_CHECKING:
@@ -38,3 +38,23 @@ def run(args: argparse.Namespace) -> int:
         paths = {'identified MJCF': done.mjcf_path, **paths}
     print_paths(console, paths)
     return 0 if done.result.accepted else 1
+
+
+def check(args: argparse.Namespace) -> int:
+    """Fit again and compare with the baseline: 0 when all agrees, 1 when something moved."""
+    config = load_calibration(args.config, parse_overrides(args.overrides))
+    # Imported late, so that a wrong configuration is told at once.
+    from sysid_ros import pipeline  # noqa: PLC0415
+    from sysid_ros.cli.console import Progress, make_console, print_comparison  # noqa: PLC0415
+
+    progress = Progress()
+    _, rows = pipeline.check(config, args.baseline, command=args.command_line, observer=progress)
+    progress.finish()
+    console = make_console()
+    print_comparison(console, rows)
+    moved = [row.name for row in rows if not row.agrees]
+    if moved:
+        console.print(f'{len(moved)} of {len(rows)} quantities moved: {", ".join(moved)}')
+        return 1
+    console.print(f'all {len(rows)} quantities agree with the baseline')
+    return 0

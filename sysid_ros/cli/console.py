@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 
 from sysid_ros.report.numbers import significant
-from sysid_ros.report.tables import WIDE, Column, print_result, print_table
+from sysid_ros.report.tables import WIDE, make_table, print_result, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.results.comparison import ComparedQuantity
 
-__all__ = ['Progress', 'make_console', 'print_comparison', 'print_paths', 'print_result']
+__all__ = [
+    'Progress',
+    'make_console',
+    'make_table',
+    'print_comparison',
+    'print_paths',
+    'print_result',
+]
 
 
 class Progress:
@@ -84,12 +91,7 @@ def print_paths(console: Console, paths: Mapping[str, Path]) -> None:
 
 def print_comparison(console: Console, comparisons: Iterable[ComparedQuantity]) -> None:
     """Print what agrees with a baseline and what moved."""
-    columns = [
-        Column('quantity', number=False),
-        *map(Column, ('baseline', 'now', 'moved by', 'allowed')),
-        Column('unit', number=False),
-        Column('verdict', number=False),
-    ]
+    columns = ('quantity', '>baseline', '>now', '>moved by', '>allowed', 'unit', 'verdict')
     rows = []
     for row in comparisons:
         verdict = 'ok' if row.agrees else 'MOVED'

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from sysid_ros.servos.formats.nearness import Nearness
+    from sysid_ros.servos.formats.mjcf import Nearness
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,15 +21,15 @@ def run(args: argparse.Namespace) -> int:
         ParameterError: The parameter file, or a number, cannot be used.
     """
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415 (heavy)
-    from sysid_ros.servos.formats.mjcf import (  # noqa: PLC0415  # noqa: PLC0415
+    from sysid_ros.servos.formats.mjcf import (  # noqa: PLC0415
         PendulumLoad,
         constants,
+        nearness,
         plain_actuator,
         plain_friction,
         snippet,
         write_plain_mjcf,
     )
-    from sysid_ros.servos.formats.nearness import nearness  # noqa: PLC0415
     from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
 
     servo, values = read_parameters(args.params, args.actuator)
@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     )
     offset = float({**chosen, **values}['q_offset'])
     load = PendulumLoad.of(logs[0], offset) if logs else PendulumLoad(offset=offset)
-    told = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
-    source = f'{servo.name} with {told}, from {args.params}'
+    settings = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
+    source = f'{servo.name} with {settings}, from {args.params}'
     write_plain_mjcf(args.output, actuator, load, (source,))
     print(*snippet(actuator), sep='\n')
     for note in actuator.notes:
@@ -58,15 +58,12 @@ def _print_nearness(found: Sequence[Nearness]) -> None:
     """Print how far MuJoCo's motions are from the law's and from the measured ones."""
     import numpy as np  # noqa: PLC0415
     from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
-    from sysid_ros.cli.console import make_console  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, make_table  # noqa: PLC0415
     from sysid_ros.report.numbers import padded  # noqa: PLC0415
 
-    table = Table(title='Motions in MuJoCo (mrad)', title_justify='left', box=None, pad_edge=False)
-    table.add_column('log', no_wrap=True)
-    for header in ('from the law', 'motor off', 'from the log', 'the law from the log'):
-        table.add_column(header, justify='right', no_wrap=True)
+    headers = ('>from the law', '>motor off', '>from the log', '>the law from the log')
+    table = make_table('Motions in MuJoCo (mrad)', 'log', *headers)
     numbers = 1e3 * np.array([row[1:] for row in found])
     for row, entries in zip(found, numbers, strict=True):
         table.add_row(escape(row.log), *(padded(float(value)) for value in entries))

@@ -1,22 +1,26 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid fit-actuator``."""
+"""``sysid fit-actuator``, and ``sysid compare-actuators``, which only recommends a friction law."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.overrides import fixed_of
+from sysid_ros.cli.parser import fixed_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from rich.console import Console
+
     from sysid_ros.config import ServoFitConfig
     from sysid_ros.servos.session.calibration import ServoCalibration
+    from sysid_ros.servos.session.choice import ServoComparison
 
 #: Stands for the six friction laws.
 _ALL = 'all'
+_MILLI = 1e3
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,30 +48,14 @@ def config_of(args: argparse.Namespace) -> ServoFitConfig:
     """
     from sysid_ros.config import ServoFitConfig, validate  # noqa: PLC0415
 
-    wanted = {
-        'actuator': args.actuator,
-        'model': args.model,
-        'logdir': args.logdir,
-        'output': args.output,
-        'validation_kp': args.validation_kp,
-        'fixed': fixed_of(args.fix),
-        'method': args.method,
-        'trials': args.trials,
-        'workers': args.workers,
-        'load_study': args.load_study,
-        'wandb': args.wandb,
-        'starts': args.starts,
-        'seed': args.seed,
-        'reset_period': args.reset_period,
-        'substeps': args.substeps,
-        'resume': args.resume,
-    }
+    given = {name: getattr(args, name, None) for name in ServoFitConfig.model_fields}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    wanted['fixed'] = fixed_of(args.fix)
     return validate(ServoFitConfig, wanted, 'the command line')
 
 
 def _choose(args: argparse.Namespace) -> int:
     """Fit all friction laws and print which one to use; return 1 when that was rejected."""
-    from sysid_ros.cli.compare_actuators import print_servos  # noqa: PLC0415
     from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
     from sysid_ros.servos.session.choice import choose_servo  # noqa: PLC0415
 
@@ -114,7 +102,7 @@ def _mean_error(errors: Mapping[str, float]) -> str:
 
 def _print(done: ServoCalibration) -> None:
     from sysid_ros.cli.console import make_console, print_paths, print_result  # noqa: PLC0415
-    from sysid_ros.results.parts import StartKind  # noqa: PLC0415
+    from sysid_ros.results.result import StartKind  # noqa: PLC0415
 
     console = make_console()
     print_result(console, done.result)
@@ -127,3 +115,71 @@ def _print(done: ServoCalibration) -> None:
     if done.parameters_path is not None:
         paths = {'coefficients': done.parameters_path, **paths}
     print_paths(console, paths)
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Fit several friction laws to logs of a servo and recommend one."""
+    config = config_of(args)
+    # Imported late: --help must not wait for them.
+    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.servos.session.calibration import check_output  # noqa: PLC0415
+    from sysid_ros.servos.session.choice import compare_servos, write_recommended  # noqa: PLC0415
+
+    if args.output is not None:
+        check_output(args.output)
+    progress = None if args.json else Progress()
+    models = [name.strip() for name in args.models.split(',') if name.strip()]
+    found = compare_servos(config, models, by=args.by, observer=progress)
+    path = None if args.output is None else write_recommended(config, found)
+    if progress is None:
+        print(found.to_json())
+        return 0
+    progress.finish()
+    console = make_console()
+    print_servos(console, found)
+    if path is not None:
+        console.print()
+        print_paths(console, {'coefficients': args.output, 'comparison': path})
+    return 0
+
+
+def print_servos(console: Console, found: ServoComparison) -> None:
+    """Print how well each friction law predicts, and which one is recommended."""
+    from rich.markup import escape  # noqa: PLC0415
+
+    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+
+    numbers = ('coefficients', 'training', 'held out', 'worse by', 'AIC', 'BIC', 'seconds')
+    table = make_table(
+        'Friction models (mean absolute error in mrad)', 'model', *(f'>{name}' for name in numbers)
+    )
+    for model in found.models:
+        table.add_row(
+            escape(model.name),
+            str(model.fitted),
+            _mrad(model.training),
+            _mrad(model.held_out),
+            f'{_MILLI * model.difference:.2g} ± {_MILLI * model.standard_error:.2g}',
+            *(f'{x:.1f}' for x in (model.aic, model.bic, model.seconds)),
+        )
+    console.print(table)
+    console.print()
+    title = f'Held out by {found.by}, {found.why} (mean absolute error in mrad)'
+    names = (f'>{escape(model.name)}' for model in found.models)
+    parts = make_table(title, found.by, '>logs', *names)
+    for row in zip(*(model.groups for model in found.models), strict=True):
+        first = row[0]
+        parts.add_row(escape(first.group), str(first.logs), *(_mrad(part.error) for part in row))
+    console.print(parts)
+    console.print()
+    console.print(
+        f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
+        markup=False,
+    )
+    for warning in found.warnings:
+        console.print(f'warning: {warning}', markup=False)
+    console.print(f'recommended: {found.recommended}, as {found.reason}', markup=False)
+
+
+def _mrad(error: float) -> str:
+    return f'{_MILLI * error:.4g}'

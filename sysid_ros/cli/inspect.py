@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid inspect``."""
+"""``sysid inspect``, and ``sysid plot``, which draws the same bag."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from rich.markup import escape
-from rich.table import Table
 
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import make_console
+from sysid_ros.cli.console import make_console, make_table
 from sysid_ros.config import load_mapping
-from sysid_ros.errors import ConfigError
-from sysid_ros.inspection.inspection import inspect
+from sysid_ros.errors import AlignmentError, ConfigError, nearest
+from sysid_ros.files import replace_file
+from sysid_ros.inspection.inspection import bag_joints, inspect
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import load_model
 from sysid_ros.report.numbers import significant
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from sysid_ros.config import MappingConfig
     from sysid_ros.inspection.inspection import Inspection
-    from sysid_ros.inspection.lag import Lag
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
@@ -40,6 +40,7 @@ _MANY_TOPICS = 12
 _WIDE = 110
 #: So many names stand in a line.
 _SHOWN = 4
+_SIZES = {'GB': 1e9, 'MB': 1e6, 'kB': 1e3}
 _PHYSICS = ('gravity', 'inertia', 'friction')
 _RULE = (
     'gravity: its torque varies by a fifth of what the range allows; inertia: acceleration of 3 '
@@ -48,7 +49,9 @@ _RULE = (
 )
 
 
-def load(args: argparse.Namespace) -> tuple[mujoco.MjModel | None, Literal['auto'] | MappingConfig]:
+def _load(
+    args: argparse.Namespace,
+) -> tuple[mujoco.MjModel | None, Literal['auto'] | MappingConfig]:
     """Read the model and the mapping that a command names.
 
     Raises:
@@ -65,7 +68,7 @@ def load(args: argparse.Namespace) -> tuple[mujoco.MjModel | None, Literal['auto
 
 def run(args: argparse.Namespace) -> int:
     """Say what is in a bag."""
-    model, mapping = load(args)
+    model, mapping = _load(args)
     found = inspect(read_bag(args.bag), model, mapping=mapping, stamps=args.stamps)
     if args.json:
         print(to_json(found, indent=1))
@@ -81,38 +84,60 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def plot(args: argparse.Namespace) -> int:
+    """Draw one picture per joint.
+
+    Raises:
+        AlignmentError: The bag tells about no joint, or not about one that was asked for.
+    """
+    from sysid_ros.inspection.figures import draw_joint  # noqa: PLC0415 (slow to import)
+
+    model, mapping = _load(args)
+    bag = read_bag(args.bag)
+    joints = {joint.name: joint for joint in bag_joints(bag, model, mapping, args.stamps).joints}
+    if not joints:
+        msg = (
+            'Expected a topic that names joints, such as sensor_msgs/msg/JointState, in '
+            f'{str(args.bag)!r}, {nearest("", [topic.topic for topic in bag.topics])}.'
+        )
+        raise AlignmentError(msg)
+    for name in args.joint or ():
+        if name not in joints:
+            msg = f'Joint {name!r} is not in the bag; {nearest(name, joints)}.'
+            raise AlignmentError(msg)
+    folder = args.output or Path(f'{args.bag.resolve().name}_plots')
+    for name in dict.fromkeys(args.joint or joints):
+        # Names may hold slashes.
+        path = folder / f'{quote(name, safe="")}.png'
+        replace_file(path, draw_joint(joints[name], f'{name} in {args.bag.name}'))
+        print(f'wrote {path}')
+    return 0
+
+
 def _head(found: Inspection) -> list[str]:
     bag = found.bag
     start = datetime.fromtimestamp(bag.start_ns / 1e9, tz=UTC)
+    large = next((name for name in _SIZES if bag.size >= _SIZES[name]), 'kB')
+    size = f'{bag.size / _SIZES[large]:.1f} {large}'
     parts = [
         str(bag.path),
         f'{start:%Y-%m-%d %H:%M:%S} UTC' if bag.messages else 'no numbers',
         f'{bag.duration:.1f} s',
-        f'{bag.storage} {_size(bag.size)}' if bag.storage else '',
+        f'{bag.storage} {size}' if bag.storage else '',
     ]
     lines = [', '.join(part for part in parts if part)]
     facts = bag.facts
     if facts:
         version = f'sysid_ros {facts["version"]}' if 'version' in facts else 'a recorder'
         host = f' on {facts["host"]}' if 'host' in facts else ''
-        dropped, lost = (_counted(counts) for counts in (bag.dropped, bag.lost))
+        dropped, lost = (
+            ', '.join(f'{count} of {topic}' for topic, count in counts.items()) or '0'
+            for counts in (bag.dropped, bag.lost)
+        )
         lines.append(f'recorded by {version}{host}; dropped {dropped}; lost {lost}')
         if facts.get('notes'):
             lines.append(f'notes: {" ".join(facts["notes"].split())}')
     return lines
-
-
-def _size(count: int) -> str:
-    for unit, size in (('GB', 1e9), ('MB', 1e6)):
-        if count >= size:
-            return f'{count / size:.1f} {unit}'
-    return f'{count / 1e3:.1f} kB'
-
-
-def _counted(counts: dict[str, int]) -> str:
-    if not counts:
-        return '0'
-    return ', '.join(f'{count} of {topic}' for topic, count in counts.items())
 
 
 def _print_topics(console: Console, found: Inspection) -> None:
@@ -126,7 +151,7 @@ def _print_topics(console: Console, found: Inspection) -> None:
     shown = [
         item for item in found.topics if len(found.topics) <= _MANY_TOPICS or item.topic in named
     ]
-    table = _table('Topics', 'topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', 'stamps')
+    table = make_table('Topics', '~topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', '~stamps')
     if console.width >= _WIDE:
         table.add_column('clock/ms', justify='right')
         table.add_column('drift/ppm', justify='right')
@@ -162,11 +187,20 @@ def _print_joints(console: Console, found: Inspection) -> None:
     judged = any(joint.excitation is not None for joint in found.joints)
     physics = ('>of range', *_PHYSICS) if judged else ()
     lags = ('>lag/ms',) if any(joint.lag is not None for joint in found.joints) else ()
-    table = _table('Joints', 'joint', '>position', '>step', *lags, *physics)
+    table = make_table('Joints', '~joint', '>position', '>step', *lags, *physics)
     for joint in found.joints:
-        row = [joint.name, _span(joint.low, joint.high), _or_dash(joint.step)]
+        low, high, step = (significant(x, 3) for x in (joint.low, joint.high, joint.step))
+        row = [
+            joint.name,
+            '-' if math.isnan(joint.low) else f'{low}…{high}',
+            '-' if math.isnan(joint.step) else step,
+        ]
         if lags:
-            row.append('-' if joint.lag is None else _milliseconds(joint.lag))
+            row.append(
+                '-'
+                if joint.lag is None
+                else f'{1e3 * joint.lag.seconds:.1f} ± {1.96e3 * joint.lag.deviation:.1f}'
+            )
         if judged:
             what = joint.excitation
             covered = math.nan if what is None else what.of_range
@@ -195,7 +229,7 @@ def _print_findings(console: Console, found: Inspection) -> None:
     for item in found.findings:
         if item.kind is not FindingKind.UNMAPPED:
             together.setdefault((item.kind, item.detail), []).append((item.subject, item.count))
-    table = _table('Findings', 'what', 'where and how often: detail')
+    table = make_table('Findings', '~what', '~where and how often: detail')
     for (kind, detail), subjects in together.items():
         where = _some([f'{name} ({count})' for name, count in subjects])
         table.add_row(escape(kind), escape(f'{where}: {detail}'))
@@ -227,38 +261,12 @@ def _print_mapping(console: Console, found: Inspection) -> None:
         _say(console, f'{kind} {_some(names)}: {reason}')
 
 
-def _table(title: str, *headers: str) -> Table:
-    """Return an empty table; columns whose header begins with > are numbers."""
-    table = Table(title=title, title_justify='left', box=None, pad_edge=False)
-    for header in headers:
-        right = header.startswith('>')
-        table.add_column(
-            header.removeprefix('>'),
-            justify='right' if right else 'left',
-            no_wrap=right,
-            overflow='fold',
-        )
-    return table
-
-
 def _say(console: Console, text: str) -> None:
     console.print(text, markup=False)
 
 
-def _milliseconds(lag: Lag) -> str:
-    return f'{1e3 * lag.seconds:.1f} ± {1.96e3 * lag.deviation:.1f}'
-
-
 def _some(names: Sequence[str]) -> str:
     return ', '.join(names[:_SHOWN]) + (', …' if len(names) > _SHOWN else '')
-
-
-def _span(low: float, high: float) -> str:
-    return '-' if math.isnan(low) else f'{significant(low, 3)}…{significant(high, 3)}'
-
-
-def _or_dash(value: float) -> str:
-    return '-' if math.isnan(value) else significant(value, 3)
 
 
 def _number(value: float, digits: int) -> str:

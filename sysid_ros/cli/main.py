@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 #: Exit codes of Ctrl-C, and of a reader of our output that went away (`sysid … | head`).
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+#: Commands that share a file with another one, and their functions there; of all others it is the
+#: function ``run`` in the file of their name.
+_BESIDE = {
+    'check': 'calibrate.check',
+    'compare-actuators': 'fit_actuator.compare',
+    'map': 'convert.propose_mapping',
+    'plot': 'inspect.plot',
+    'process': 'servo_logs.process_raw',
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
     try:
         # Imported here, so that --help does not wait for numpy and MuJoCo.
-        runner = importlib.import_module(f'sysid_ros.cli.{args.command.replace("-", "_")}')
-        code = int(runner.run(args))
+        place = _BESIDE.get(args.command, f'{args.command.replace("-", "_")}.run')
+        file, function = place.split('.')
+        runner = importlib.import_module(f'sysid_ros.cli.{file}')
+        code = int(getattr(runner, function)(args))
         sys.stdout.flush()
     except SysidError as error:
         print(f'sysid: {error}', file=sys.stderr)

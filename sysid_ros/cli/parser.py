@@ -1,16 +1,21 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``sysid`` command understands."""
+"""What the ``sysid`` command understands; nothing heavy is imported."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from sysid_ros.cli.servo_parsers import add_servo_commands
-from sysid_ros.errors import nearest
+from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    #: What subparsers are added to.
+    Commands = argparse._SubParsersAction[Any]  # noqa: SLF001 (there is no public name)
 
 #: Exit code of bad input.
 BAD_INPUT = 2
@@ -53,11 +58,16 @@ def make_parser() -> Parser:
     _add_compare(commands)
     _add_preflight(commands)
     _add_excite(commands)
-    add_servo_commands(commands)
+    _add_process(commands)
+    _add_servo_logs(commands)
+    _add_fit_actuator(commands)
+    _add_compare_actuators(commands)
+    _add_plot_actuator(commands)
+    _add_export_actuator(commands)
     return parser
 
 
-def _add_calibrate(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_calibrate(commands: Commands) -> None:
     parser = commands.add_parser(
         'calibrate',
         help='fit parameters to bags; write result, report and identified MJCF',
@@ -72,7 +82,7 @@ def _add_calibrate(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
 
 
-def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_convert(commands: Commands) -> None:
     parser = commands.add_parser(
         'convert',
         help='turn a bag into time series aligned with a model',
@@ -97,7 +107,7 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     )
 
 
-def _add_inspect(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_inspect(commands: Commands) -> None:
     parser = commands.add_parser(
         'inspect',
         help='say what is in a bag, what is wrong with it, what can be identified from it',
@@ -109,7 +119,7 @@ def _add_inspect(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
-def _add_plot(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_plot(commands: Commands) -> None:
     parser = commands.add_parser(
         'plot',
         help='draw what was measured and commanded, a picture per joint',
@@ -124,7 +134,7 @@ def _add_plot(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_pairing(parser)
 
 
-def _add_recover(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_recover(commands: Commands) -> None:
     parser = commands.add_parser(
         'recover',
         help='save what is in an unfinished or damaged bag into a new one',
@@ -149,7 +159,7 @@ def _add_pairing(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_map(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_map(commands: Commands) -> None:
     parser = commands.add_parser(
         'map',
         help='propose which column of a bag is which sensor or actuator, in which unit and sign',
@@ -161,7 +171,7 @@ def _add_map(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
 
 
-def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_check(commands: Commands) -> None:
     parser = commands.add_parser(
         'check',
         help='fit again and compare with an earlier result; for CI',
@@ -174,7 +184,7 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_overrides(parser)
 
 
-def _add_preflight(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_preflight(commands: Commands) -> None:
     parser = commands.add_parser(
         'preflight',
         help='predict intervals and verdicts before a fit; say what to record instead',
@@ -188,7 +198,7 @@ def _add_preflight(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
-def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_excite(commands: Commands) -> None:
     parser = commands.add_parser(
         'excite',
         help='design the motion to record for some parameters, inside all limits',
@@ -239,7 +249,7 @@ def _add_excite(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument('-o', '--output', type=Path, required=True, help='new CSV file')
 
 
-def _add_compare(commands: argparse._SubParsersAction[Parser]) -> None:
+def _add_compare(commands: Commands) -> None:
     parser = commands.add_parser(
         'compare',
         help='fit several models to the same bags; recommend the simplest that predicts as well',
@@ -269,3 +279,255 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
         dest='overrides',
         help='replace a value of the configuration, as solver.loss=huber; may be repeated',
     )
+
+
+def _add_process(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'process',
+        help='interpolate raw logs of a servo to evenly sampled ones',
+        description=(
+            'Interpolate every raw log (*.json) of a folder to even samples, for fits. Folders may '
+            'be given as RAW OUTPUT, or as --raw RAW --logdir OUTPUT.'
+        ),
+    )
+    for name, option, text in (
+        ('raw', '--raw', 'folder of raw logs'),
+        ('output', '--logdir', 'folder for processed logs'),
+    ):
+        given = parser.add_mutually_exclusive_group(required=True)
+        given.add_argument(name, nargs='?', type=Path, metavar=name.upper(), help=text)
+        given.add_argument(
+            option, dest=f'{name}_option', type=Path, metavar='DIR', help='the same, as in BAM'
+        )
+    parser.add_argument('--dt', type=float, default=0.005, help='s between samples; default .005')
+
+
+def _add_fit_actuator(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'fit-actuator',
+        help="find a servo's motor and friction from logs of its pendulum",
+        description=(
+            'Fit the coefficients of a servo to processed logs of its pendulum; write them as a '
+            'parameter file, with result and report beside it.'
+        ),
+    )
+    _add_servo(parser)
+    parser.add_argument(
+        '--model',
+        default='m6',
+        help='friction law: m1 to m6, a part of them, or all of the six; default m6',
+    )
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        default=Path('params.json'),
+        metavar='FILE',
+        help='file for the coefficients; default params.json',
+    )
+    parser.add_argument(
+        '--eval', action='store_true', help='only say how well the file in --output predicts logs'
+    )
+    parser.add_argument(
+        '--method',
+        choices=['least-squares', 'cmaes', 'random', 'nsgaii'],
+        default='least-squares',
+        help='default least-squares; the others try values with Optuna before, as BAM does',
+    )
+    parser.add_argument(
+        '--trials', type=int, metavar='N', help='number of values to try in all; default 5000'
+    )
+    parser.add_argument(
+        '--workers', type=int, default=1, metavar='N', help='processes that try; default 1'
+    )
+    parser.add_argument(
+        '--load-study',
+        '--load_study',
+        metavar='NAME',
+        help='go on with the trials of this study in study.journal beside the output',
+    )
+    parser.add_argument('--wandb', action='store_true', help='log to Weights & Biases')
+    parser.add_argument(
+        '--starts', type=int, default=8, help='starts spread over the bounds; default 8'
+    )
+    parser.add_argument('--seed', type=int, default=0, help='of the starts and trials')
+    parser.add_argument('--resume', action='store_true', help='go on where an interrupted fit was')
+
+
+def _add_compare_actuators(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'compare-actuators',
+        help='fit several friction models to logs of a servo; recommend the simplest that does',
+        description=(
+            'Fit several friction models to all logs, and to those without each load, gain or '
+            'trajectory in turn; recommend the simplest that predicts what was left out as well '
+            'as the best.'
+        ),
+    )
+    _add_servo(parser)
+    parser.add_argument(
+        '--models',
+        default='m1,m2,m3,m4,m5,m6',
+        metavar='NAME,NAME',
+        help='friction laws; default m1 to m6',
+    )
+    parser.add_argument(
+        '--by',
+        choices=['load', 'kp', 'trajectory'],
+        help='what is left out in turn; default load, where there are several',
+    )
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        metavar='FILE',
+        help='file for the coefficients of the recommended model, with the comparison beside it',
+    )
+
+
+def _add_servo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--actuator', required=True, metavar='NAME', help='as xl330, or a YAML file that defines it'
+    )
+    parser.add_argument(
+        '--logdir', type=Path, required=True, metavar='DIR', help='folder of processed logs'
+    )
+    parser.add_argument(
+        '--validation-kp',
+        '--validation_kp',
+        type=float,
+        metavar='KP',
+        help='hold out the logs with this gain',
+    )
+    parser.add_argument(
+        '--reset-period',
+        '--reset_period',
+        type=float,
+        metavar='S',
+        help='let predictions go on from the measured state every so many seconds',
+    )
+    parser.add_argument(
+        '--substeps', type=int, default=1, help='simulated steps from sample to sample; default 1'
+    )
+    parser.add_argument(
+        '--fix',
+        action='append',
+        default=[],
+        metavar='NAME=VALUE',
+        help='a coefficient that is known, as kt=0.4; may be repeated',
+    )
+
+
+def _add_servo_logs(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'servo-logs',
+        help='turn the bag of a servo on a pendulum into logs, for fits',
+        description=(
+            'Turn a bag of a servo on a pendulum, or of a single joint that is like one, into '
+            'evenly sampled logs, one for each run.'
+        ),
+    )
+    parser.add_argument('bag', type=Path, help='bag folder')
+    parser.add_argument('config', type=Path, help='servo_bag.yaml: what is where in the bag')
+    parser.add_argument('-o', '--output', type=Path, required=True, help='folder for the logs')
+
+
+def _add_plot_actuator(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'plot-actuator',
+        help='draw logs of a servo, what parameter files predict, and their friction',
+        description=(
+            'Draw a picture per log; with parameter files also their friction, which loads they '
+            'say the motor moves, and with --sim what they predict and how far that is off.'
+        ),
+    )
+    parser.add_argument('--logdir', type=Path, required=True, help='folder of processed logs')
+    parser.add_argument(
+        '--params',
+        nargs='+',
+        type=Path,
+        default=[],
+        metavar='FILE',
+        help='parameter files, or folders of them',
+    )
+    parser.add_argument('--sim', action='store_true', help='predict the logs with --params')
+    parser.add_argument(
+        '--actuator', metavar='FILE', help="YAML file that defines the parameter files' servo"
+    )
+    parser.add_argument(
+        '--reset-period',
+        '--reset_period',
+        type=float,
+        metavar='S',
+        help='let predictions go on from the measured state every so many seconds',
+    )
+    parser.add_argument('-o', '--output', type=Path, help='folder; default LOGDIR_plots')
+
+
+def _add_export_actuator(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'export-actuator',
+        help='write a servo as plain MJCF: a joint and an actuator, and what is lost',
+        description=(
+            'Print the joint and the actuator that stand for a servo in plain MJCF, and write them '
+            'as a pendulum to look at.'
+        ),
+    )
+    parser.add_argument('--params', type=Path, required=True, metavar='FILE', help='parameter file')
+    parser.add_argument('--kp', type=float, help="gain in the firmware's unit; default the servo's")
+    parser.add_argument('--vin', type=float, help="supply, V; default the servo's")
+    parser.add_argument(
+        '--logs',
+        type=Path,
+        metavar='DIR',
+        help='folder of processed logs: choose friction for their loads and speeds, and compare',
+    )
+    parser.add_argument(
+        '--element',
+        choices=['dcmotor', 'position'],
+        help='the actuator; default dcmotor where the servo has a motor',
+    )
+    parser.add_argument(
+        '--actuator', metavar='FILE', help="YAML file that defines the parameter file's servo"
+    )
+    parser.add_argument('-o', '--output', type=Path, required=True, help='new MJCF file')
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
+    """Turn ``key=value`` pairs into dotted keys and YAML values.
+
+    Raises:
+        ConfigError: A pair has no equals sign, or its value is not YAML.
+    """
+    import yaml  # noqa: PLC0415 (--help must not wait for it)
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition('=')
+        if not equals or not key:
+            msg = f'Expected --set KEY=VALUE, as solver.loss=huber, got {pair!r}.'
+            raise ConfigError(msg)
+        try:
+            found[key] = yaml.safe_load(text)
+        except yaml.YAMLError as err:
+            msg = f'The value in --set {pair!r} is not YAML.'
+            raise ConfigError(msg) from err
+    return found
+
+
+def fixed_of(pairs: list[str]) -> dict[str, float]:
+    """Return the coefficients of flags such as ``kt=0.4``.
+
+    Raises:
+        ConfigError: One of them is not a name and a number.
+    """
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition('=')
+        try:
+            found[name] = float(text)
+        except ValueError as err:
+            msg = f'Expected NAME=NUMBER for --fix, as kt=0.4, found {pair!r}.'
+            raise ConfigError(msg) from err
+    return found

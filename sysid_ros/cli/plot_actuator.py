@@ -53,17 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_errors(predictions: Predictions) -> None:
     from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
-    from sysid_ros.cli.console import make_console  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, make_table  # noqa: PLC0415
     from sysid_ros.report.numbers import padded  # noqa: PLC0415
 
-    table = Table(
-        title='Mean absolute error (mrad)', title_justify='left', box=None, pad_edge=False
-    )
-    table.add_column('log', no_wrap=True)
-    for name in predictions.names:
-        table.add_column(escape(name), justify='right', no_wrap=True)
+    names = (f'>{escape(name)}' for name in predictions.names)
+    table = make_table('Mean absolute error (mrad)', 'log', *names)
     milli = 1e3 * predictions.errors
     for log, column in zip(predictions.logs, milli.T, strict=True):
         table.add_row(escape(log), *(padded(float(value)) for value in column))

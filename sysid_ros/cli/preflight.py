@@ -8,9 +8,8 @@ import math
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.table import Table
 
-from sysid_ros.cli.overrides import parse_overrides
+from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.report.numbers import interval, rounded, significant
 
@@ -67,24 +66,25 @@ def print_preflight(console: Console, found: Preflight) -> None:
 
 
 def _print_parameters(console: Console, found: Preflight) -> None:
-    table = Table(
-        title='What a fit could say (95 % intervals around the nominal values)',
-        title_justify='left',
-        box=None,
-        pad_edge=False,
+    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+
+    table = make_table(
+        'What a fit could say (95 % intervals around the nominal values)',
+        'parameter',
+        '>nominal',
+        '>± at best',
+        '>in %',
+        'unit',
+        '~verdict',
+        '~told by (times wider without)',
     )
-    table.add_column('parameter', no_wrap=True)
-    for header in ('nominal', '± at best', 'in %'):
-        table.add_column(header, justify='right', no_wrap=True)
-    table.add_column('unit', no_wrap=True)
-    table.add_column('verdict', overflow='fold')
-    table.add_column('told by (times wider without)', overflow='fold')
     for place, item in enumerate(found.parameters):
+        percent = 100 * item.half / abs(item.nominal) if item.nominal else math.nan
         row = (
             item.name,
             rounded(item.nominal, item.half) if item.half > 0 else significant(item.nominal),
-            _number(item.half),
-            _percent(item.half, item.nominal),
+            '-' if math.isnan(item.half) else significant(item.half, 2),
+            '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
             item.unit,
             item.verdict,
             _told_by(found, place),
@@ -105,14 +105,13 @@ def _print_parameters(console: Console, found: Preflight) -> None:
 def _told_by(found: Preflight, place: int) -> str:
     """Name the sensors without which the interval of a parameter would be wider."""
     grown = sorted(((sensor.growth[place], sensor.name) for sensor in found.sensors), reverse=True)
-    told = [(growth, name) for growth, name in grown if growth > _CARRIES]
-    if not told:
+    carrying = [(growth, name) for growth, name in grown if growth > _CARRIES]
+    if not carrying:
         return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
-    return ', '.join(f'{name} {_factor(growth)}' for growth, name in told[:_NAMED])
-
-
-def _factor(growth: float) -> str:
-    return 'alone' if math.isinf(growth) else f'{growth:.2g}'
+    return ', '.join(
+        f'{name} {"alone" if math.isinf(growth) else format(growth, ".2g")}'
+        for growth, name in carrying[:_NAMED]
+    )
 
 
 def _print_bags(console: Console, found: Preflight) -> None:
@@ -125,7 +124,8 @@ def _print_bags(console: Console, found: Preflight) -> None:
         ]
         if known:
             most, name = max(known)
-            _say(console, f'bag {bag.name}: without it {name} would be {_wider(most)}')
+            wider = 'lost' if math.isinf(most) else f'known {most:.2g} times worse'
+            _say(console, f'bag {bag.name}: without it {name} would be {wider}')
     idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
     if idle:
         _say(console, f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
@@ -135,23 +135,14 @@ def _print_bags(console: Console, found: Preflight) -> None:
         console.print()
 
 
-def _wider(growth: float) -> str:
-    return 'lost' if math.isinf(growth) else f'known {growth:.2g} times worse'
-
-
 def _print_joints(console: Console, found: Preflight) -> None:
     if not found.joints:
         return
-    table = Table(
-        title='Motion (a quick look without a fit, as in sysid inspect)',
-        title_justify='left',
-        box=None,
-        pad_edge=False,
-    )
-    table.add_column('bag', no_wrap=True)
-    table.add_column('joint', no_wrap=True)
-    for header in ('lag/ms', 'of range', 'top speed', *_PHYSICS):
-        table.add_column(header, justify='right', no_wrap=True)
+    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+
+    title = 'Motion (a quick look without a fit, as in sysid inspect)'
+    numbers = (f'>{name}' for name in ('lag/ms', 'of range', 'top speed', *_PHYSICS))
+    table = make_table(title, 'bag', 'joint', *numbers)
     for item in found.joints:
         lag = '-'
         if item.lag is not None:
@@ -181,16 +172,6 @@ def _print_trouble(console: Console, found: Preflight) -> None:
         _say(console, f'{where}: {finding.kind} ({finding.count}): {finding.detail}')
     if found.diverged or found.saturations or found.health:
         console.print()
-
-
-def _number(value: float) -> str:
-    return '-' if math.isnan(value) else significant(value, 2)
-
-
-def _percent(half: float, nominal: float) -> str:
-    if math.isnan(half) or nominal == 0:
-        return '-'
-    return f'{significant(100 * half / abs(nominal), 2)} %'
 
 
 def _say(console: Console, text: str) -> None:

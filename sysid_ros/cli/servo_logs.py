@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid servo-logs``."""
+"""``sysid servo-logs`` and ``sysid process``: logs of a servo from a bag, or from raw logs."""
 
 from __future__ import annotations
 
@@ -28,4 +28,21 @@ def run(args: argparse.Namespace) -> int:
         numbers = ', '.join(f'{name} {value:g}' for name, value in log.constants.items())
         load = f'{log.mass:g} kg at {log.length:g} m'
         print(f'wrote {path}: {len(log)} samples, {seconds:.2f} s, {load}, {numbers}')
+    return 0
+
+
+def process_raw(args: argparse.Namespace) -> int:
+    """Interpolate raw logs, and say what became of each.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with a log or a folder.
+    """
+    from sysid_ros.servos.formats.logs import process, read_log  # noqa: PLC0415 (heavy)
+
+    written = process(args.raw or args.raw_option, args.output or args.output_option, args.dt)
+    for path in written:
+        # As a fit will read it.
+        log = read_log(path)
+        seconds = (len(log) - 1) * log.dt
+        print(f'wrote {path}: {len(log)} samples, {seconds:.2f} s')
     return 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
-from sysid_ros.errors import ResultError
+from sysid_ros.files import check_writable
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec, load_model, load_spec
 from sysid_ros.model.mjcf.source import absolute
@@ -47,9 +48,9 @@ MODEL = 'mjcf'
 #: Folder for the coefficients of servos, a file for each actuator.
 SERVOS = 'servos'
 
-#: A change of a parameter that the MJCF text has to take, as a part of the value or of 1, …
+#: The MJCF text has to take a change of a parameter by this part of its value, or of 1 if that is
+#: more, and at most by this part of the distance of its bounds.
 _NUDGE = 1e-6
-#: … and at most of the bounds' distance.
 _NUDGE_OF_BOUNDS = 1e-3
 
 
@@ -111,7 +112,7 @@ def convert(
     alignment = read_aligned(bag, compiled, mapping, stamps, segments)
     if output is None:
         return alignment, ()
-    _check_writable(output)
+    check_writable(output)
     return alignment, write_series(output, alignment, compiled, formats)
 
 
@@ -137,7 +138,7 @@ def calibrate(
         SysidError: In one sentence, what is wrong; nothing was written.
     """
     observer = observer or Nobody()
-    _check_writable(config.output)
+    check_writable(config.output)
     spec = load_spec(config.model)
     _check_written_back(config, spec)
     identified = identify(config, command=command, observer=observer, cancel=cancel, spec=spec)
@@ -173,14 +174,13 @@ def identify(
     training = problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
-    drift = None
+    remembered = Remembered()
     if memory is None:
         check_families(config, problem)
         found = fit_training(config, problem, observer, cancel)
     else:
-        continued = fit_with_memory(config, problem, memory, observer, cancel)
-        found, drift = continued.fit, continued.drift
-        warnings += continued.warnings
+        found, remembered = fit_with_memory(config, problem, memory, observer, cancel)
+    remembered = dataclasses.replace(remembered, warnings=(*warnings, *remembered.warnings))
     tested = validate(config, problem, found, observer, cancel)
     result = assemble(
         config,
@@ -188,7 +188,7 @@ def identify(
         problem,
         found,
         validation=tested,
-        remembered=Remembered(memory, drift, warnings),
+        remembered=remembered,
     )
     values = [
         (target, found.value)
@@ -277,22 +277,3 @@ def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
         values.extend((target, nudged) for target in parameter.targets)
     with tempfile.TemporaryDirectory() as folder:
         write_model(config.model, values, Path(folder) / MODEL, spec)
-
-
-def _check_writable(folder: Path) -> None:
-    """Check, before any work, that a folder can be made or written to.
-
-    Raises:
-        ResultError: It cannot.
-    """
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        msg = f'Cannot write into {str(folder)!r}: {str(existing)!r} is not a folder.'
-        raise ResultError(msg)
-    try:
-        Path(tempfile.mkdtemp(dir=existing)).rmdir()
-    except OSError as err:
-        msg = f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
-        raise ResultError(msg) from err

@@ -56,7 +56,7 @@ def fit_training(
             seed=config.solver.seed,
             threads=config.solver.threads,
             memory=memory,
-            noise=_told_noise(config.statistics.noise, problem),
+            noise=_known_noise(config.statistics.noise, problem),
             intervals=IntervalMethod(
                 config.statistics.intervals, config.statistics.draws, config.statistics.seed
             ),
@@ -75,7 +75,7 @@ def fit_training(
         raise FitError(msg) from err
 
 
-def _told_noise(told: dict[str, float], problem: Problem) -> dict[str, float]:
+def _known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
     """Return the noise of each sensor that a name or pattern is of; later ones override."""
     sensors = sorted(
         {
@@ -86,7 +86,7 @@ def _told_noise(told: dict[str, float], problem: Problem) -> dict[str, float]:
         }
     )
     found: dict[str, float] = {}
-    for pattern, sigma in told.items():
+    for pattern, sigma in given.items():
         matching = [sensor for sensor in sensors if fnmatchcase(sensor, pattern)]
         if not matching:
             hint = nearest(pattern, sensors)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import ParameterResult, Provenance
 
-#: So many changes are told in a sentence.
-_TOLD = 3
+#: A sentence names so many changes.
+_NAMED = 3
 _TRAINED = ('train', 'memory')
 
 
@@ -64,17 +64,6 @@ class Memory:
         files = self.result.provenance.files
         return frozenset(file.sha256 for file in files if file.role in _TRAINED)
 
-    def behind(self, provenance: Provenance) -> Provenance:
-        """Return where a result comes from that continues this one."""
-        before = [
-            file.model_copy(update={'role': 'memory'})
-            for file in self.result.provenance.files
-            if file.role in _TRAINED
-        ]
-        previous = FileHash(path=str(self.path), role='previous', sha256=self.sha256)
-        files = (*provenance.files, previous, *before)
-        return provenance.model_copy(update={'files': files})
-
 
 @dataclass(frozen=True)
 class Remembered:
@@ -92,22 +81,16 @@ class Remembered:
 
     def provenance(self, own: Provenance) -> Provenance:
         """Return where a result comes from, given what it was made from itself."""
-        return own if self.memory is None else self.memory.behind(own)
-
-
-@dataclass(frozen=True)
-class Remembering:
-    """A fit that continues an earlier result.
-
-    Attributes:
-        fit: To the new data and what was known before.
-        drift: Whether the robot changed; None where nothing could be compared by name.
-        warnings: What a reader of the result has to know, a sentence each.
-    """
-
-    fit: Fit
-    drift: Drift | None
-    warnings: tuple[str, ...]
+        memory = self.memory
+        if memory is None:
+            return own
+        before = [
+            file.model_copy(update={'role': 'memory'})
+            for file in memory.result.provenance.files
+            if file.role in _TRAINED
+        ]
+        previous = FileHash(path=str(memory.path), role='previous', sha256=memory.sha256)
+        return own.model_copy(update={'files': (*own.files, previous, *before)})
 
 
 def recall(memory: MemoryConfig, latest: Path) -> tuple[Memory | None, tuple[str, ...]]:
@@ -165,7 +148,9 @@ def without_known_bags(
     known = memory.trained
     kept, left_out = [], []
     for path, role in bags_of(config):
-        if not any(sha256(file) in known for file in _data(path)):
+        inside = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
+        data = [file for file in inside if file.is_file() and file.name != 'metadata.yaml']
+        if not any(sha256(file) in known for file in data):
             kept.append((path, role))
         elif role == 'train':
             left_out.append(path.name)
@@ -191,19 +176,13 @@ def without_known_bags(
     return config.model_copy(update={'bags': chosen}), (sentence,)
 
 
-def _data(bag: Path) -> list[Path]:
-    """Return the files of a bag that hold messages."""
-    inside = [bag] if bag.is_file() else sorted(bag.iterdir()) if bag.is_dir() else []
-    return [file for file in inside if file.is_file() and file.name != 'metadata.yaml']
-
-
 def fit_with_memory(
     config: CalibrationConfig,
     problem: Problem,
     memory: Memory,
     observer: Observer,
     cancel: threading.Event | None = None,
-) -> Remembering:
+) -> tuple[Fit, Remembered]:
     """Fit to new data and an earlier result, unless the robot changed.
 
     Args:
@@ -212,6 +191,9 @@ def fit_with_memory(
         memory: The earlier result.
         observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
+
+    Returns:
+        The fit to the new data and what was known before, and what that has to do with it.
 
     Raises:
         FitError: There is nothing to fit, or a parameter has no effect.
@@ -232,7 +214,7 @@ def fit_with_memory(
     warnings = list(_unmatched(memory.result, parameters, config))
     known = known_of(memory.result, parameters, config.memory.wander)
     if not known.names:
-        return Remembering(fit(parameters, None, None), None, tuple(warnings))
+        return fit(parameters, None, None), Remembered(memory, None, tuple(warnings))
     done = continue_from(
         known, parameters, fit, forgetting=config.memory.forgetting, level=config.memory.level
     )
@@ -242,7 +224,7 @@ def fit_with_memory(
     drift = _drift(memory, found, known, done.difference)
     if drift.changed or math.isnan(drift.p_value):
         warnings.insert(0, drift.sentence)
-    return Remembering(found, drift, tuple(warnings))
+    return found, Remembered(memory, drift, tuple(warnings))
 
 
 def known_of(
@@ -346,13 +328,13 @@ def _sentence(rows: tuple[DriftedParameter, ...], units: dict[str, str], p_value
             f'The robot did not change by more than chance: {len(rows)} compared, '
             f'p = {p_value:.2g}.'
         )
-    told = [_change(row, units[row.name]) for row in changed[:_TOLD]]
-    more = len(changed) - len(told)
+    changes = [_change(row, units[row.name]) for row in changed[:_NAMED]]
+    more = len(changed) - len(changes)
     if more:
-        told.append(f'{more} more changed')
+        changes.append(f'{more} more changed')
     if len(changed) < len(rows):
-        told.append('nothing else did')
-    return f'The robot changed: {"; ".join(told)}; what was known of it before is dropped.'
+        changes.append('nothing else did')
+    return f'The robot changed: {"; ".join(changes)}; what was known of it before is dropped.'
 
 
 def _change(row: DriftedParameter, unit: str) -> str:

@@ -23,7 +23,7 @@ from sysid_ros.pipeline.validation import (
     rms,
     training_bags,
 )
-from sysid_ros.results.parts import ROLES
+from sysid_ros.results.result import ROLES
 
 if TYPE_CHECKING:
     import threading
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.pipeline.validation import Counted
+    from sysid_ros.pipeline.validation import Mask
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
@@ -205,12 +205,18 @@ def _check_same_data(first: Problem, other: Problem, name: str) -> None:
     Raises:
         ConfigError: They are not.
     """
-    for what, of in (
-        ('bags', _bag_names),
-        ('sequences', lambda p: {s.name for s in p.sequences('train')}),
-        ('sensors', _sensor_names),
-    ):
-        expected, found = of(first), of(other)
+
+    def contents(problem: Problem) -> dict[str, set[str]]:
+        sequences = [s for role in ROLES for s in problem.sequences(role)]
+        return {
+            'bags': {f'{r.path.resolve()} ({r.role})' for r in problem.recordings},
+            'sequences': {s.name for s in problem.sequences('train')},
+            'sensors': {n for s in sequences for series in s.measurements for n in series.names},
+        }
+
+    expected_contents = contents(first)
+    for what, found in contents(other).items():
+        expected = expected_contents[what]
         if expected != found:
             odd = min(expected ^ found)
             msg = (
@@ -218,15 +224,6 @@ def _check_same_data(first: Problem, other: Problem, name: str) -> None:
                 f'the first and {name!r}, not in both.'
             )
             raise ConfigError(msg)
-
-
-def _bag_names(problem: Problem) -> set[str]:
-    return {f'{r.path.resolve()} ({r.role})' for r in problem.recordings}
-
-
-def _sensor_names(problem: Problem) -> set[str]:
-    every = (*problem.sequences('train'), *problem.sequences('validate'))
-    return {name for s in every for series in s.measurements for name in series.names}
 
 
 def without(problem: Problem, drop: Sequence[str]) -> Problem:
@@ -265,8 +262,8 @@ def without(problem: Problem, drop: Sequence[str]) -> Problem:
 def _judged(
     fitted: list[_Fitted], observer: Observer, cancel: threading.Event | None
 ) -> ModelComparison:
-    counted = _common(fitted)
-    squares, counts = _mean_squares(fitted, counted)
+    mask = _common(fitted)
+    squares, counts = _mean_squares(fitted, mask)
     # The model that leaves the least is the one whose residuals are most nearly noise.
     least = int(np.argmin([float(counts @ np.log(row)) for row in squares]))
     sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
@@ -282,7 +279,7 @@ def _judged(
     parts = []
     for model in fitted:
         observer.stage(f'predicting what is held out with {model.candidate.name}')
-        parts.append(_held_out(model, noise, counted, cancel))
+        parts.append(_held_out(model, noise, mask, cancel))
     errors = np.array([[part.error for part in own] for own in parts])
     errors = errors[:, np.isfinite(errors).all(axis=0)]
     held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
@@ -314,7 +311,7 @@ def _judged(
     )
 
 
-def _common(fitted: list[_Fitted]) -> Counted:
+def _common(fitted: list[_Fitted]) -> Mask:
     """Return which samples are in the data of all models: delays let sequences begin later."""
     begins: dict[str, int] = {}
     for model in fitted:
@@ -323,15 +320,15 @@ def _common(fitted: list[_Fitted]) -> Counted:
                 known = begins.get(sequence.name, sequence.origin_ns)
                 begins[sequence.name] = max(known, sequence.origin_ns)
 
-    def counted(sequence: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
+    def mask(sequence: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         late = 1e-9 * (begins[sequence.name] - sequence.origin_ns)
         return np.asarray(series.times >= late)
 
-    return counted
+    return mask
 
 
 def _mean_squares(
-    fitted: list[_Fitted], counted: Counted
+    fitted: list[_Fitted], mask: Mask
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (m, k) mean square residual of each model and sensor, and (k,) their numbers."""
     sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
@@ -339,7 +336,7 @@ def _mean_squares(
     rows = []
     counts = np.zeros(len(sensors))
     for model in fitted:
-        found = residuals_of(model.predictor, model.problem.sequences('train'), ones, counted)
+        found = residuals_of(model.predictor, model.problem.sequences('train'), ones, mask)
         joined = [np.concatenate([part[s] for part in found if s in part]) for s in sensors]
         rows.append([max(float(np.mean(values**2)), _TINY) for values in joined])
         counts = np.array([float(len(values)) for values in joined])
@@ -349,7 +346,7 @@ def _mean_squares(
 def _held_out(
     model: _Fitted,
     noise: dict[str, float],
-    counted: Counted,
+    mask: Mask,
     cancel: threading.Event | None,
 ) -> tuple[HeldOut, ...]:
     """Return the errors on validation bags, and on what is left out of the fit in turn."""
@@ -357,7 +354,7 @@ def _held_out(
     found = []
     for recording in problem.recordings:
         if recording.role == 'validate' and recording.alignment.sequences:
-            residuals = residuals_of(model.predictor, recording.alignment.sequences, noise, counted)
+            residuals = residuals_of(model.predictor, recording.alignment.sequences, noise, mask)
             found.append(HeldOut(recording.path.name, rms(residuals)))
     bags = training_bags(problem)
     asked = config.validation.leave_out
@@ -370,7 +367,7 @@ def _held_out(
         model.fit,
         config.solver,
         noise=noise,
-        counted=counted,
+        mask=mask,
         cancel=cancel,
     )
     return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))

@@ -33,7 +33,7 @@ from sysid_ros.pipeline.loading import load
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -262,10 +262,15 @@ def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0
             f'{len(problem.parameters)} parameters.'
         )
         raise FitError(msg)
-    parameters = _inside(problem.parameters)
+    parameters = []
+    for unknown in problem.parameters:
+        low, high = unknown.min_value, unknown.max_value
+        margin = _INSIDE * (high - low) if np.isfinite(high - low) else 0.0
+        nominal = float(np.clip(unknown.nominal, low + margin, high - margin))
+        parameters.append(dataclasses.replace(unknown, nominal=nominal))
     stable, diverged = _stable(problem, training, parameters, threads)
-    told = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    late = arrival_offsets([sequence for sequence in stable if sequence.name not in told])
+    asked = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
+    late = arrival_offsets([sequence for sequence in stable if sequence.name not in asked])
     unknowns = (*parameters, *late)
     drives = problem.servos
     with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:
@@ -336,19 +341,6 @@ def from_noise(linear: Linear, samples: int) -> Spread:
     return Spread(half, covariance, METHOD, float(samples))
 
 
-def _inside(parameters: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """Return parameters whose nominal values are not at a bound."""
-    moved = []
-    for unknown in parameters:
-        span = unknown.max_value - unknown.min_value
-        margin = _INSIDE * span if np.isfinite(span) else 0.0
-        nominal = float(
-            np.clip(unknown.nominal, unknown.min_value + margin, unknown.max_value - margin)
-        )
-        moved.append(dataclasses.replace(unknown, nominal=nominal))
-    return tuple(moved)
-
-
 def _stable(
     problem: Problem, training: Sequence[Trajectory], parameters: Sequence[Unknown], threads: int
 ) -> tuple[tuple[Trajectory, ...], tuple[Divergence, ...]]:
@@ -362,11 +354,13 @@ def _stable(
     stable, diverged = [], []
     for sequence, prediction in zip(training, each, strict=True):
         if prediction.diverged[0]:
-            ends = [
-                _stands_still(series.times, channels[0])
-                for series, channels in zip(sequence.measurements, prediction.channels, strict=True)
-            ]
-            diverged.append(Divergence(sequence.name, max(ends, default=0.0)))
+            # An unstable simulation repeats its last values: it ends where they last change.
+            end = 0.0
+            for series, channels in zip(sequence.measurements, prediction.channels, strict=True):
+                with np.errstate(invalid='ignore', over='ignore'):
+                    moves = np.flatnonzero(np.any(np.diff(channels[0], axis=0) != 0, axis=1))
+                end = max(end, float(series.times[moves[-1] + 1]) if len(moves) else 0.0)
+            diverged.append(Divergence(sequence.name, end))
         else:
             stable.append(sequence)
     if not stable:
@@ -378,13 +372,6 @@ def _stable(
         )
         raise FitError(msg)
     return tuple(stable), tuple(diverged)
-
-
-def _stands_still(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    """Return when values change for the last time: an unstable simulation repeats its last."""
-    with np.errstate(invalid='ignore', over='ignore'):
-        moves = np.flatnonzero(np.any(np.diff(values, axis=0) != 0, axis=1))
-    return float(times[moves[-1] + 1]) if len(moves) else 0.0
 
 
 def condensed(
@@ -476,9 +463,12 @@ def saturations(model: mujoco.MjModel, sequence: Trajectory) -> tuple[Saturation
     """
     found = []
     for series in sequence.commands:
-        for name, low, high in _command_limits(model, series):
-            share = _share(series, name, low, high)
-            found.append(Saturation(sequence.name, name, 'ctrlrange', share))
+        for name in series.names:
+            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
+            if actuator >= 0 and model.actuator_ctrllimited[actuator]:
+                low, high = model.actuator_ctrlrange[actuator].tolist()
+                share = _share(series, name, low, high)
+                found.append(Saturation(sequence.name, name, 'ctrlrange', share))
     for series in sequence.measurements:
         for name in series.names:
             limit = _sensor_limit(model, name)
@@ -488,17 +478,8 @@ def saturations(model: mujoco.MjModel, sequence: Trajectory) -> tuple[Saturation
     return tuple(item for item in found if item.share > 0)
 
 
-def _command_limits(
-    model: mujoco.MjModel, series: TimeSeries
-) -> Iterator[tuple[str, float, float]]:
-    for name in series.names:
-        actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
-        if actuator >= 0 and model.actuator_ctrllimited[actuator]:
-            low, high = model.actuator_ctrlrange[actuator]
-            yield name, float(low), float(high)
-
-
 def _sensor_limit(model: mujoco.MjModel, name: str) -> tuple[str, float, float] | None:
+    """Return which limit a sensor reads, and its two ends; None for those without."""
     sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
     if sensor < 0:
         return None

@@ -90,13 +90,22 @@ def servo_unknowns(
     Raises:
         ParameterError: No servo has such a coefficient.
     """
-    _check_names(joints, names)
+    known = {name for drive in joints.drives for name in fitted(drive, joints)}
+    for name in names or ():
+        if name not in known:
+            msg = f'No servo here has the coefficient {name!r}; {nearest(name, sorted(known))}.'
+            raise ParameterError(msg)
     found: list[Unknown] = []
     for drive in joints.drives:
         for name, usual in fitted(drive, joints).items():
             if names is not None and name not in names:
                 continue
-            targets = [_target(joints, actuator, name) for actuator in drive.actuators]
+            targets: list[Target] = []
+            for actuator in drive.actuators:
+                path = f'actuator/{actuator}/{name}'
+                if name == _ARMATURE:
+                    path = f'joint/{joints.joints[joints.place(actuator)]}/{name}'
+                targets.extend(resolve(path, joints.model))
             if shared and len(targets) > 1:
                 label = f'actuator/{{{",".join(drive.actuators)}}}/{name}'
                 found.append(Unknown(label, tuple(targets), *usual))
@@ -201,19 +210,3 @@ def _actuators(entry: ServoConfig, model: mujoco.MjModel) -> tuple[str, ...]:
             raise ConfigError(msg)
         found.update(dict.fromkeys(matches))
     return tuple(found)
-
-
-def _target(joints: ServoJoints, actuator: str, name: str) -> Target:
-    path = f'actuator/{actuator}/{name}'
-    if name == _ARMATURE:
-        path = f'joint/{joints.joints[joints.place(actuator)]}/{name}'
-    (target,) = resolve(path, joints.model)
-    return target
-
-
-def _check_names(joints: ServoJoints, names: Sequence[str] | None) -> None:
-    known = {name for drive in joints.drives for name in fitted(drive, joints)}
-    for name in names or ():
-        if name not in known:
-            msg = f'No servo here has the coefficient {name!r}; {nearest(name, sorted(known))}.'
-            raise ParameterError(msg)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import math
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -24,8 +23,7 @@ from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.inference import infer
 from sysid_ros.model.targets import Role as Acting
-from sysid_ros.results.parts import ROLES
-from sysid_ros.results.result import Fold, HorizonPoint, WindowFit
+from sysid_ros.results.result import ROLES, Fold, HorizonPoint, WindowFit
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import SignalType, TimeSeries
@@ -37,18 +35,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig, SolverConfig
+    from sysid_ros.config.calibration import Role
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import Role
     from sysid_ros.rollout.drives import Drives
     from sysid_ros.rollout.simulation import Prediction
     from sysid_ros.signals.trajectory import Trajectory
 
     #: Which samples of a series of a sequence count.
-    Counted = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
+    Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
     #: Name of a family of bags to its sequences.
     Families = dict[str, tuple[Trajectory, ...]]
 
@@ -106,12 +104,18 @@ class Predictor(NamedTuple):
     threads: int = 0
     drives: Drives | None = None
 
+    def predict(self, sequences: Sequence[Trajectory]) -> tuple[Prediction, ...]:
+        """Simulate sequences in one batch."""
+        return predict(
+            self.model, sequences, self.parameters, self.values, self.threads, drives=self.drives
+        )
+
 
 def residuals_of(
     predictor: Predictor,
     sequences: Sequence[Trajectory],
     noise: Mapping[str, float],
-    counted: Counted | None = None,
+    mask: Mask | None = None,
 ) -> list[dict[str, NDArray[np.float64]]]:
     """Simulate sequences and return by sequence and sensor the residuals in units of the noise.
 
@@ -119,7 +123,7 @@ def residuals_of(
         predictor: What predicts.
         sequences: What is simulated, in one batch.
         noise: Sensor name to standard deviation; others do not count.
-        counted: Which samples count; by default all.
+        mask: Which samples count; by default all.
 
     Returns:
         For each sequence, sensor name to (n,) finite residuals.
@@ -127,11 +131,11 @@ def residuals_of(
     if not sequences:
         return []
     found = []
-    predictions = _predictions(predictor, sequences)
+    predictions = predictor.predict(sequences)
     for sequence, prediction in zip(sequences, predictions, strict=True):
         own: dict[str, list[NDArray[np.float64]]] = {}
         for series, predicted in zip(sequence.measurements, prediction.channels, strict=True):
-            rows = slice(None) if counted is None else counted(sequence, series)
+            rows = slice(None) if mask is None else mask(sequence, series)
             columns = [
                 (name, c) for name, (_, place) in series.signal_mapping.items() for c in place
             ]
@@ -153,17 +157,6 @@ def rms(residuals: Sequence[Mapping[str, NDArray[np.float64]]]) -> float:
     parts = [values for own in residuals for values in own.values()]
     values = np.concatenate(parts) if parts else np.zeros(0)
     return float(np.sqrt(np.mean(values**2))) if len(values) else float('nan')
-
-
-def _predictions(predictor: Predictor, sequences: Sequence[Trajectory]) -> tuple[Prediction, ...]:
-    return predict(
-        predictor.model,
-        sequences,
-        predictor.parameters,
-        predictor.values,
-        predictor.threads,
-        drives=predictor.drives,
-    )
 
 
 def validate(
@@ -312,7 +305,7 @@ def leave_out(
     solver: SolverConfig,
     *,
     noise: Mapping[str, float] | None = None,
-    counted: Counted | None = None,
+    mask: Mask | None = None,
     cancel: threading.Event | None = None,
 ) -> tuple[Fold, ...]:
     """Fit to all sequences but those of one family at a time, and judge each fit on that family.
@@ -328,7 +321,7 @@ def leave_out(
         fit: The fit to all of them.
         solver: The loss of the fit, and simulation threads.
         noise: In which units the errors are; the fit's own unless given.
-        counted: Which samples count for the errors; by default all.
+        mask: Which samples count for the errors; by default all.
         cancel: Ends it when it is set.
 
     Raises:
@@ -339,7 +332,7 @@ def leave_out(
     noise = fit.noise if noise is None else noise
     held_out = [s for own in families.values() for s in own]
     nominal = Predictor(spec, threads=solver.threads, drives=fit.drives)
-    before = iter(residuals_of(nominal, held_out, noise, counted))
+    before = iter(residuals_of(nominal, held_out, noise, mask))
     arrived = fit.as_arrived(sequences)
     refits = _Refits(spec, arrived, fit, solver)
     defaults = np.array([parameter.nominal for parameter in fit.parameters])
@@ -350,7 +343,7 @@ def leave_out(
         values = refits.without(absent, rest, cancel)
         known = np.where(np.isnan(values), defaults, values)
         refitted = nominal._replace(parameters=fit.parameters, values=known)
-        after = residuals_of(refitted, own, noise, counted)
+        after = residuals_of(refitted, own, noise, mask)
         folds.append(
             Fold(
                 name=name,
@@ -472,9 +465,10 @@ def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     limit = scipy.special.chdtri(count - 1, _FALSE_ALARM / max(len(ratios), 1)) / (count - 1)
     far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
     if far:
+        moved = np.abs(np.array([fold.values for fold in folds]) - fit.solution.x)
         named = ', '.join(
             f'{fit.parameters[j].name} {ratios[j]:.2g} times, most without '
-            f'{_most_moved(fit, folds, int(j))!r}'
+            f'{folds[int(np.argmax(moved[:, j]))].name!r}'
             for j in far[:_NAMED]
         )
         more = f' (and {len(far) - _NAMED} more)' if len(far) > _NAMED else ''
@@ -499,11 +493,6 @@ def jackknife_ratios(fit: Fit, folds: Sequence[Fold]) -> NDArray[np.float64]:
             error[j] = np.nan
     with np.errstate(divide='ignore', invalid='ignore'):
         return np.asarray(np.where(error > 0, spread / error, np.nan))
-
-
-def _most_moved(fit: Fit, folds: Sequence[Fold], parameter: int) -> str:
-    moved = [abs(fold.values[parameter] - fit.solution.x[parameter]) for fold in folds]
-    return folds[int(np.argmax(moved))].name
 
 
 class _Start(NamedTuple):
@@ -590,11 +579,10 @@ def _errors(
     noise: Mapping[str, float],
 ) -> list[dict[str, NDArray[np.float64]]]:
     activations = _activations(model, starts, predictor)
-    pieces = [
-        _piece(model, start, number, act)
-        for number, (start, act) in enumerate(zip(starts, activations, strict=True))
-    ]
-    lengths = {piece.name: start.seconds for piece, start in zip(pieces, starts, strict=True)}
+    pieces, lengths = [], {}
+    for number, (start, act) in enumerate(zip(starts, activations, strict=True)):
+        pieces.append(_piece(model, start, number, act))
+        lengths[pieces[-1].name] = start.seconds
 
     def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
@@ -632,7 +620,7 @@ def _activations(
         times = np.unique([start.begin for start in starts if start.sequence.name == name])
         series = TimeSeries(times, np.zeros((len(times), edges[-1])), mapping)
         asked.append(dataclasses.replace(sequence, measurements=(series,)))
-    predictions = _predictions(predictor, asked)
+    predictions = predictor.predict(asked)
     found = {}
     for sequence, prediction in zip(asked, predictions, strict=True):
         rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
@@ -718,12 +706,9 @@ def fit_windows(
             windows = cutter.cut(length) if length < longest else None
             if windows is None:
                 continue
-            with ExitStack() as opened:
-                part = opened.enter_context(
-                    make_simulator(
-                        spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
-                    )
-                )
+            with make_simulator(
+                spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
+            ) as part:
                 residuals = Residuals(part, fit.noise)
                 start = np.array([unknown.nominal for unknown in windows.unknowns])
                 start[:count] = fit.solution.x

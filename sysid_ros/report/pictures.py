@@ -12,12 +12,13 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.report.numbers import significant
-from sysid_ros.results.parts import ROLES
+from sysid_ros.results.result import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sysid_ros.results.result import CalibrationResult, ParameterResult, Role
+    from sysid_ros.config.calibration import Role
+    from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: Ratios further apart than this go on a logarithmic axis.
 _LINEAR_SPREAD = 6.0

@@ -20,7 +20,8 @@ from sysid_ros.report.numbers import significant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sysid_ros.results.result import CalibrationResult, Role, SensorError, SignalPlot
+    from sysid_ros.config.calibration import Role
+    from sysid_ros.results.result import CalibrationResult, SensorError, SignalPlot
 
 ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 

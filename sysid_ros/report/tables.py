@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import math
 from html import escape as html_escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,13 +27,6 @@ WIDE = 1000
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
 _ACCEPTED, _REJECTED = '#1a7f4b', '#b3261e'
-
-
-class Column(NamedTuple):
-    """One column of a table; numbers are aligned on the right."""
-
-    header: str
-    number: bool = True
 
 
 def result_text(result: CalibrationResult) -> str:
@@ -81,15 +74,8 @@ def _print_parameters(
     parameters: Iterable[ParameterResult],
     truth: Mapping[str, float] | None = None,
 ) -> None:
-    columns = [
-        Column('parameter', number=False),
-        Column('value'),
-        Column('95 % interval'),
-        Column('unit', number=False),
-        Column('start'),
-        *([Column('true')] if truth else []),
-        Column('verdict', number=False),
-    ]
+    true_value = ['>true'] if truth else []
+    columns = ['parameter', '>value', '>95 % interval', 'unit', '>start', *true_value, 'verdict']
     rows = []
     for parameter in parameters:
         true = truth.get(parameter.name, math.nan) if truth else math.nan
@@ -135,7 +121,7 @@ def _print_folds(console: Console, result: CalibrationResult) -> None:
     """Print the error on each bag of a fit to the others."""
     if not result.folds:
         return
-    columns = [Column('held out', number=False), *map(Column, ('before', 'after', 'ratio'))]
+    columns = ['held out', '>before', '>after', '>ratio']
     rows = [
         (fold.name, padded(fold.before), padded(fold.after), times(fold.before, fold.after))
         for fold in result.folds
@@ -147,11 +133,7 @@ def _print_errors(console: Console, result: CalibrationResult) -> None:
     """Print the error of each sensor before and after, held-out where there is any."""
     held_out = [error for error in result.errors if error.role == 'validate']
     title = 'Held-out error' if held_out else 'Training error'
-    columns = [
-        Column('sensor', number=False),
-        *map(Column, ('before', 'after', 'ratio')),
-        Column('unit', number=False),
-    ]
+    columns = ['sensor', '>before', '>after', '>ratio', 'unit']
     rows = []
     for error in held_out or result.errors:
         ratio = error.before / error.after if error.after else math.inf
@@ -160,13 +142,33 @@ def _print_errors(console: Console, result: CalibrationResult) -> None:
     print_table(console, f'{title} (root mean square)', columns, rows)
 
 
-def print_table(
-    console: Console, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]
-) -> None:
-    """Print a table, or a paragraph per row where the terminal is too narrow for it."""
+def make_table(title: str, *headers: str) -> Table:
+    """Return an empty table.
+
+    Args:
+        title: Above it.
+        headers: Of the columns: ``>`` before one says that it is of numbers, aligned on the right,
+            and ``~`` that its texts may be folded.
+    """
     table = Table(title=title, title_justify='left', box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column.header, justify='right' if column.number else 'left', no_wrap=True)
+    for header in headers:
+        table.add_column(
+            header.lstrip('>~'),
+            justify='right' if header.startswith('>') else 'left',
+            no_wrap=not header.startswith('~'),
+            overflow='fold' if header.startswith('~') else 'ellipsis',
+        )
+    return table
+
+
+def print_table(
+    console: Console, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table, or a paragraph per row where the terminal is too narrow for it.
+
+    Headers are those of `make_table`.
+    """
+    table = make_table(title, *headers)
     for row in rows:
         table.add_row(*map(escape, row))
     # Measured without limit: in its own width a table always fits.
@@ -176,8 +178,8 @@ def print_table(
     else:
         console.print(title, style='italic', markup=False)
         for name, *middle, last in rows:
-            cells = zip(columns[1:-1], middle, strict=True)
-            text = ', '.join(f'{column.header} {cell}' for column, cell in cells)
+            cells = zip(headers[1:-1], middle, strict=True)
+            text = ', '.join(f'{header.lstrip(">")} {cell}' for header, cell in cells)
             console.print(f'{name}: {last}', markup=False)
             console.print(Padding(escape(text), (0, 0, 0, 4)))
     console.print()

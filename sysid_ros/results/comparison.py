@@ -13,7 +13,7 @@ from sysid_ros.errors import ResultError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sysid_ros.results.result import CalibrationResult, ParameterResult
+    from sysid_ros.results.result import CalibrationResult
 
 
 class ComparedQuantity(NamedTuple):
@@ -64,43 +64,22 @@ def compare(
         side = below if actual is not None and actual.value < expected.value else above
         allowed = max([0.0 if math.isnan(side) else side, *wide])
         if actual is None:
-            rows.append(
-                ComparedQuantity(
-                    expected.name,
-                    expected.unit,
-                    expected.value,
-                    math.nan,
-                    allowed,
-                    agrees=False,
-                    note='no longer identified',
-                )
-            )
-            continue
-        moved = abs(actual.value - expected.value)
+            value, agrees, note = math.nan, False, 'no longer identified'
+        else:
+            value = actual.value
+            # A rerun on the same machine differs by nothing, one elsewhere by rounding.
+            agrees = abs(value - expected.value) <= max(allowed, 1e-9 * abs(expected.value))
+            verdict = expected.verdict_kind, expected.confounded_with
+            same = (actual.verdict_kind, actual.confounded_with) == verdict
+            note = '' if same else f'now {actual.verdict}'
         rows.append(
             ComparedQuantity(
-                expected.name,
-                expected.unit,
-                expected.value,
-                actual.value,
-                allowed,
-                # A rerun on the same machine differs by nothing, one elsewhere by rounding.
-                agrees=moved <= max(allowed, 1e-9 * abs(expected.value)),
-                note='' if _same_verdict(actual, expected) else f'now {actual.verdict}',
+                expected.name, expected.unit, expected.value, value, allowed, agrees, note
             )
         )
-    rows.extend(
-        ComparedQuantity(
-            extra.name,
-            extra.unit,
-            math.nan,
-            extra.value,
-            0.0,
-            agrees=False,
-            note='not in the baseline',
-        )
-        for extra in found.values()
-    )
+    for extra in found.values():
+        quantity = (extra.name, extra.unit, math.nan, extra.value)
+        rows.append(ComparedQuantity(*quantity, 0.0, agrees=False, note='not in the baseline'))
     return (*rows, _held_out(result, baseline, held_out_factor))
 
 
@@ -120,10 +99,6 @@ def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> No
 def _matches(name: str, pattern: str) -> bool:
     """Match a name against itself or a pattern; names themselves may hold wildcards."""
     return name == pattern or fnmatch.fnmatchcase(name, pattern)
-
-
-def _same_verdict(one: ParameterResult, other: ParameterResult) -> bool:
-    return (one.verdict_kind, one.confounded_with) == (other.verdict_kind, other.confounded_with)
 
 
 def _held_out(

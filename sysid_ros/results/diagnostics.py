@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.results.parts import (
+from sysid_ros.results.result import (
     ROLES,
     FitDiagnostics,
     Improvement,
@@ -22,7 +22,7 @@ from sysid_ros.results.parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,9 +38,9 @@ MOVES = 0.1
 
 #: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
 _FEWEST_STRETCHES = 12
-#: The error of a sequence is that of so many stretches of its time without the worst of them, ...
+#: The time of a sequence is cut into so many stretches; its error is that of the best of them, this
+#: part of all.
 _STRETCHES = 100
-#: ... of which this part is kept.
 _KEPT = 0.75
 #: Fewer equal values in a row than this are no standstill.
 _FEWEST_EQUAL = 4
@@ -153,8 +153,8 @@ def _errors_of_role(
         deviations = math.nan, math.nan
         if len(measured):
             # The mean of equal values may be rounded, which is no motion.
-            still = not np.ptp(measured)
-            deviations = 0.0 if still else float(np.std(measured)), float(np.std(after))
+            deviation = float(np.std(measured)) if np.ptp(measured) else 0.0
+            deviations = deviation, float(np.std(after))
         yield SensorError(
             sensor=name,
             unit=units[curve.sensor],
@@ -174,21 +174,11 @@ def _errors_of_role(
 
 def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
     """Put the curves of one component in several sequences one after the other."""
-
-    def together(part: Callable[[SignalCurve], Values]) -> Values:
-        return np.concatenate([part(curve) for curve in curves])
-
-    return SignalCurve(
-        curves[0].sequence,
-        curves[0].role,
-        curves[0].sensor,
-        curves[0].name,
-        together(lambda curve: curve.times),
-        together(lambda curve: curve.measured),
-        together(lambda curve: curve.before),
-        together(lambda curve: curve.after),
-        diverged=any(curve.diverged for curve in curves),
-    )
+    parts: dict[str, Any] = {
+        part: np.concatenate([getattr(curve, part) for curve in curves])
+        for part in ('times', 'measured', 'before', 'after')
+    }
+    return replace(curves[0], diverged=any(curve.diverged for curve in curves), **parts)
 
 
 def _likeness(

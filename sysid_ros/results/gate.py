@@ -12,15 +12,14 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import MOTION, moving
-from sysid_ros.results.parts import GateCheck, SolverStatus
-from sysid_ros.results.result import CalibrationResult, UnjudgedResult
+from sysid_ros.results.result import CalibrationResult, GateCheck, SolverStatus, UnjudgedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sysid_ros.config import GateConfig
     from sysid_ros.config.calibration import Role
-    from sysid_ros.results.parts import ParameterResult, SensorError
+    from sysid_ros.results.result import ParameterResult, SensorError
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})
@@ -32,9 +31,9 @@ _SAME_MOTION = 0.8
 _STEPS = 3.0
 #: Sensors of a kind from which on one of them can stand out.
 _FEWEST_ALIKE = 3
-#: A sensor that never changes says nothing new of a model that moves by less, in its SI unit …
+#: A sensor that never changes says nothing new of a model that moves by less than this, in its SI
+#: unit, or by less than so many times the noise of the others of its kind.
 _STANDS_STILL = 1e-3
-#: … or by less than so many times the noise of the others of its kind.
 _STILL_NOISE = 5.0
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
@@ -63,7 +62,7 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
             _balanced(moving(errors), config),
             _consistent(result, config),
             _no_sensor_worse(result, errors, config),
-            *_left_out_in_turn(result, config),
+            *([_left_out_in_turn(result, config)] if result.folds else []),
         ]
     checks += [_bounds(result, config), _verdicts(result, config)]
     failed = [check for check in checks if not check.passed]
@@ -92,19 +91,22 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
             before, after = point.before, point.after
             what += f' of predictions over {point.seconds:g} s'
     figures = f'{before:.3g} to {after:.3g} times the noise'
+    wrong = ''
     if not after < before:
-        return GateCheck(
-            name='better than nominal', passed=False, detail=f'{what} did not fall: {figures}.'
-        )
-    if after > (1 - config.margin) * before:
-        detail = f'{what} fell by less than {100 * config.margin:g} %: {figures}.'
-        return GateCheck(name='better than nominal', passed=False, detail=detail)
-    for test in result.diagnostics.improvements:
-        doubtful = test.role == role and test.p_value > config.significance
-        if doubtful and result.solver.window is None:
-            detail = f'{what} fell, but no more than by chance (p = {test.p_value:.2g}): {figures}.'
-            return GateCheck(name='better than nominal', passed=False, detail=detail)
-    return GateCheck(name='better than nominal', passed=True, detail=f'{what} fell: {figures}.')
+        wrong = f'{what} did not fall: {figures}.'
+    elif after > (1 - config.margin) * before:
+        wrong = f'{what} fell by less than {100 * config.margin:g} %: {figures}.'
+    elif result.solver.window is None:
+        for test in result.diagnostics.improvements:
+            if not wrong and test.role == role and test.p_value > config.significance:
+                chance = f'p = {test.p_value:.2g}'
+                wrong = f'{what} fell, but no more than by chance ({chance}): {figures}.'
+    return _check('better than nominal', wrong, f'{what} fell: {figures}.')
+
+
+def _check(name: str, wrong: str, right: str) -> GateCheck:
+    """Return a condition that is not met where something is wrong; else what is right is said."""
+    return GateCheck(name=name, passed=not wrong, detail=wrong or right)
 
 
 def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -126,12 +128,8 @@ def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
 
 def _stability(result: UnjudgedResult) -> GateCheck:
     names = ', '.join(result.diverged)
-    detail = (
-        f'The fitted model becomes unstable in {names}.'
-        if names
-        else 'The fitted model is stable in all sequences.'
-    )
-    return GateCheck(name='stable', passed=not names, detail=detail)
+    wrong = f'The fitted model becomes unstable in {names}.' if names else ''
+    return _check('stable', wrong, 'The fitted model is stable in all sequences.')
 
 
 def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
@@ -151,12 +149,10 @@ def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
                 f'{error.sensor} never changes, and should by '
                 f'{error.predicted_deviation:.2g} {error.unit}'
             )
-    detail = (
-        f'{"; ".join(found)}: a stuck encoder, a locked joint or a wrong channel.'
-        if found
-        else 'All positions and velocities that should change do.'
-    )
-    return GateCheck(name='live sensors', passed=not found, detail=detail)
+    wrong = ''
+    if found:
+        wrong = f'{"; ".join(found)}: a stuck encoder, a locked joint or a wrong channel.'
+    return _check('live sensors', wrong, 'All positions and velocities that should change do.')
 
 
 def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -171,28 +167,26 @@ def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
         > max(config.stuck_share * item.measured_range, _STEPS * item.resolution)
     ]
     worst = max(found, key=lambda item: item.predicted_movement, default=None)
-    detail = (
-        f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
-        f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint.'
-        if worst
-        else 'No position stands still while it should move.'
-    )
-    return GateCheck(name='no stuck position', passed=worst is None, detail=detail)
+    wrong = ''
+    if worst:
+        wrong = (
+            f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
+            f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint.'
+        )
+    return _check('no stuck position', wrong, 'No position stands still while it should move.')
 
 
 def _explained(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Ask every position and velocity that moves to be predicted better than by its mean."""
     worst = min(errors, key=lambda error: error.explained, default=None)
-    name = 'explained'
     if worst is None:
-        return GateCheck(name=name, passed=True, detail='No position or velocity moves.')
-    part = worst.explained
-    said = f'{100 * part:.3g} % of the variance of {worst.sensor} is predicted'
-    if part >= config.least_explained:
-        return GateCheck(name=name, passed=True, detail=f'At least {said}.')
-    said = 'None' if part <= 0 else f'Only {100 * part:.3g} %'
-    detail = f'{said} of the variance of {worst.sensor} is predicted{_suspicion(worst)}.'
-    return GateCheck(name=name, passed=False, detail=detail)
+        return _check('explained', '', 'No position or velocity moves.')
+    part, wrong = worst.explained, ''
+    of = f'of the variance of {worst.sensor} is predicted'
+    if not part >= config.least_explained:
+        only = 'None' if part <= 0 else f'Only {100 * part:.3g} %'
+        wrong = f'{only} {of}{_suspicion(worst)}.'
+    return _check('explained', wrong, f'At least {100 * part:.3g} % {of}.')
 
 
 def _suspicion(error: SensorError) -> str:
@@ -213,19 +207,18 @@ def _suspicion(error: SensorError) -> str:
 
 def _balanced(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Look for a sensor that the model explains far worse than the others of its kind."""
+    wrong = ''
     missed = {error.sensor: math.sqrt(max(1 - error.explained, 0.0)) for error in errors}
     for error in errors:
         alike = [missed[other.sensor] for other in errors if other.unit == error.unit]
         part, usual = missed[error.sensor], float(np.median(alike))
         if len(alike) >= _FEWEST_ALIKE and part > max(config.imbalance * usual, _UNEXPLAINED):
-            detail = (
+            wrong = (
                 f'{100 * part:.2g} % of the movement of {error.sensor} is not explained, of the '
                 f'others {100 * usual:.2g} %{_suspicion(error)}.'
             )
-            return GateCheck(name='balanced', passed=False, detail=detail)
-    return GateCheck(
-        name='balanced', passed=True, detail='No sensor is explained far worse than its like.'
-    )
+            break
+    return _check('balanced', wrong, 'No sensor is explained far worse than its like.')
 
 
 def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -234,47 +227,42 @@ def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     trained = [item.error for item in sequences if item.role == 'train']
     usual = float(np.median(trained)) if trained else math.nan
     worst = max(sequences, key=lambda item: item.error, default=None)
+    wrong = ''
     if worst is not None and worst.error > config.sequence_growth * usual:
-        detail = (
+        wrong = (
             f'The error in {worst.sequence} is {worst.error / usual:.3g} times that of training '
             'sequences: another robot, load or mapping, or motion that training does not cover.'
         )
-        return GateCheck(name='consistent', passed=False, detail=detail)
-    return GateCheck(
-        name='consistent', passed=True, detail='All sequences are predicted about equally well.'
-    )
+    return _check('consistent', wrong, 'All sequences are predicted about equally well.')
 
 
 def _no_sensor_worse(
     result: UnjudgedResult, errors: Sequence[SensorError], config: GateConfig
 ) -> GateCheck:
+    wrong = ''
     noise = {scale.sensor: scale.sigma for scale in result.noise}
     for error in errors:
         sigma = noise.get(error.sensor.split('[')[0])
         if sigma is None:
             continue
         if error.after > max((1 + config.sensor_growth) * error.before, error.before + sigma):
-            detail = (
+            wrong = (
                 f'The error of {error.sensor} grew, {error.before:.3g} to {error.after:.3g} '
                 f'{error.unit}, although that of all together fell.'
             )
-            return GateCheck(name='no sensor worse', passed=False, detail=detail)
-    detail = "No sensor's error grew beyond its noise."
-    return GateCheck(name='no sensor worse', passed=True, detail=detail)
+            break
+    return _check('no sensor worse', wrong, "No sensor's error grew beyond its noise.")
 
 
-def _left_out_in_turn(result: UnjudgedResult, config: GateConfig) -> Iterator[GateCheck]:
-    if not result.folds:
-        return
+def _left_out_in_turn(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     worse = [
         fold.name for fold in result.folds if fold.after > (1 + config.sensor_growth) * fold.before
     ]
-    detail = (
-        f'A fit to the other bags predicts {", ".join(worse)} worse than the nominal model does.'
-        if worse
-        else 'Each part of the training data is predicted by a fit to the others.'
-    )
-    yield GateCheck(name='left out in turn', passed=not worse, detail=detail)
+    wrong, names = '', ', '.join(worse)
+    if worse:
+        wrong = f'A fit to the other bags predicts {names} worse than the nominal model does.'
+    right = 'Each part of the training data is predicted by a fit to the others.'
+    return _check('left out in turn', wrong, right)
 
 
 def _bounds(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -300,11 +288,9 @@ def _is_absent(parameter: ParameterResult) -> bool:
 
 def _verdicts(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     bad = [p for p in result.parameters if p.verdict_kind not in config.allowed_verdicts]
-    if not bad:
-        return GateCheck(name='verdicts', passed=True, detail='All verdicts are allowed.')
     named = ', '.join(f'{parameter.name} is {parameter.verdict}' for parameter in bad)
-    detail = (
+    wrong = (
         f'{named}: leave it out of parameters, fix it by a prior, record motion '
         'that determines it, or allow the verdict in gate.allowed_verdicts.'
     )
-    return GateCheck(name='verdicts', passed=False, detail=detail)
+    return _check('verdicts', wrong if bad else '', 'All verdicts are allowed.')

@@ -180,7 +180,11 @@ def write_pictures(
         taken = name in {_FRICTION, _DRIVE, _ERRORS}
         write(f'log_{name}' if taken else name, draw_log(log, place, predictions))
     if candidates:
-        servo, speed = candidates[0].servo, _fastest(logs)
+        servo = candidates[0].servo
+        # The largest measured speed, or that of the positions, rad/s; 1 where nothing moves.
+        speeds = [np.abs(log.speed).max(initial=0.0) for log in logs if log.speed is not None]
+        speeds = speeds or [np.abs(np.diff(q.position)).max(initial=0.0) / q.dt for q in logs]
+        speed = float(max(speeds)) or 1.0
         # The largest torque of gravity, N·m; 1 where there is none.
         load = float(max(stack_logs(servo, [log]).weight[0] for log in logs)) or 1.0
         write(_FRICTION, draw_friction(candidates, speed, load))
@@ -188,15 +192,6 @@ def write_pictures(
     if predictions is not None:
         write(_ERRORS, draw_errors(predictions.logs, predictions.names, predictions.errors))
     return tuple(written)
-
-
-def _fastest(logs: Sequence[ServoLog]) -> float:
-    """Return the largest speed of the logs, rad/s; 1 where nothing moves."""
-    speeds = [
-        np.abs(log.position[1:] - log.position[:-1]).max(initial=0.0) / log.dt for log in logs
-    ]
-    measured = [np.abs(log.speed).max(initial=0.0) for log in logs if log.speed is not None]
-    return float(max(measured or speeds)) or 1.0
 
 
 def draw_log(log: ServoLog, place: int, predictions: Predictions | None) -> bytes:

@@ -62,6 +62,10 @@ __all__ = [
 #: Where the compiled model has a number of an actuator that a spec holds in an array.
 _ACTUATOR_ARRAYS = {'actuator_gainprm': 'gainprm', 'actuator_biasprm': 'biasprm'}
 _GAINS = frozenset({'kp', 'kv', 'ki'})
+#: Attributes of bodies that move or scale mass.
+_OF_MASSES = frozenset(
+    {'mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'subtree_mass'}
+)
 
 
 def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjModel:
@@ -283,27 +287,23 @@ def write_targets(spec: mujoco.MjSpec, parameters: Iterable[Parameter]) -> None:
     ]
     if not written:
         return
-    _hold_gains(spec, compiled)
+    for actuator, copied in zip(spec.actuators, compiled.spec.actuators, strict=True):
+        if actuator.biasprm[2] > 0:  # a ratio; a velocity gain is negative there
+            actuator.biasprm[2] = compiled.model.actuator_biasprm[copied.id, 2]
     thetas: dict[str, NDArray[np.float64]] = {}
     for target, value in written:
         if (target.element, target.attribute) == ('body', 'inertia'):
             if target.name not in thetas:
                 thetas[target.name] = theta_inertia_from_body(spec, target.name)
             thetas[target.name][target.index or 0] = value
-        elif target.element == 'body' and target.attribute in _BODY_WRITERS:
-            _BODY_WRITERS[target.attribute](spec, target, value)
+        elif target.element == 'body' and target.attribute in _OF_MASSES:
+            _write_body(spec, target, value)
         elif target.element_and_attribute[0] == 'actuator' and target.kind.slots is not None:
             _write_actuator(spec, compiled, target, value)
         else:
             write_spec(spec, _placed(target, compiled), value)
     for name, theta in thetas.items():
         apply_body_theta_inertia(spec, name, theta)
-
-
-def _hold_gains(spec: mujoco.MjSpec, compiled: _Compiled) -> None:
-    for actuator, copied in zip(spec.actuators, compiled.spec.actuators, strict=True):
-        if actuator.biasprm[2] > 0:  # a ratio; a velocity gain is negative there
-            actuator.biasprm[2] = compiled.model.actuator_biasprm[copied.id, 2]
 
 
 def _placed(target: Target, compiled: _Compiled) -> Target:
@@ -327,46 +327,24 @@ def _write_actuator(spec: mujoco.MjSpec, compiled: _Compiled, target: Target, va
         getattr(actuator, _ACTUATOR_ARRAYS[slot.field])[component] = slot.factor * value
 
 
-def _write_mass(spec: mujoco.MjSpec, target: Target, value: float) -> None:
-    apply_body_mass_ipos(spec, target.name, value)
-
-
-def _write_mass_scaled(spec: mujoco.MjSpec, target: Target, value: float) -> None:
-    apply_body_mass_ipos(spec, target.name, value, rot_inertia_scale=True)
-
-
-def _write_ipos(spec: mujoco.MjSpec, target: Target, value: float, before: int = 0) -> None:
-    body = explicit_inertial(spec, target.name)
-    body.ipos[(target.index or 0) - before] = value
-
-
-def _write_mass_ipos(spec: mujoco.MjSpec, target: Target, value: float) -> None:
-    if target.index:
-        _write_ipos(spec, target, value, before=1)
-    elif target.attribute == 'mass_ipos_scaled':
-        _write_mass_scaled(spec, target, value)
+def _write_body(spec: mujoco.MjSpec, target: Target, value: float) -> None:
+    """Write a mass, a component of a centre of mass, or a factor on the masses of a subtree."""
+    attribute, index = target.attribute, target.index or 0
+    if attribute == 'subtree_mass':
+        top = explicit_inertial(spec, target.name)
+        for body in (top, *top.find_all('body')):
+            if not body.name:
+                msg = f'Expected named bodies below {target.name!r} for target {target.path!r}.'
+                raise ParameterError(msg)
+            explicit_inertial(spec, body.name).mass *= value
+            scale_body_inertia(spec, body.name, value)
+    elif attribute == 'ipos':
+        explicit_inertial(spec, target.name).ipos[index] = value
+    elif index:  # mass_ipos: the mass is the first
+        explicit_inertial(spec, target.name).ipos[index - 1] = value
     else:
-        _write_mass(spec, target, value)
-
-
-def _write_subtree_mass(spec: mujoco.MjSpec, target: Target, value: float) -> None:
-    top = explicit_inertial(spec, target.name)
-    for body in (top, *top.find_all('body')):
-        if not body.name:
-            msg = f'Expected named bodies below {target.name!r} for target {target.path!r}.'
-            raise ParameterError(msg)
-        explicit_inertial(spec, body.name).mass *= value
-        scale_body_inertia(spec, body.name, value)
-
-
-_BODY_WRITERS = {
-    'mass': _write_mass,
-    'mass_scaled': _write_mass_scaled,
-    'ipos': _write_ipos,
-    'mass_ipos': _write_mass_ipos,
-    'mass_ipos_scaled': _write_mass_ipos,
-    'subtree_mass': _write_subtree_mass,
-}
+        scaled = attribute.endswith('_scaled')
+        apply_body_mass_ipos(spec, target.name, value, rot_inertia_scale=scaled)
 
 
 def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:

@@ -16,7 +16,7 @@ import scipy.special
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.descent import TOLERANCE
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import Backend, Loss
-    from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport
@@ -159,7 +158,11 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     params = initial_params.copy()
     if params.size == 0:
         warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
-        return params, _nothing()
+        nothing, text = np.empty(0), 'There is nothing to fit.'
+        end = Solution(nothing, nothing, 0.0, 'gradient', text, success=True, trace=())
+        result = _result(end, 0)
+        result.update(attempts=(), refused=0, shift=None, excluded=0, dead=())
+        return params, result
     x0 = params.as_vector()
     residuals: ResidualLike
     if isinstance(residual_fn, ResidualFunction):
@@ -205,7 +208,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         )
         warnings.warn(msg, CandidateWarning, stacklevel=2)
     params.update_from_vector(solution.x)
-    result = _result(residuals, solution)
+    result = _result(solution, residuals.diverged)
     result.update(attempts=attempts, refused=refused, shift=shift, excluded=excluded, dead=dead)
     if verbose:
         _say(
@@ -457,32 +460,7 @@ def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> Non
         warnings.warn(msg, ConditionWarning, stacklevel=3)
 
 
-def _nothing() -> scipy.optimize.OptimizeResult:
-    return scipy.optimize.OptimizeResult(
-        x=np.empty(0),
-        cost=0.0,
-        fun=np.empty(0),
-        jac=np.zeros((0, 0)),
-        grad=np.empty(0),
-        optimality=0.0,
-        status=1,
-        reason='gradient',
-        message='There is nothing to fit.',
-        success=True,
-        nfev=0,
-        nit=0,
-        trace=(),
-        extras={'objective': [], 'candidate': []},
-        attempts=(),
-        diverged=0,
-        refused=0,
-        excluded=0,
-        dead=(),
-        shift=None,
-    )
-
-
-def _result(residuals: ResidualLike, solution: Solution) -> scipy.optimize.OptimizeResult:
+def _result(solution: Solution, diverged: int) -> scipy.optimize.OptimizeResult:
     return scipy.optimize.OptimizeResult(
         x=solution.x,
         cost=solution.cost,
@@ -501,7 +479,7 @@ def _result(residuals: ResidualLike, solution: Solution) -> scipy.optimize.Optim
             'objective': [entry.cost for entry in solution.trace],
             'candidate': [np.array(entry.x) for entry in solution.trace],
         },
-        diverged=residuals.diverged,
+        diverged=diverged,
     )
 
 

@@ -99,9 +99,17 @@ def record(
             the start is outside of the controls.
     """
     timestep = float(model.opt.timestep)
-    control, sensordata = trajectory.control, _named(trajectory.sensordata, model)
+    control, sensordata = trajectory.control, trajectory.sensordata
+    if not sensordata.signal_mapping:
+        mapping = TimeSeries.compute_all_sensor_mapping(model)
+        sensordata = TimeSeries(sensordata.times, sensordata.data, mapping)
     if signals is not None:
-        sensordata = _chosen(sensordata, signals, name)
+        missing = [signal for signal in signals if signal not in sensordata.signal_mapping]
+        if missing:
+            hint = nearest(missing[0], sensordata.signal_mapping)
+            msg = f'Sequence {name!r} has no signal {missing[0]!r}; {hint}.'
+            raise FitError(msg)
+        sensordata = sensordata.slice_by_name(list(signals))
     if resample:
         origin = trajectory.start
         tolerance = _tolerance(origin)
@@ -196,21 +204,6 @@ def _snapped(times: NDArray[np.float64], timestep: float, tolerance: float) -> N
     return np.where(np.abs(times - steps) <= tolerance, steps, times)
 
 
-def _named(series: TimeSeries, model: mujoco.MjModel) -> TimeSeries:
-    if series.signal_mapping:
-        return series
-    return TimeSeries(series.times, series.data, TimeSeries.compute_all_sensor_mapping(model))
-
-
-def _chosen(series: TimeSeries, signals: Collection[str], name: str) -> TimeSeries:
-    missing = [signal for signal in signals if signal not in series.signal_mapping]
-    if missing:
-        hint = nearest(missing[0], series.signal_mapping)
-        msg = f'Sequence {name!r} has no signal {missing[0]!r}; {hint}.'
-        raise FitError(msg)
-    return series.slice_by_name(list(signals))
-
-
 def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.float64]) -> TimeSeries:
     """Return the controls with actuators' names, in seconds from the start."""
     mapping = control.signal_mapping or TimeSeries.compute_all_control_mapping(model)
@@ -268,7 +261,11 @@ def check_selection(
         _check_names('sensor_weights', dict(weights), names)
     if hasattr(observations, 'keys'):
         _check_names('enabled_observations', observations, names)
-    signals = {group.name: _signals(group) for group in groups}
+    signals: dict[str, dict[str, SignalType]] = {}
+    for group in groups:  # the sensors of its model, and what else was measured of it
+        measured = (run.sensordata.signal_mapping for run in group.measured_rollout)
+        mappings = (TimeSeries.compute_all_sensor_mapping(group.gt_model), *measured)
+        signals[group.name] = {n: kind for m in mappings for n, (kind, _) in m.items()}
     all_signals = [signal for some in signals.values() for signal in some]
     for group in groups:
         for name, kind in _pairs(observations, group.name):
@@ -294,17 +291,6 @@ def _pairs(observations: Observations, model: str) -> list[tuple[str, SignalType
     if hasattr(chosen, 'keys'):
         chosen = chosen.get(model, ())
     return [(entry, None) if isinstance(entry, str) else (entry[0], entry[1]) for entry in chosen]
-
-
-def _signals(group: ModelSequences) -> Mapping[str, SignalType]:
-    """Return the sensors of a model, and what else was measured of it."""
-    found = {
-        name: kind
-        for name, (kind, _) in TimeSeries.compute_all_sensor_mapping(group.gt_model).items()
-    }
-    for trajectory in group.measured_rollout:
-        found |= {name: kind for name, (kind, _) in trajectory.sensordata.signal_mapping.items()}
-    return found
 
 
 def _check_names(option: str, given: Mapping[str, object], models: list[str]) -> None:

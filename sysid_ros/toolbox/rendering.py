@@ -125,7 +125,10 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
             drawn = 0
             for motion, row in enumerate(rows):
                 if np.isfinite(states[motion, row]).all():
-                    _place(models[motion], datas[motion], states[motion, row])
+                    mujoco.mj_setState(
+                        models[motion], datas[motion], states[motion, row], FULLPHYSICS
+                    )
+                    mujoco.mj_forward(models[motion], datas[motion])
                     _draw(scene, models[motion], datas[motion], tints[motion], first=drawn == 0)
                     drawn += 1
             if not drawn:
@@ -228,11 +231,6 @@ def _rows(
     return np.stack(rows, axis=1).astype(np.int64)
 
 
-def _place(model: mujoco.MjModel, data: mujoco.MjData, state: NDArray[np.float64]) -> None:
-    mujoco.mj_setState(model, data, state, FULLPHYSICS)
-    mujoco.mj_forward(model, data)
-
-
 def _reach(
     models: list[mujoco.MjModel],
     datas: list[mujoco.MjData],
@@ -302,7 +300,10 @@ def _open_scene(
     """Open an OpenGL context for pictures of one size."""
     view = _camera(models[0], camera)
     option = mujoco.MjvOption()
-    option.geomgroup[_SPARE_GROUP] = any(_needs_spare_group(model) for model in models)
+    option.geomgroup[_SPARE_GROUP] = not all(
+        np.any(model.geom_group[model.body_weldid[model.geom_bodyid] != 0] < _SPARE_GROUP)
+        for model in models
+    )
     with gl_context(width, height):
         context = mujoco.MjrContext(models[0], mujoco.mjtFontScale.mjFONTSCALE_150.value)
         try:
@@ -321,11 +322,6 @@ def _open_scene(
             )
         finally:
             context.free()
-
-
-def _needs_spare_group(model: mujoco.MjModel) -> bool:
-    moving = model.body_weldid[model.geom_bodyid] != 0
-    return not bool(np.any(model.geom_group[moving] < _SPARE_GROUP))
 
 
 def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:

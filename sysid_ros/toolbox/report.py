@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -163,23 +163,18 @@ def _films(
     opt_params: ParameterDict,
     build_model: BuildModelFn,
 ) -> tuple[Film, ...]:
-    from sysid_ros.report.html import Film  # noqa: PLC0415 (see the module's docstring)
+    """Draw the first recordings with the initial values, the fitted ones and as measured.
 
-    return tuple(
-        Film(
-            sequence=overlay.sequence,
-            webp=encode(overlay.frames, FRAMERATE),
-            width=WIDTH,
-            height=HEIGHT,
-            seconds=len(overlay.frames) / FRAMERATE,
-            shown=tuple(
-                (name, '#' + ''.join(f'{round(255 * part):02x}' for part in COLORS[name][:3]))
-                for name in overlay.shown
-            ),
-            note=f'The first {LONGEST:g} s of the recording.' if overlay.cut else '',
-        )
-        for overlay in overlays(models_sequences, initial_params, opt_params, build_model)
-    )
+    Raises:
+        ModelError: There is no OpenGL.
+    """
+    found: list[Film] = []
+    for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
+        models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
+        for label, recorded in zip(labels, group.measured_rollout, strict=True):
+            if len(found) < MOST_FILMS:
+                found.append(_film(label, models, recorded))
+    return tuple(found)
 
 
 def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
@@ -208,48 +203,6 @@ def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
     return stream.getvalue()
 
 
-class Overlay(NamedTuple):
-    """The frames of one recording.
-
-    Attributes:
-        sequence: Its name.
-        frames: (HEIGHT, WIDTH, 3) RGB pictures, ``FRAMERATE`` a second.
-        shown: Names of what is drawn, keys of ``COLORS``.
-        cut: Whether the recording goes on after the last frame.
-    """
-
-    sequence: str
-    frames: list[NDArray[np.uint8]]
-    shown: tuple[str, ...]
-    cut: bool
-
-
-def overlays(
-    models_sequences: Sequence[ModelSequences],
-    initial_params: ParameterDict,
-    opt_params: ParameterDict,
-    build_model: BuildModelFn,
-) -> list[Overlay]:
-    """Draw the first recordings.
-
-    Args:
-        models_sequences: Models and their recordings.
-        initial_params: Where the fit began.
-        opt_params: Where it ended.
-        build_model: Compiles parameters into a copy of the spec that it is given.
-
-    Raises:
-        ModelError: There is no OpenGL.
-    """
-    found: list[Overlay] = []
-    for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
-        models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
-        for label, recorded in zip(labels, group.measured_rollout, strict=True):
-            if len(found) < MOST_FILMS:
-                found.append(_overlay(label, models, recorded))
-    return found
-
-
 def _lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
     """Return a copy before a light sky, and bright enough without lights of its own."""
     copy = spec.copy()
@@ -267,7 +220,9 @@ def _lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
     return copy
 
 
-def _overlay(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory) -> Overlay:
+def _film(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory) -> Film:
+    from sysid_ros.report.html import Film  # noqa: PLC0415 (see the module's docstring)
+
     control = recorded.control
     shown = control.times <= control.times[0] + LONGEST
     control = TimeSeries(control.times[shown], control.data[shown], control.signal_mapping)
@@ -291,7 +246,19 @@ def _overlay(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory
         height=HEIGHT,
         colors=[COLORS[copy] for copy in copies],
     )
-    return Overlay(name, frames, tuple(copies), cut=not shown.all())
+    colors = {
+        copy: '#' + ''.join(f'{round(255 * part):02x}' for part in COLORS[copy][:3])
+        for copy in copies
+    }
+    return Film(
+        sequence=name,
+        webp=encode(frames, FRAMERATE),
+        width=WIDTH,
+        height=HEIGHT,
+        seconds=len(frames) / FRAMERATE,
+        shown=tuple(colors.items()),
+        note='' if shown.all() else f'The first {LONGEST:g} s of the recording.',
+    )
 
 
 def _measured_states(

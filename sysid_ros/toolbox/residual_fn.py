@@ -666,7 +666,13 @@ def construct_ts_from_defaults(
             )
             raise FitError(msg)
         if kind in STATES:
-            data[:, columns] = _states(state_ts, name, pred_sensordata.times)
+            own = _of(state_ts, name).slice_by_name([name])
+            times = pred_sensordata.times
+            if np.array_equal(own.times, times):
+                data[:, columns] = own.data
+            else:
+                outside = (times < own.times[0]) | (times > own.times[-1])
+                data[:, columns] = np.where(outside[:, None], np.nan, own.interpolate(times))
         elif pred_sensordata.signal_mapping:
             data[:, columns] = _of(pred_sensordata, name).get(name)
         else:
@@ -679,13 +685,3 @@ def _of(series: TimeSeries, name: str) -> TimeSeries:
         msg = f'Observation {name!r} was not simulated; {nearest(name, series.signal_mapping)}.'
         raise FitError(msg)
     return series
-
-
-def _states(series: TimeSeries, name: str, times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one signal at other stamps, NaN outside of its own."""
-    own = _of(series, name).slice_by_name([name])
-    if np.array_equal(own.times, times):
-        return own.data
-    values = own.interpolate(times)
-    values[(times < own.times[0]) | (times > own.times[-1])] = np.nan
-    return values

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
@@ -16,8 +17,6 @@ from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.results.diagnostics import rms
 from sysid_ros.results.result import (
     CalibrationResult,
-    FindingKind,
-    HealthFinding,
     NoiseScale,
     ParameterResult,
     SensorError,

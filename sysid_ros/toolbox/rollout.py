@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.signals import SignalMapping
 
+    Values = NDArray[np.float64]
     States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
 
 T = TypeVar('T')
@@ -40,30 +41,20 @@ _HISTORY_HEADER = 2
 _ON_GRID = 1e-3
 
 
-class _Steps(NamedTuple):
-    """The steps of a rollout.
-
-    Attributes:
-        edges: (steps + 1,) their limits on the clock of the commands, seconds.
-        controls: (steps, nu) in the model's order.
-    """
-
-    edges: NDArray[np.float64]
-    controls: NDArray[np.float64]
-
-
 class _Job(NamedTuple):
     """One rollout.
 
     Attributes:
         model: The model.
         initial_state: (nstate,) on the clock of the commands.
-        steps: From there to the last command.
+        edges: (steps + 1,) limits of its steps, from there to the last command, seconds.
+        controls: (steps, nu) in the model's order.
     """
 
     model: mujoco.MjModel
     initial_state: NDArray[np.float64]
-    steps: _Steps
+    edges: NDArray[np.float64]
+    controls: NDArray[np.float64]
 
 
 def sysid_rollout(
@@ -113,7 +104,7 @@ def sysid_rollout(
         raise FitError(msg)
     sizes: dict[int, list[int]] = {}
     for index, job in enumerate(jobs):
-        sizes.setdefault(len(job.steps.controls), []).append(index)
+        sizes.setdefault(len(job.controls), []).append(index)
     found: dict[int, SystemTrajectory] = {}
     with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
         for steps, batch in sizes.items():
@@ -126,7 +117,7 @@ def sysid_rollout(
                 [job.model for job in chosen],
                 threads,
                 np.stack(zero),
-                np.stack([job.steps.controls for job in chosen]),
+                np.stack([job.controls for job in chosen]),
                 nstep=steps,
             )
             for place, index in enumerate(batch):
@@ -153,7 +144,7 @@ def _jobs(
         raise FitError(msg)
     jobs = []
     # Candidates of one model share their commands, which are put on its steps only once.
-    prepared: dict[tuple[int, bytes, float, float], _Steps] = {}
+    prepared: dict[tuple[int, bytes, float, float], tuple[Values, Values]] = {}
     for model, control, state in zip(
         _repeated(several_models, count),
         _repeated(controls, count),
@@ -167,7 +158,7 @@ def _jobs(
         key = (id(control), model.names, float(model.opt.timestep), float(state[0]))
         if key not in prepared:
             prepared[key] = _steps(model, control, state)
-        jobs.append(_Job(model, state.copy(), prepared[key]))
+        jobs.append(_Job(model, state.copy(), *prepared[key]))
     return jobs
 
 
@@ -175,7 +166,8 @@ def _repeated(items: list[T], count: int) -> list[T]:
     return items * count if len(items) == 1 else items
 
 
-def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64]) -> _Steps:
+def _steps(model: mujoco.MjModel, control: TimeSeries, state: Values) -> tuple[Values, Values]:
+    """Return the (steps + 1,) limits of the steps and the (steps, nu) controls over each."""
     check_controls(model, control)
     start = start_time(model, state, control)
     timestep = float(model.opt.timestep)
@@ -187,8 +179,7 @@ def _steps(model: mujoco.MjModel, control: TimeSeries, state: NDArray[np.float64
         )
         raise FitError(msg)
     values = control.matrix[:, control_columns(model, control)]
-    means = held_means(control.times, values, snapped(edges, control.times, timestep))
-    return _Steps(edges, means)
+    return edges, held_means(control.times, values, snapped(edges, control.times, timestep))
 
 
 def _trajectory(
@@ -203,7 +194,7 @@ def _trajectory(
     # MuJoCo stops an unstable simulation and repeats its last record: the clock stands still.
     late = np.abs(state[:, 0] - (np.arange(steps) + 1) * timestep) > 0.5 * timestep
     stable = int(np.argmax(late)) if late.any() else steps
-    after = job.steps.edges[1:]
+    after = job.edges[1:]
     moved = _set_clock(job.model, state, after)
     measured = sensordata.copy()
     moved[stable:, 1:] = np.nan
@@ -213,10 +204,8 @@ def _trajectory(
         states = qpos | qvel | act
     return SystemTrajectory(
         model=job.model,
-        control=TimeSeries(
-            job.steps.edges[:-1], job.steps.controls, controls or control_mapping(job.model)
-        ),
-        sensordata=TimeSeries(job.steps.edges[:-1], measured, signals or sensor_mapping(job.model)),
+        control=TimeSeries(job.edges[:-1], job.controls, controls or control_mapping(job.model)),
+        sensordata=TimeSeries(job.edges[:-1], measured, signals or sensor_mapping(job.model)),
         initial_state=job.initial_state,
         state=TimeSeries(
             after, moved, {name: (kind, at + 1) for name, (kind, at) in states.items()}

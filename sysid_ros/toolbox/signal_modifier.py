@@ -52,15 +52,12 @@ def get_sensor_indices(
     for name in names:
         sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
         if sensor < 0:
-            msg = f'The model has no sensor {name!r}; {nearest(name, _sensors(model))}.'
+            known = filter(None, (model.sensor(row).name for row in range(model.nsensor)))
+            msg = f'The model has no sensor {name!r}; {nearest(name, known)}.'
             raise SignalError(msg)
         first = int(model.sensor_adr[sensor])
         places.extend(range(first, first + int(model.sensor_dim[sensor])))
     return sorted(places) if sort else places
-
-
-def _sensors(model: mujoco.MjModel) -> list[str]:
-    return [name for name in (model.sensor(i).name for i in range(model.nsensor)) if name]
 
 
 def apply_bias(ts: TimeSeries, sensor_name: str, bias: Parameter) -> TimeSeries:
@@ -243,8 +240,15 @@ def prepare_sensor_weights(
                 weights[signal_mapping[name][1]] = weight
             elif model is not None:
                 places = get_sensor_indices(model, name)
-                if not signal_mapping:
-                    weights[_within(places, n_sensors, name)] = weight
+                if signal_mapping:
+                    continue
+                if max(places) >= n_sensors:
+                    msg = (
+                        f'Sensor {name!r} has column {max(places)} in the model, but there are '
+                        f'{n_sensors} columns: pass series that name their signals.'
+                    )
+                    raise SignalError(msg)
+                weights[places] = weight
             else:
                 msg = (
                     f'There is no signal {name!r} to weight; {nearest(name, signal_mapping or ())}.'
@@ -259,16 +263,6 @@ def prepare_sensor_weights(
         msg = f'Expected finite sensor weights of at least 0, found {weights}.'
         raise SignalError(msg)
     return weights
-
-
-def _within(places: list[int], count: int, name: str) -> list[int]:
-    if max(places) >= count:
-        msg = (
-            f'Sensor {name!r} has column {max(places)} in the model, but there are {count} '
-            'columns: pass series that name their signals.'
-        )
-        raise SignalError(msg)
-    return places
 
 
 def weighted_diff(

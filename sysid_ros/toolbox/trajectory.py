@@ -23,7 +23,7 @@ from sysid_ros.signals.mapping import STATES, SignalType, control_mapping, find_
 from sysid_ros.signals.resampling import slack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -58,8 +58,8 @@ _ELEMENTS = (
 _SECTIONS = ('option', 'compiler', 'stat')
 #: What compiling sets.
 _COMPILED = frozenset({'id', 'signature'})
-#: Types of plain attributes.
-_PLAIN = (bool, int, float, str, np.ndarray)
+#: Types of plain attributes beside arrays.
+_PLAIN = (bool, int, float, str)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -452,14 +452,11 @@ class ModelSequences:
             for control, measured, state in zip(controls, sensordata, states, strict=True)
         ]
         for sequence, trajectory in zip(names, self.measured_rollout, strict=True):
-            self._check(sequence, trajectory)
-
-    def _check(self, sequence: str, trajectory: SystemTrajectory) -> None:
-        try:
-            trajectory.check_compatible(self.allow_missing_sensors)
-        except SysidError as err:
-            msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
-            raise FitError(msg) from err
+            try:
+                trajectory.check_compatible(self.allow_missing_sensors)
+            except SysidError as err:
+                msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
+                raise FitError(msg) from err
 
 
 def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
@@ -747,14 +744,16 @@ def _fingerprint(spec: mujoco.MjSpec) -> int:
         (getattr(spec, section) for section in _SECTIONS),
         *(getattr(spec, kind) for kind in _ELEMENTS),
     )
-    return hash(tuple(_value(value) for owner in owners for value in _attributes(owner)))
-
-
-def _attributes(owner: Any) -> Iterator[Any]:
-    for name in _names(owner.__class__):
-        value = getattr(owner, name)
-        if isinstance(value, _PLAIN):
-            yield value
+    values: list[Any] = []
+    for owner in owners:
+        for name in _names(owner.__class__):
+            value = getattr(owner, name)
+            if isinstance(value, np.ndarray):
+                values.append(value.tobytes())
+            elif isinstance(value, _PLAIN):
+                # NaN equals itself as a text.
+                values.append(repr(value) if isinstance(value, float) else value)
+    return hash(tuple(values))
 
 
 @functools.cache
@@ -767,9 +766,3 @@ def _names(kind: Any) -> tuple[str, ...]:
         and name not in _COMPILED
         and not callable(getattr(kind, name, None))
     )
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    return repr(value) if isinstance(value, float) else value  # NaN equals itself then

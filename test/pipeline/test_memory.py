@@ -21,7 +21,7 @@ from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.loading import bags_of, load
-from sysid_ros.pipeline.memory import known_of, recall, without_known_bags
+from sysid_ros.pipeline.memory import Remembered, known_of, recall, without_known_bags
 
 if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
@@ -88,7 +88,7 @@ def test_the_bags_of_the_earlier_result_stay_known(
     memory, _ = recall(MemoryConfig(previous=path), path)
     assert memory is not None
     empty = before.provenance.model_copy(update={'files': ()})
-    told = memory.behind(empty)
+    told = Remembered(memory).provenance(empty)
     later = before.model_copy(update={'provenance': told})
     assert {file.sha256 for file in later.provenance.files if file.role == 'memory'}
     assert type(memory)(path, '', later).trained == memory.trained

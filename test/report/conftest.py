@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.results.result import (
     CalibrationResult,
     CombinationResult,
     Drift,
     DriftedParameter,
     FileHash,
-    FindingKind,
     Fold,
     GateCheck,
-    HealthFinding,
     HorizonPoint,
     InferenceSummary,
     NoiseScale,
@@ -28,7 +27,6 @@ from sysid_ros.results.result import (
     SensorError,
     SignalPlot,
     SolverSummary,
-    TopicRate,
     TraceEntry,
     WindowFit,
 )
@@ -36,7 +34,7 @@ from sysid_ros.results.result import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sysid_ros.results.result import Role
+    from sysid_ros.config.calibration import Role
 
 JOINTS = ('shoulder_pan', 'shoulder_lift', 'elbow', 'wrist_1', 'wrist_2', 'wrist_3')
 KINDS = (('pos', 'rad', 1.0), ('vel', 'rad/s', 2.5), ('torque', 'N·m', 12.0))

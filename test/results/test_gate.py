@@ -16,8 +16,7 @@ from sysid_ros.config import GateConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
-from sysid_ros.results.parts import Fold, NoiseScale, SolverStatus, TraceEntry
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, Fold, NoiseScale, SolverStatus, TraceEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

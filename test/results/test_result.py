@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
+from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.errors import ResultError
 from sysid_ros.results.result import (
     SCHEMA_VERSION,
     CalibrationResult,
     FileHash,
-    FindingKind,
-    HealthFinding,
     NoiseScale,
     ParameterResult,
     Provenance,
     SensorError,
     SignalPlot,
     SolverSummary,
-    TopicRate,
     TraceEntry,
 )
 

@@ -17,13 +17,13 @@ from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.formats.mjcf import (
     PendulumLoad,
     compiled,
+    nearness,
     pendulum_mjcf,
     plain_actuator,
     plain_friction,
     snippet,
     write_plain_mjcf,
 )
-from sysid_ros.servos.formats.nearness import nearness
 from sysid_ros.servos.laws.friction import Coefficient, friction_law
 from sysid_ros.servos.laws.motors import MOTOR_LAWS
 from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo

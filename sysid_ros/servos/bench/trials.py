@@ -151,9 +151,9 @@ def sample_servo(
     if settings.study is not None:
         complete = (optuna.trial.TrialState.COMPLETE,)
         known = settings.study.get_trials(deepcopy=False, states=complete)
-    batch = settings.workers * _batch(settings.method, len(space))
     seed = np.random.SeedSequence([settings.seed, 0, len(known)]).generate_state(1)[0]
-    study = optuna.create_study(sampler=_sampler(optuna, settings.method, int(seed), batch))
+    sampler, batch = _sampler(optuna, settings, len(space), int(seed))
+    study = optuna.create_study(sampler=sampler)
     study.add_trials(known)
     count = len(known)
 
@@ -327,16 +327,13 @@ def _storage(optuna: Any, path: Path) -> Any:
     raise ResultError(msg)
 
 
-def _batch(method: Method, size: int) -> int:
-    """Return how many trials a process simulates at once."""
-    if method == 'cmaes':
-        return _MORE * (4 + math.floor(3 * math.log(size)))
-    return _NSGAII_POPULATION if method == 'nsgaii' else _RANDOM_BATCH
-
-
-def _sampler(optuna: Any, method: Method, seed: int, population: int) -> Any:
-    if method == 'random':
-        return optuna.samplers.RandomSampler(seed=seed)
-    if method == 'nsgaii':
-        return optuna.samplers.NSGAIISampler(seed=seed, population_size=_NSGAII_POPULATION)
-    return optuna.samplers.CmaEsSampler(seed=seed, popsize=population)
+def _sampler(optuna: Any, settings: TrialSettings, size: int, seed: int) -> tuple[Any, int]:
+    """Return what samples so many coefficients, and how many trials it asks for at once."""
+    samplers = optuna.samplers
+    if settings.method == 'random':
+        return samplers.RandomSampler(seed=seed), settings.workers * _RANDOM_BATCH
+    if settings.method == 'nsgaii':
+        sampler = samplers.NSGAIISampler(seed=seed, population_size=_NSGAII_POPULATION)
+        return sampler, settings.workers * _NSGAII_POPULATION
+    batch = settings.workers * _MORE * (4 + math.floor(3 * math.log(size)))
+    return samplers.CmaEsSampler(seed=seed, popsize=batch), batch

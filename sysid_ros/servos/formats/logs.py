@@ -206,9 +206,12 @@ def _check_number(path: Path, key: str, value: object) -> None:
     elif key in _NOT_NEGATIVE:
         expected, low = 'a number of at least 0', 0.0
     # A number that is true is one in Python, but nobody weighs true kilograms.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not is_number(value):
-        raise LogError(bad_value(path, key, value, expected))
-    if value < low:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not is_number(value)
+        or value < low
+    ):
         raise LogError(bad_value(path, key, value, expected))
 
 
@@ -345,7 +348,8 @@ def check_motor(logs: Sequence[ServoLog], name: str) -> None:
         return
     known = {_plain(kind): kind for kind in ACTUATORS}
     found = [(log, known.get(_plain(log.motor), name)) for log in logs]
-    wrong = [(log, kind) for log, kind in found if not _same_servo(kind, name)]
+    alike = {name}.union(*(names for names in _SAME_SERVO if name in names))
+    wrong = [(log, kind) for log, kind in found if kind not in alike]
     if wrong:
         log, kind = wrong[0]
         msg = (
@@ -357,10 +361,6 @@ def check_motor(logs: Sequence[ServoLog], name: str) -> None:
 
 def _plain(name: str) -> str:
     return name.lower().replace('-', '').replace('_', '').replace(' ', '')
-
-
-def _same_servo(one: str, other: str) -> bool:
-    return one == other or any({one, other} <= names for names in _SAME_SERVO)
 
 
 def _period(file: LogFile) -> float:
@@ -393,7 +393,8 @@ def _period_of_stamps(file: LogFile) -> float:
         raise LogError(msg)
     mean = float(stamps[-1] - stamps[0]) / steps
     for dt in (*(round(mean, decimals) for decimals in _DECIMALS), mean):
-        if dt > 0 and _are_even(stamps, dt):
+        expected = stamps[0] + np.arange(len(stamps)) * dt
+        if dt > 0 and np.abs(stamps - expected).max() <= _EVEN * dt:
             return dt
     gaps = np.diff(stamps)
     msg = (
@@ -401,11 +402,6 @@ def _period_of_stamps(file: LogFile) -> float:
         'apart: run `sysid process RAW OUTPUT` first.'
     )
     raise LogError(msg)
-
-
-def _are_even(stamps: NDArray[np.float64], dt: float) -> bool:
-    expected = stamps[0] + np.arange(len(stamps)) * dt
-    return bool(np.abs(stamps - expected).max() <= _EVEN * dt)
 
 
 def process(raw: Path, output: Path, dt: float = PERIOD) -> tuple[Path, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.files import sha256
+from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
@@ -48,10 +48,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from sysid_ros.config import ServoFitConfig
+    from sysid_ros.config.calibration import Role
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.results.result import CalibrationResult, Role
+    from sysid_ros.results.result import CalibrationResult
     from sysid_ros.servos.bench.trials import BestTrial, Method
     from sysid_ros.servos.formats.logs import ServoLog
 
@@ -285,12 +286,7 @@ def check_output(path: Path) -> None:
     if path.is_dir():
         msg = f'Expected a file for the coefficients, found the folder {str(path)!r}.'
         raise ResultError(msg)
-    folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if not folder.is_dir():
-        msg = f'Cannot write {str(path)!r}: {str(folder)!r} is not a folder.'
-        raise ResultError(msg)
+    check_writable(path.parent)
 
 
 def result_of(
