@@ -71,14 +71,15 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output
-    # On a busy machine messages are late or lost; stamps stay where the rate puts them.
+    # On a busy machine messages are late or lost, the first ones too; stamps stay on their grid.
     stamps = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in states]
     periods = np.diff(stamps) / 1e7
     np.testing.assert_allclose(periods, np.maximum(1, np.round(periods)), rtol=0, atol=1e-6)
     moved = np.ptp([message.position for message in states], axis=0)
     assert np.all(moved > 0.3)
     sent = np.array([message.data for message in commands])
-    np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
+    if numbers[0] == 1:
+        np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
     skipped = re.search(r'(\d+) commands were skipped', exciter.output)
     if skipped is None:
         assert np.max(np.abs(np.diff(sent, axis=0)) / np.diff(numbers)[:, None]) < 0.1
