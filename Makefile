@@ -53,25 +53,28 @@ $(ROBOTS): $(STAMP)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	touch $@
 
-# For daily work: types are checked beside the tests.
-check: venv ## Lint, check types and run the quick tests
-	@failed=0
-	$(BIN)/ruff check . || failed=1
-	$(BIN)/ruff format --check . || failed=1
-	log=$$(mktemp)
-	trap 'rm -f "$$log"' EXIT
-	$(BIN)/mypy >"$$log" 2>&1 & types=$$!
-	$(BIN)/python -m pytest --quiet --numprocesses auto --dist worksteal \
-	  -m 'not slow and not ros and not package and not shared' || failed=1
-	wait $$types || failed=1
-	cat "$$log"
+# $(call beside,COMMAND): lint, and check types beside a command, since mypy takes one core.
+define beside
+failed=0
+$(BIN)/ruff check . || failed=1
+$(BIN)/ruff format --check . || failed=1
+log=$$(mktemp)
+trap 'rm -f "$$log"' EXIT
+$(BIN)/mypy >"$$log" 2>&1 & types=$$!
+$(1) || failed=1
+wait $$types || failed=1
+cat "$$log"
+endef
+PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+check: venv ## Lint, check types and run the quick tests, for daily work
+	@$(call beside,$(PARALLEL) --quiet -m 'not slow and not ros and not package and not shared')
 	exit $$failed
 
 # Nodes that have deadlines are tested one after the other: they need the processor in time. One
 # that fails is run once more, and counted as rerun: a machine may stall for longer than any robot.
-test: lint $(ROBOTS) ## Lint, check types and run the tests
-	failed=0
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not ros or patient' || failed=1
+test: venv $(ROBOTS) ## Lint, check types and run the tests
+	@$(call beside,$(PARALLEL) -m 'not ros or patient')
 	$(BIN)/python -m pytest --reruns 1 -m 'ros and not patient' || failed=1
 	exit $$failed
 

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,15 +35,23 @@ def run_demo(ros_env: dict[str, str]) -> Callable[..., Any]:
 
     def run(*arguments: object) -> Any:
         command = [sys.executable, '-m', 'sysid_ros.demo', *map(str, arguments)]
-        return subprocess.run(
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
             command,
             env=ros_env,
             cwd=REPOSITORY,
-            capture_output=True,
+            stdout=pipe,
+            stderr=pipe,
             text=True,
-            check=False,
-            timeout=TIMEOUT,
-        )
+            start_new_session=True,
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=TIMEOUT)
+            except subprocess.TimeoutExpired:
+                # With its nodes, which would go on for ever.
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     return run
 

@@ -11,46 +11,50 @@ from sysid_ros.inspection.reports import clipped, quantisation_step
 
 TIMES = np.arange(0, 20, 0.002)
 STEP = 2 * np.pi / 2**14
-SEEDS = pytest.mark.parametrize('seed', range(20))
+SEEDS = range(20)
 
 
 def _motion(seed: int) -> np.ndarray:
     return np.sin(TIMES * (1 + seed / 10)) + 0.3 * np.sin(3.3 * TIMES)
 
 
-@SEEDS
-def test_an_encoders_step_is_found(seed: int):
-    noise = np.random.default_rng(seed).normal(0, 1e-4, len(TIMES))
-    for values in (_motion(seed), _motion(seed) + noise, np.clip(_motion(seed), -0.9, 0.8)):
-        counted = np.round(values / STEP) * STEP + 0.1
-        assert quantisation_step(counted) == pytest.approx(STEP, rel=1e-6)
-        # As numbers of single precision, too.
-        single = counted.astype(np.float32).astype(float)
-        assert quantisation_step(single) == pytest.approx(STEP, rel=1e-3)
+def test_an_encoders_step_is_found():
+    for seed in SEEDS:
+        noise = np.random.default_rng(seed).normal(0, 1e-4, len(TIMES))
+        for values in (_motion(seed), _motion(seed) + noise, np.clip(_motion(seed), -0.9, 0.8)):
+            counted = np.round(values / STEP) * STEP + 0.1
+            assert quantisation_step(counted) == pytest.approx(STEP, rel=1e-6)
+            # As numbers of single precision, too.
+            single = counted.astype(np.float32).astype(float)
+            assert quantisation_step(single) == pytest.approx(STEP, rel=1e-3)
 
 
-@SEEDS
-def test_numbers_without_a_grid_have_no_step(seed: int):
-    noise = np.random.default_rng(seed).normal(0, 0.01, len(TIMES))
-    for values in (_motion(seed), _motion(seed) + noise, np.clip(_motion(seed) + noise, -0.8, 0.8)):
-        assert np.isnan(quantisation_step(values))
-    assert np.isnan(quantisation_step(np.zeros(100)))
-    assert np.isnan(quantisation_step(np.empty(0)))
+def test_numbers_without_a_grid_have_no_step():
+    for seed in SEEDS:
+        noise = np.random.default_rng(seed).normal(0, 0.01, len(TIMES))
+        for values in (
+            _motion(seed),
+            _motion(seed) + noise,
+            np.clip(_motion(seed) + noise, -0.8, 0.8),
+        ):
+            assert np.isnan(quantisation_step(values))
+        assert np.isnan(quantisation_step(np.zeros(100)))
+        assert np.isnan(quantisation_step(np.empty(0)))
 
 
-@SEEDS
-def test_values_at_a_limit_are_counted(seed: int):
-    noise = np.random.default_rng(seed).normal(0, 0.01, len(TIMES))
-    values = np.clip(_motion(seed) + noise, -0.8, 0.8)
-    at_limit = np.count_nonzero(np.abs(values) == 0.8)
-    assert 0.8 * at_limit < clipped(values, np.nan) <= at_limit
+def test_values_at_a_limit_are_counted():
+    for seed in SEEDS:
+        noise = np.random.default_rng(seed).normal(0, 0.01, len(TIMES))
+        values = np.clip(_motion(seed) + noise, -0.8, 0.8)
+        at_limit = np.count_nonzero(np.abs(values) == 0.8)
+        assert 0.8 * at_limit < clipped(values, np.nan) <= at_limit
 
 
-@SEEDS
-def test_turning_points_and_rest_are_no_limits(seed: int):
-    counted = np.round(_motion(seed) / STEP) * STEP
-    assert clipped(counted, STEP) == 0
-    resting = np.concatenate([np.zeros(2000), np.abs(np.sin(TIMES)), np.zeros(2000)])
-    assert clipped(np.round(resting / STEP) * STEP, STEP) == 0
-    assert clipped(np.zeros(100), np.nan) == 0
-    assert clipped(np.empty(0), np.nan) == 0
+def test_turning_points_and_rest_are_no_limits():
+    for seed in SEEDS:
+        counted = np.round(_motion(seed) / STEP) * STEP
+        assert clipped(counted, STEP) == 0
+        resting = np.concatenate([np.zeros(2000), np.abs(np.sin(TIMES)), np.zeros(2000)])
+        assert clipped(np.round(resting / STEP) * STEP, STEP) == 0
+        assert clipped(np.zeros(100), np.nan) == 0
+        assert clipped(np.empty(0), np.nan) == 0

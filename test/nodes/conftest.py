@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from builders.ros_graph import RosClient, StartNode
+
 RECORDER = 'sysid_ros.nodes.recorder'
 JOINTS = 12
 
@@ -61,7 +63,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def publish(start_node: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def publish(start_node: StartNode, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that starts a process that publishes numbered joint states."""
     script = tmp_path / 'publisher.py'
     script.write_text(PUBLISHER)
@@ -75,7 +77,7 @@ def publish(start_node: Callable[..., Any], tmp_path: Path) -> Callable[..., Any
 
 
 @pytest.fixture
-def record(start_node: Callable[..., Any]) -> Callable[..., Any]:
+def record(start_node: StartNode) -> Callable[..., Any]:
     """Return a function that starts a recorder, or a script that runs one, with parameters."""
 
     def start(program: str | Path = RECORDER, **parameters: object) -> Any:
@@ -103,7 +105,7 @@ def read_numbers() -> Callable[[Path], dict[str, list[int]]]:
 
 
 @pytest.fixture
-def wait_for_status(ros_client: Any) -> Callable[..., dict[str, Any]]:
+def wait_for_status(ros_client: RosClient) -> Callable[..., dict[str, Any]]:
     """Return a function that returns the first status of the recorder with given values.
 
     ``messages`` is a minimum for every topic; ``fresh`` leaves out what was said before.
@@ -126,7 +128,7 @@ def wait_for_status(ros_client: Any) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def trigger(ros_client: Any) -> Callable[[str], tuple[bool, str]]:
+def trigger(ros_client: RosClient) -> Callable[[str], tuple[bool, str]]:
     """Return a function that calls a service of the recorder."""
 
     def call(name: str) -> tuple[bool, str]:
@@ -139,7 +141,7 @@ def trigger(ros_client: Any) -> Callable[[str], tuple[bool, str]]:
 
 
 @pytest.fixture
-def diagnosis(ros_client: Any) -> Callable[..., Any]:
+def diagnosis(ros_client: RosClient) -> Callable[..., Any]:
     """Return a function that waits until the diagnostics say something of a topic.
 
     It returns the status; ``recorder`` stands for the recorder itself.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from builders.ros_graph import NodeProcess
+    from builders.ros_graph import NodeProcess, RosClient, StartNode
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
@@ -212,7 +212,7 @@ class Node:
 class Call:
     """A service that was called and has not answered yet."""
 
-    def __init__(self, client: Any, name: str) -> None:
+    def __init__(self, client: RosClient, name: str) -> None:
         from std_srvs.srv import Trigger  # noqa: PLC0415 (absent without ROS)
 
         self._client = client

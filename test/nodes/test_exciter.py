@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from builders.ros_graph import RosClient, StartNode
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 EXCITER = 'sysid_ros.nodes.exciter'
@@ -41,7 +41,7 @@ def _parameters(**values: object) -> list[str]:
     return arguments
 
 
-def _collect(client: Any, kind: Any, topic: str) -> list[Any]:
+def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
     """Return a list that grows while the client spins."""
     messages: list[Any] = []
     client.node.create_subscription(kind, topic, messages.append, 1000)
@@ -49,7 +49,7 @@ def _collect(client: Any, kind: Any, topic: str) -> list[Any]:
 
 
 def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
-    start_node: Callable[..., Any], ros_client: Any
+    start_node: StartNode, ros_client: RosClient
 ):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
@@ -71,14 +71,15 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output
-    # On a busy machine messages are late or lost; stamps stay where the rate puts them.
+    # On a busy machine messages are late or lost, the first ones too; stamps stay on their grid.
     stamps = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in states]
     periods = np.diff(stamps) / 1e7
     np.testing.assert_allclose(periods, np.maximum(1, np.round(periods)), rtol=0, atol=1e-6)
     moved = np.ptp([message.position for message in states], axis=0)
     assert np.all(moved > 0.3)
     sent = np.array([message.data for message in commands])
-    np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
+    if numbers[0] == 1:
+        np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
     skipped = re.search(r'(\d+) commands were skipped', exciter.output)
     if skipped is None:
         assert np.max(np.abs(np.diff(sent, axis=0)) / np.diff(numbers)[:, None]) < 0.1
@@ -87,15 +88,13 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
 
 
 @pytest.mark.patient
-def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: Callable[..., Any]):
+def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: StartNode):
     exciter = start_node(EXCITER, *_parameters(model=ARM))
     exciter.wait_for_line(f'waiting for a publisher of /joint_states and a subscriber of {ARRAYS}')
     assert exciter.stop() == 0
 
 
-def test_an_interrupted_motion_slows_down_and_holds(
-    start_node: Callable[..., Any], ros_client: Any
-):
+def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_client: RosClient):
     from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
 
     commands = _collect(ros_client, JointTrajectory, TRAJECTORIES)
@@ -129,7 +128,7 @@ def test_an_interrupted_motion_slows_down_and_holds(
     ],
 )
 def test_bad_input_ends_it_with_one_line_and_code_2(
-    start_node: Callable[..., Any], values: dict[str, object], sentence: str
+    start_node: StartNode, values: dict[str, object], sentence: str
 ):
     exciter = start_node(EXCITER, *(_parameters(**values) if values else []))
     assert exciter.wait() == 2
@@ -151,7 +150,7 @@ class _HeldUp:
 
     SHORTEST, LONGEST = 0.5, 0.8
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: RosClient) -> None:
         from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
         from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
@@ -195,7 +194,7 @@ class _HeldUp:
 
 
 def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
-    start_node: Callable[..., Any], ros_client: Any
+    start_node: StartNode, ros_client: RosClient
 ):
     robot = _HeldUp(ros_client)
     tight = {'max_tracking_error': 0.2, 'state_timeout': 10.0}
@@ -213,7 +212,7 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
     ],
 )
 def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
-    start_node: Callable[..., Any], ros_client: Any, values: dict[str, object], reason: str
+    start_node: StartNode, ros_client: RosClient, values: dict[str, object], reason: str
 ):
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
@@ -230,7 +229,7 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     assert np.max(speed[-3:]) < 0.1 * np.max(speed)
 
 
-def test_it_stops_when_joint_states_stop(start_node: Callable[..., Any]):
+def test_it_stops_when_joint_states_stop(start_node: StartNode):
     robot = start_node(ROBOT, *_parameters(model=ARM))
     robot.wait_for_line('simulated robot ready')
     exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, state_timeout=0.2))
@@ -241,7 +240,7 @@ def test_it_stops_when_joint_states_stop(start_node: Callable[..., Any]):
 
 
 def test_a_driver_that_repeats_its_last_state_is_silent(
-    start_node: Callable[..., Any], ros_client: Any
+    start_node: StartNode, ros_client: RosClient
 ):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415

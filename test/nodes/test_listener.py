@@ -14,6 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from builders.ros_graph import RosClient
+
 pytestmark = pytest.mark.ros
 
 #: Longest wait for anything, s. Reached only when a test fails.
@@ -23,7 +25,7 @@ TIMEOUT = 30.0
 class Talker:
     """A reliable publisher of numbers and what the listener under test made of them."""
 
-    def __init__(self, client: Any, topic: str) -> None:
+    def __init__(self, client: RosClient, topic: str) -> None:
         from rclpy.qos import QoSProfile  # noqa: PLC0415 (absent without ROS)
         from std_msgs.msg import String  # noqa: PLC0415
 
@@ -114,7 +116,7 @@ def listener(owner: Any, failures: queue.SimpleQueue[BaseException]) -> Iterator
 
 
 @pytest.fixture
-def talker(ros_client: Any) -> Callable[[str], Talker]:
+def talker(ros_client: RosClient) -> Callable[[str], Talker]:
     """Return a function that makes a publisher, which is not in the listener's context."""
     return lambda topic: Talker(ros_client, topic)
 

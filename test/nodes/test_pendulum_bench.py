@@ -19,6 +19,8 @@ from sysid_ros.servos.formats.parameter_file import read_parameters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from builders.ros_graph import RosClient, StartNode
+
 TRUTH = Path(__file__).resolve().parents[2] / 'config' / 'pendulum' / 'xl330.json'
 BENCH = 'sysid_ros.nodes.pendulum_bench'
 SERVO = 'sysid_ros.nodes.simulated_servo'
@@ -39,7 +41,7 @@ def _parameters(**values: object) -> list[str]:
 
 
 @pytest.fixture
-def servo(start_node: Callable[..., Any]) -> Any:
+def servo(start_node: StartNode) -> Any:
     """Return the process of a simulated servo with another load than the tests ask for."""
     process = start_node(SERVO, *_parameters(truth=TRUTH, mass=1.0, length=0.05))
     process.wait_for_line('simulated servo ready: xl330 m4')
@@ -47,7 +49,7 @@ def servo(start_node: Callable[..., Any]) -> Any:
 
 
 def test_two_runs_become_logs_that_the_law_explains(
-    servo: Any, start_node: Callable[..., Any], record: Callable[..., Any], tmp_path: Path
+    servo: Any, start_node: StartNode, record: Callable[..., Any], tmp_path: Path
 ):
     bag = tmp_path / 'bag'
     record(output=bag, topics=TOPICS, regex='^/pendulum_bench/', quality=False)
@@ -87,7 +89,7 @@ def test_two_runs_become_logs_that_the_law_explains(
 
 
 def test_a_person_is_asked_for_changes_and_the_pendulum_is_let_down_on_ctrl_c(
-    servo: Any, start_node: Callable[..., Any], ros_client: Any
+    servo: Any, start_node: StartNode, ros_client: RosClient
 ):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Bool, Float64MultiArray  # noqa: PLC0415
@@ -131,7 +133,7 @@ def test_a_person_is_asked_for_changes_and_the_pendulum_is_let_down_on_ctrl_c(
     assert servo.stop() == 0
 
 
-def test_it_stops_when_the_servo_falls_silent(servo: Any, start_node: Callable[..., Any]):
+def test_it_stops_when_the_servo_falls_silent(servo: Any, start_node: StartNode):
     given = {'masses': 0.3, 'lengths': 0.13, 'recorder': "''", 'settle': 0.1}
     session = start_node(BENCH, *_parameters(**given))
     session.wait_for_line('run 1 of 20: sin_sin')
@@ -157,7 +159,7 @@ def test_it_stops_when_the_servo_falls_silent(servo: Any, start_node: Callable[.
     ],
 )
 def test_bad_input_ends_it_with_one_line_and_code_2(
-    start_node: Callable[..., Any], module: str, values: dict[str, object], sentence: str
+    start_node: StartNode, module: str, values: dict[str, object], sentence: str
 ):
     process = start_node(module, *(_parameters(**values) if values else []))
     assert process.wait() == 2

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from builders.ros_graph import RosClient
+
 pytestmark = pytest.mark.ros
 
 
@@ -37,7 +39,7 @@ def test_diagnostics_tell_the_quality_of_topics_and_joints(
 def test_without_quality_nothing_is_said_of_it(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     wait_for_status: Callable[..., Any],
     tmp_path: Path,
 ) -> None:

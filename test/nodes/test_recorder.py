@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from builders.ros_graph import RosClient
+
 RECORDER = 'sysid_ros.nodes.recorder'
 
 
@@ -129,7 +131,7 @@ def _stored(bag: Path, storage: str) -> int:
 def test_services_start_and_stop_recordings_into_bags_of_their_own(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
     wait_for_status: Callable[..., Any],
     trigger: Callable[..., Any],
@@ -195,7 +197,7 @@ def test_a_best_effort_publisher_is_recorded(
 def test_commands_and_the_model_are_recorded_by_default(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
     wait_for_status: Callable[..., Any],
 ) -> None:
@@ -311,7 +313,7 @@ def test_bad_parameters_are_one_sentence_and_exit_code_2(
 @pytest.mark.patient
 def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
     record: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
 ) -> None:
     from rcl_interfaces.srv import DescribeParameters, SetParameters  # noqa: PLC0415

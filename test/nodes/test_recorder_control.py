@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from builders.ros_graph import RosClient, StartNode
+
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 #: Publishes the time of a simulation that began at 1000 s and runs twice as fast as the wall.
@@ -115,7 +117,7 @@ def test_it_waits_for_a_message_and_takes_that_too(
     record: Callable[..., Any],
     publish: Callable[..., Any],
     wait_for_status: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
 ) -> None:
     from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
@@ -137,7 +139,7 @@ def test_it_waits_for_a_message_and_takes_that_too(
 def test_bag_times_are_those_of_the_simulation(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    start_node: Callable[..., Any],
+    start_node: StartNode,
     wait_for_status: Callable[..., Any],
     tmp_path: Path,
 ) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from builders.ros_graph import RosClient, StartNode
+
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 #: A controller manager with two controllers, one of which nobody would know by its name.
@@ -65,9 +67,9 @@ def _has_heard_all(bag: Path) -> bool:
 def test_facts_are_in_the_bag(
     record: Callable[..., Any],
     publish: Callable[..., Any],
-    start_node: Callable[..., Any],
+    start_node: StartNode,
     wait_for_status: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
 ) -> None:
     from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)

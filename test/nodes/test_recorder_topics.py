@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from builders.ros_graph import RosClient
+
 STATE = 'sensor_msgs/msg/JointState'
 TEXT = 'std_msgs/msg/String'
 
@@ -106,7 +108,7 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
     publish: Callable[..., Any],
     diagnosis: Callable[..., Any],
     wait_for_status: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
 ) -> None:
     from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
@@ -144,7 +146,7 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
 @pytest.mark.ros
 @pytest.mark.patient
 def test_nothing_but_types_that_are_not_installed_is_an_error(
-    record: Callable[..., Any], ros_client: Any, tmp_path: Path
+    record: Callable[..., Any], ros_client: RosClient, tmp_path: Path
 ) -> None:
     from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415 (absent without ROS)
 
@@ -188,7 +190,7 @@ def test_another_qos_costs_no_message_of_those_who_publish_already(
     publish: Callable[..., Any],
     wait_for_status: Callable[..., Any],
     read_numbers: Callable[..., Any],
-    ros_client: Any,
+    ros_client: RosClient,
     tmp_path: Path,
 ) -> None:
     from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: PLC0415 (absent without ROS)
@@ -230,7 +232,7 @@ def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
 
 @pytest.mark.ros
 @pytest.mark.patient
-def test_overrides_are_checked(ros_client: Any, tmp_path: Path) -> None:
+def test_overrides_are_checked(ros_client: RosClient, tmp_path: Path) -> None:
     from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
 
     from sysid_ros.nodes.ros.recorder.subscriptions import (  # noqa: PLC0415

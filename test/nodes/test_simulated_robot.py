@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from builders.ros_graph import RosClient, StartNode
 
 DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
 ARM = DEMO / 'arm.xml'
@@ -34,7 +34,7 @@ def _stamp_ns(message: Any) -> int:
     return int(message.header.stamp.sec) * 10**9 + int(message.header.stamp.nanosec)
 
 
-def _states(client: Any, count: int) -> list[Any]:
+def _states(client: RosClient, count: int) -> list[Any]:
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
 
     states: list[Any] = []
@@ -47,7 +47,7 @@ def _states(client: Any, count: int) -> list[Any]:
     return states
 
 
-def _publisher(client: Any, kind: Any, topic: str) -> Any:
+def _publisher(client: RosClient, kind: Any, topic: str) -> Any:
     publisher = client.node.create_publisher(kind, topic, 10)
     # A state that arrives after the match proves that the robot has seen this publisher's topic.
     while not publisher.get_subscription_count():
@@ -56,7 +56,7 @@ def _publisher(client: Any, kind: Any, topic: str) -> Any:
 
 
 def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
-    start_node: Callable[..., Any], ros_client: Any
+    start_node: StartNode, ros_client: RosClient
 ):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
 
@@ -85,7 +85,7 @@ def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
 
 @pytest.mark.patient
 def test_commands_of_both_types_move_the_joints_that_they_name(
-    start_node: Callable[..., Any], ros_client: Any
+    start_node: StartNode, ros_client: RosClient
 ):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
@@ -112,7 +112,7 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
 
 @pytest.mark.patient
 def test_commands_that_do_not_fit_are_ignored_with_one_warning(
-    start_node: Callable[..., Any], ros_client: Any
+    start_node: StartNode, ros_client: RosClient
 ):
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
 
@@ -129,7 +129,7 @@ def test_commands_that_do_not_fit_are_ignored_with_one_warning(
 
 
 @pytest.mark.patient
-def test_the_model_is_latched_as_the_user_wrote_it(start_node: Callable[..., Any], ros_client: Any):
+def test_the_model_is_latched_as_the_user_wrote_it(start_node: StartNode, ros_client: RosClient):
     from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
 
     start_node(MODULE, *_parameters(model=ARM, truth=DEMO / 'truth.yaml'))
@@ -149,7 +149,7 @@ def test_the_model_is_latched_as_the_user_wrote_it(start_node: Callable[..., Any
     ],
 )
 def test_bad_input_ends_it_with_one_line_and_code_2(
-    start_node: Callable[..., Any], values: dict[str, object], sentence: str
+    start_node: StartNode, values: dict[str, object], sentence: str
 ):
     robot = start_node(MODULE, *(_parameters(**values) if values else []))
     assert robot.wait() == 2
@@ -159,7 +159,7 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
 
 @pytest.mark.patient
 def test_an_unknown_target_of_the_truth_is_named_with_its_nearest(
-    start_node: Callable[..., Any], tmp_path: Path
+    start_node: StartNode, tmp_path: Path
 ):
     truth = tmp_path / 'truth.yaml'
     truth.write_text('joint/elbo/damping: 1.0\n')
