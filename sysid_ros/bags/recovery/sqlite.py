@@ -299,7 +299,7 @@ def _is_in_order(file: Path, *, immutable: bool) -> bool:
         return False
 
 
-class Cell(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row is.
 
     Attributes:
@@ -334,7 +334,7 @@ class Pages:
         self.announced = int.from_bytes(data[28:32], 'big')
         self._overflow: set[int] = set()
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[RowPlace]:
         """Yield the rows of all tables, page by page."""
         for page in range(self.count):
             start, kind = self._page(page)
@@ -342,7 +342,7 @@ class Pages:
                 for offset in self._cells(start, 8):
                     _, after = self._varint(offset)
                     rowid, _ = self._varint(after)
-                    yield Cell(rowid, offset)
+                    yield RowPlace(rowid, offset)
 
     def stamps(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs of integers in an index: a receive time, and the number of its row."""
