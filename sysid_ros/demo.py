@@ -302,12 +302,7 @@ def _calibrate(assets: Path, folder: Path) -> None:
     path = folder / 'calibration.yaml'
     done = calibrate(load_calibration(path), command=f'sysid calibrate {path}', observer=progress)
     progress.finish()
-    truth = {
-        parameter.name: float(value)
-        for parameter in done.result.parameters
-        for pattern, value in read_yaml(assets / _TRUTH).items()
-        if fnmatch.fnmatchcase(parameter.targets[0], pattern)
-    }
+    truth = _truth(assets / _TRUTH, done.result)
     write_report(done.result, done.report_path, truth=truth)
     console = make_console()
     console.print()
@@ -324,6 +319,17 @@ def _calibrate(assets: Path, folder: Path) -> None:
     if done.mjcf_path is not None:
         paths = {'identified MJCF': done.mjcf_path, **paths}
     print_paths(console, paths)
+
+
+def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:
+    """Return parameter name to true value."""
+    hidden = read_yaml(path)
+    return {
+        parameter.name: float(value)
+        for parameter in result.parameters
+        for pattern, value in hidden.items()
+        if fnmatch.fnmatchcase(parameter.targets[0], pattern)
+    }
 
 
 def _position_error(result: CalibrationResult) -> str:

@@ -223,7 +223,7 @@ class CorrelatedPair(NamedTuple):
     correlation: float
 
 
-class Cell(NamedTuple):
+class CorrelationCell(NamedTuple):
     """One correlation of the picture: place, ``pos`` or ``neg``, strength 0 to 1, description."""
 
     row: int
@@ -264,7 +264,7 @@ def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation))[:_MOST_PAIRS])
 
 
-def correlations(result: CalibrationResult) -> tuple[Cell, ...]:
+def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
     """Lay out the correlations of all pairs as a triangle; nothing for one or very many."""
     names = [parameter.name for parameter in result.parameters]
     if result.inference is None or not 1 < len(names) <= _LARGEST_PICTURE:
@@ -275,10 +275,10 @@ def correlations(result: CalibrationResult) -> tuple[Cell, ...]:
             value = row[j]
             text = f'{names[i]} and {names[j]}: {significant(value, 2)}'
             if not math.isfinite(value):
-                cells.append(Cell(i, j, 'none', 0.0, text))
+                cells.append(CorrelationCell(i, j, 'none', 0.0, text))
             else:
                 tone = 'pos' if value > 0 else 'neg'
-                cells.append(Cell(i, j, tone, min(abs(value), 1.0), text))
+                cells.append(CorrelationCell(i, j, tone, min(abs(value), 1.0), text))
     return tuple(cells)
 
 
