@@ -36,7 +36,7 @@ from sysid_ros.excitation.limits import find_limits
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.loading import compile_spec, load_spec
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -123,7 +123,7 @@ def make_truth(case: Case) -> tuple[mujoco.MjSpec, tuple[Unknown, ...]]:
         else:
             setattr(getattr(spec, element)(name), attribute, value)
     model = compile_spec(spec, case.path)
-    found = [u for pattern in case.asked for u in make_unknowns(pattern, model, spec=spec)]
+    found = [u for pattern in case.asked for u in make_unknowns(pattern, Scope(model, spec))]
     for pattern in case.shared:
         found += make_unknowns(pattern, model, shared=True, bounds=(0.0, 0.05), initial=delay)
     return spec, tuple(found)

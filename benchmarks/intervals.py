@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.signals.trajectory import Trajectory
 
     #: From a generator to what spoils (n, 4) clean samples.

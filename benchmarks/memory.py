@@ -21,7 +21,7 @@ import scipy.stats
 
 from sysid_ros.identification.continuing import Known, continue_from
 from sysid_ros.identification.fit import fit
-from sysid_ros.inference.drift import Estimate
+from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
@@ -113,7 +113,7 @@ def known_of(found: Fit) -> Known:
     count = len(PARAMETERS)
     inference = found.inference
     covariance = inference.covariance[:count, :count]
-    estimate = Estimate(found.solution.x, covariance, max(inference.effective - 1.0, 1.0))
+    estimate = JointEstimate(found.solution.x, covariance, max(inference.effective - 1.0, 1.0))
     return Known(tuple(p.name for p in PARAMETERS), estimate)
 
 

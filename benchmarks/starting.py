@@ -27,7 +27,7 @@ from sysid_ros.identification.fit import fit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start import Choice
+    from sysid_ros.config.calibration import StartChoice
     from sysid_ros.identification.fit import Fit
 
 STARTS = 20
@@ -58,7 +58,7 @@ def starts(example: Example, count: int, seed: int) -> NDArray[np.float64]:
     return np.random.default_rng(seed).uniform(low, high, (count, len(low)))
 
 
-def fitted(example: Example, values: NDArray[np.float64], choice: Choice) -> Fit:
+def fitted(example: Example, values: NDArray[np.float64], choice: StartChoice) -> Fit:
     """Fit from a start."""
     unknowns = [
         dataclasses.replace(unknown, nominal=float(value))
@@ -72,7 +72,9 @@ def errors(found: Fit) -> NDArray[np.float64]:
     return np.array([(i.high - i.low) / (2 * _QUANTILE) for i in found.intervals])
 
 
-def run_arm(example: Example, values: NDArray[np.float64], choice: Choice, optimum: Fit) -> Outcome:
+def run_arm(
+    example: Example, values: NDArray[np.float64], choice: StartChoice, optimum: Fit
+) -> Outcome:
     """Fit the arm and compare the path with the optimum."""
     began = time.perf_counter()
     found = fitted(example, values, choice)
@@ -96,7 +98,7 @@ def run_arm(example: Example, values: NDArray[np.float64], choice: Choice, optim
     )
 
 
-def run_pendulum(example: Example, values: NDArray[np.float64], choice: Choice) -> Outcome:
+def run_pendulum(example: Example, values: NDArray[np.float64], choice: StartChoice) -> Outcome:
     """Fit the pendulum and compare the end with the truth."""
     began = time.perf_counter()
     try:

@@ -8,29 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from sysid_ros.alignment import describe
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_mapping, validate
+from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
+from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
 from sysid_ros.model.loading import compile_spec, load_model, load_spec, write_delays
-from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import Role, resolve
-from sysid_ros.pipeline.calibration import (
-    FIGURES,
-    MODEL,
-    REJECTED,
-    REPORT,
-    RESULT,
-    Calibration,
-    identify,
-    write,
-)
-from sysid_ros.pipeline.loading import read_aligned
-from sysid_ros.report import write_figures, write_report
+from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
+from sysid_ros.pipeline.loading import of_sequence, read_aligned
+from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
-from sysid_ros.report.inline import parameters_html, result_html
-from sysid_ros.report.tables import parameters_text, result_text
+from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 
@@ -42,16 +32,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sysid_ros.alignment import Alignment
-    from sysid_ros.config import MappingConfig, StampChoice
+    from sysid_ros.config import StampChoice
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
-    from sysid_ros.pipeline.calibration import Identified
     from sysid_ros.signals.trajectory import Trajectory
 
 #: A path, as a string or as a Path.
 PathLike = str | Path
-#: Targets that no model has: where a recording starts.
-_OF_SEQUENCES = 'sequence/'
 #: A target such as ``joint/*/armature``, or an entry of ``parameters`` in calibration.yaml.
 ParameterLike = str | Mapping[str, Any]
 
@@ -116,14 +103,10 @@ class Result:
         record: Everything that was found, as it is stored: noise, errors, health, gate, provenance.
     """
 
-    def __init__(
-        self,
-        record: CalibrationResult,
-        made: tuple[Identified, CalibrationConfig] | None = None,
-    ) -> None:
-        """Wrap what is stored, with what it was made from where that is at hand."""
+    def __init__(self, record: CalibrationResult, identified: Identified | None = None) -> None:
+        """Wrap what is stored, with what its files are made of where that is at hand."""
         self.record = record
-        self._made = made
+        self._identified = identified
 
     @classmethod
     def load(cls, path: PathLike) -> Result:
@@ -149,7 +132,7 @@ class Result:
         return Parameters(self.record.parameters)
 
     def save(self, folder: PathLike) -> Calibration:
-        """Write result, report and figures, and where the result is accepted the identified MJCF.
+        """Write result, report and figures; where it is accepted the MJCF and servos' files, too.
 
         Args:
             folder: Files in it are replaced one by one, each whole or not at all. A rejected result
@@ -161,22 +144,17 @@ class Result:
         Raises:
             ResultError: The folder cannot be written.
             ModelError: The user's MJCF is not there any more, or cannot take the values.
+            ParameterError: A file of coefficients that servos started from is not there any more.
         """
-        folder = Path(folder)
-        if self._made is not None:
-            identified, config = self._made
-            return write(identified, config.model_copy(update={'output': folder}))
-        source, mjcf = Path(self.record.model), None
-        if self.accepted:
-            spec = load_spec(source)
-            values = self._values(spec, compile_spec(spec, source))
-            mjcf = write_model(source, values, folder / MODEL).path
-        else:
-            folder = folder / REJECTED
-        self.record.save(folder / RESULT)
-        write_figures(self.record, folder / FIGURES)
-        write_report(self.record, folder / REPORT)
-        return Calibration(self.record, folder / RESULT, folder / REPORT, mjcf)
+        identified = self._identified
+        if identified is None and not self.accepted:
+            identified = Identified(self.record)
+        elif identified is None:
+            spec, nominal, values = self._read_again()
+            entries: Any = self.record.provenance.config.get('servos', ())
+            servos = [validated(ServoConfig, entry, 'servos of the result') for entry in entries]
+            identified = Identified(self.record, values, spec, joints_of(servos, nominal))
+        return write(identified, Path(folder))
 
     def model(self) -> mujoco.MjSpec:
         """Return the user's model with the identified values.
@@ -187,10 +165,8 @@ class Result:
         Raises:
             ModelError: The MJCF file that was calibrated is not there, or not as it was.
         """
-        path = Path(self.record.model)
-        spec = load_spec(path)
-        nominal = compile_spec(spec.copy(), path)
-        values = self._values(spec, nominal)
+        spec, nominal, values = self._read_again()
+        values = [(target, value) for target, value in values if target.in_mjcf]
         params = ParameterDict(
             {
                 target.path: Parameter(target.path, value, -math.inf, math.inf, target=target.path)
@@ -201,16 +177,21 @@ class Result:
         write_delays(spec, nominal, [(t, v) for t, v in values if t.role is Role.COMMAND])
         return spec
 
-    def _values(self, spec: mujoco.MjSpec, nominal: mujoco.MjModel) -> list[tuple[Target, float]]:
-        """Return what an MJCF can hold of the identified values."""
-        return [
+    def _read_again(
+        self,
+    ) -> tuple[mujoco.MjSpec, mujoco.MjModel, list[tuple[Target, float]]]:
+        """Return the model's file, what it compiles to, and the values of what is in it."""
+        path = Path(self.record.model)
+        spec = load_spec(path)
+        nominal = compile_spec(spec.copy(), path)
+        values = [
             (target, found.value)
             for found in self.parameters
-            for path in found.targets
-            if not path.startswith(_OF_SEQUENCES)
-            for target in resolve(path, nominal, spec=spec)
-            if target.in_mjcf
+            for path_of_target in found.targets
+            if not of_sequence(path_of_target)
+            for target in resolve(path_of_target, nominal, spec=spec)
         ]
+        return spec, nominal, values
 
     def plot(self, what: str = 'sensors') -> Figure:
         """Draw the result; a notebook shows what is returned.
@@ -321,9 +302,9 @@ def calibrate(
         ],
         **settings,
     }
-    config = _validated(values)
+    config = validated(CalibrationConfig, values, 'sysid_ros.calibrate')
     identified = identify(config, command='sysid_ros.calibrate', observer=observer, cancel=cancel)
-    return Result(identified.result, (identified, config))
+    return Result(identified.result, identified)
 
 
 def read(
@@ -347,17 +328,10 @@ def read(
         SysidError: In one sentence, what is wrong with bag, model or mapping.
     """
     compiled = load_model(Path(model)) if isinstance(model, (str, Path)) else model
-    chosen: Literal['auto'] | MappingConfig = 'auto'
-    if mapping != 'auto':
-        chosen = load_mapping(Path(mapping))
-    cuts = None if segments is None else validate(SegmentsConfig, dict(segments), 'segments')
-    return AlignedBag(read_aligned(Path(bag), compiled, chosen, stamps, cuts))
+    cuts = None if segments is None else validated(SegmentsConfig, dict(segments), 'segments')
+    return AlignedBag(read_aligned(Path(bag), compiled, mapping, stamps, cuts))
 
 
 def _listed(given: Any) -> list[Any]:
     """Return one thing or several as a list."""
     return [given] if isinstance(given, (str, Path, Mapping)) else list(given)
-
-
-def _validated(values: dict[str, Any]) -> CalibrationConfig:
-    return validate(CalibrationConfig, values, 'sysid_ros.calibrate')

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What was found, as JSON."""
+"""JSON without NaN: what was found is written, and files that hold one object are read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ import dataclasses
 import enum
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from sysid_ros.errors import nearest
+
+if TYPE_CHECKING:
+    from sysid_ros.errors import SysidError
+
+#: A value is shown with at most so many characters.
+_SHOWN = 60
 
 
 def plain(value: object) -> Any:
@@ -41,3 +50,51 @@ def plain(value: object) -> Any:
 def to_json(value: object, *, indent: int | None = None) -> str:
     """Return a value as JSON text in which letters of any alphabet are themselves."""
     return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict[str, Any]:
+    """Read a JSON file that holds one object.
+
+    Args:
+        path: The file.
+        error: Raised when there is none, or it holds something else.
+        what: What it is, for people.
+    """
+    try:
+        document = json.loads(path.read_text('utf-8-sig'))
+    except FileNotFoundError as err:
+        beside = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
+        hint = nearest(path.name, sorted(entry.name for entry in beside))
+        msg = f'There is no {what} {str(path)!r}; {hint}.'
+        raise error(msg) from err
+    except OSError as err:
+        msg = f'Cannot read the {what} {str(path)!r}: {err.strerror}.'
+        raise error(msg) from err
+    except json.JSONDecodeError as err:
+        place = f'{err.msg} in line {err.lineno}, column {err.colno}'
+        msg = f'{str(path)!r} is not valid JSON: {place}.'
+        raise error(msg) from err
+    except (ValueError, RecursionError) as err:
+        msg = f'{str(path)!r} is not valid JSON: it is not UTF-8 text, or nested without end.'
+        raise error(msg) from err
+    if not isinstance(document, dict):
+        msg = f'Expected keys and values in {str(path)!r}, found {shown(document)}.'
+        raise error(msg)
+    return document
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value of a file is a finite number; true and false are 1 and 0."""
+    # Whole numbers may be larger than any float.
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def bad_value(path: Path, place: str, value: object, expected: str) -> str:
+    """Return a sentence about a value that is not what it must be."""
+    return f'Bad value {shown(value)} for {place!r} in {str(path)!r}: expected {expected}.'
+
+
+def shown(value: object) -> str:
+    """Return a value as JSON has it, cut where it is long."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'

@@ -51,8 +51,7 @@ def undrawn() -> Iterator[None]:
     Those of `sysid_ros.report` and of a real process are tested elsewhere.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for module in ('sysid_ros.report', 'sysid_ros.api'):
-            monkeypatch.setattr(f'{module}.write_figures', lambda *_: ())
+        monkeypatch.setattr('sysid_ros.report.write_figures', lambda *_: ())
         yield
 
 

@@ -26,11 +26,17 @@ from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.overrides import parse_overrides
-from sysid_ros.config import CalibrationConfig, MappingConfig, Section, ServoBagConfig, validate
+from sysid_ros.config import (
+    CalibrationConfig,
+    MappingConfig,
+    QosOverride,
+    Section,
+    ServoBagConfig,
+    validate,
+)
 from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
-from sysid_ros.nodes.recorder.qos_overrides import QosOverride
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
 from sysid_ros.servos.laws.servo import actuator_type
 

@@ -5,7 +5,7 @@
 from sysid_ros.alignment.export import Format, describe, write_series
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.pairs import Mapping, Pair, Role, Unmapped
+from sysid_ros.alignment.pairs import Mapping, Pair, PairRole, Unmapped
 from sysid_ros.alignment.trajectories import Alignment, align
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     'HealthFinding',
     'Mapping',
     'Pair',
-    'Role',
+    'PairRole',
     'TopicRate',
     'Unmapped',
     'align',

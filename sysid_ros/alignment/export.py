@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.mapping.by_name import command_field
-from sysid_ros.alignment.pairs import Role, column_name, drives_joint
+from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import PairRole, Quantity, column_name, drives_joint
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
@@ -35,13 +35,6 @@ if TYPE_CHECKING:
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
-#: Unit of an actuator's command by its field, at a hinge and at a slide.
-_COMMAND_UNITS = {
-    'position': ('rad', 'm'),
-    'velocity': ('rad/s', 'm/s'),
-    'effort': ('N·m', 'N'),
-}
-
 
 def describe(alignment: Alignment) -> str:
     """Say in plain text what was mapped, what was not and why, how fast it came, what is wrong."""
@@ -57,7 +50,7 @@ def describe(alignment: Alignment) -> str:
                     f'{pair.scale:g}',
                     f'{pair.offset:g}',
                 )
-                for pair in sorted(alignment.pairs, key=lambda pair: pair.role is Role.ACTUATOR)
+                for pair in sorted(alignment.pairs, key=lambda pair: pair.role is PairRole.ACTUATOR)
             ],
         ),
         _table(
@@ -302,7 +295,7 @@ class _Record:
 class _Named(NamedTuple):
     stem: str
     series: TimeSeries
-    role: Role
+    role: PairRole
 
 
 def write_series(
@@ -386,15 +379,15 @@ def write_series(
 
 def _all_series(sequence: Trajectory) -> Iterator[_Named]:
     for what, role, several in (
-        ('commands', Role.ACTUATOR, sequence.commands),
-        ('measurements', Role.SENSOR, sequence.measurements),
+        ('commands', PairRole.ACTUATOR, sequence.commands),
+        ('measurements', PairRole.SENSOR, sequence.measurements),
     ):
         for number, series in enumerate(several):
             yield _Named(f'{sequence.name}_{what}_{number}', series, role)
 
 
 def _columns(
-    series: TimeSeries, role: Role, pairs: tuple[Pair, ...], model: mujoco.MjModel
+    series: TimeSeries, role: PairRole, pairs: tuple[Pair, ...], model: mujoco.MjModel
 ) -> tuple[ColumnDescription, ...]:
     """Describe the columns of a series, in order."""
     found: dict[int, ColumnDescription] = {}
@@ -403,7 +396,7 @@ def _columns(
             (pair for pair in pairs if (pair.role, pair.name) == (role, name)),
             key=lambda pair: pair.component,
         )
-        unit = sensor_unit(model, name) if role is Role.SENSOR else _command_unit(model, name)
+        unit = sensor_unit(model, name) if role is PairRole.SENSOR else _command_unit(model, name)
         for place, (index, pair) in enumerate(zip(indices.tolist(), sources, strict=True)):
             found[index] = ColumnDescription(
                 component_label(name, place, len(sources)),
@@ -424,17 +417,16 @@ def _command_unit(model: mujoco.MjModel, name: str) -> str:
     actuator = model.actuator(name)
     if not drives_joint(model, actuator.id) or actuator.gear[0] != 1:
         return ''
-    field = command_field(model, actuator.id)
-    if field == 'effort' and actuator.gainprm[0] != 1:
+    commanded = command_quantity(model, actuator.id)
+    if commanded is Quantity.EFFORT and actuator.gainprm[0] != 1:
         return ''
-    kind = model.jnt_type[int(actuator.trnid[0])]
-    slide = kind == mujoco.mjtJoint.mjJNT_SLIDE
-    return _COMMAND_UNITS[field][int(slide)]
+    joint_type = model.jnt_type[int(actuator.trnid[0])]
+    return commanded.unit(slide=bool(joint_type == mujoco.mjtJoint.mjJNT_SLIDE))
 
 
-def _acts_on(model: mujoco.MjModel, role: Role, name: str) -> str:
+def _acts_on(model: mujoco.MjModel, role: PairRole, name: str) -> str:
     """Return the element that a sensor measures or an actuator drives, as ``joint/elbow``."""
-    if role is Role.SENSOR:
+    if role is PairRole.SENSOR:
         sensor = model.sensor(name)
         kind, index = int(sensor.objtype[0]), int(sensor.objid[0])
     else:

@@ -20,18 +20,34 @@ if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 
-class Role(enum.Enum):
+class Quantity(enum.StrEnum):
+    """What is measured or commanded of a joint, as the fields of a JointState are called."""
+
+    POSITION = 'position'
+    VELOCITY = 'velocity'
+    EFFORT = 'effort'
+
+    def unit(self, *, slide: bool) -> str:
+        """Return the SI unit at a hinge, or at a slide."""
+        return {
+            Quantity.POSITION: ('rad', 'm'),
+            Quantity.VELOCITY: ('rad/s', 'm/s'),
+            Quantity.EFFORT: ('N·m', 'N'),
+        }[self][slide]
+
+
+class PairRole(enum.Enum):
     """What a column is for the model."""
 
     SENSOR = 'sensor'
     ACTUATOR = 'actuator'
 
 
-#: Sensors of the model that measure a joint, to the field of a JointState.
+#: Sensors of the model that measure a joint, to what they measure.
 SENSOR_FIELDS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
-    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'effort',
+    mujoco.mjtSensor.mjSENS_JOINTPOS: Quantity.POSITION,
+    mujoco.mjtSensor.mjSENS_JOINTVEL: Quantity.VELOCITY,
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: Quantity.EFFORT,
 }
 
 
@@ -51,7 +67,7 @@ class Pair(NamedTuple):
         component: Which of the values of a sensor with several; such a sensor has one pair each.
     """
 
-    role: Role
+    role: PairRole
     name: str
     topic: str
     field: str

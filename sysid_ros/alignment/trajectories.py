@@ -27,7 +27,7 @@ from sysid_ros.alignment.initial import (
 from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
-    Role,
+    PairRole,
     Unmapped,
     column_name,
     raw_values,
@@ -97,7 +97,7 @@ class _Selection(NamedTuple):
     times_ns: NDArray[np.int64]
 
     @property
-    def role(self) -> Role:
+    def role(self) -> PairRole:
         """Sensors or actuators."""
         return self.pairs[0].role
 
@@ -128,7 +128,7 @@ def align(
     segments = segments or SegmentsConfig()
     name = bag.path.name
     used = {pair.topic for pair in mapping.pairs}
-    measured = {pair.topic for pair in mapping.pairs if pair.role is Role.SENSOR}
+    measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
     mapped = [topic for topic in bag.topics if topic.topic in used]
     # Commands or a marker may have receive times only; all must be of one clock.
     markers = marker_topics(bag, segments)
@@ -165,7 +165,7 @@ def _select(
     bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]
 ) -> tuple[list[_Selection], list[HealthFinding]]:
     """Choose the rows of each column, columns with the same rows together."""
-    together: dict[tuple[Role, str, bytes], list[Pair]] = {}
+    together: dict[tuple[PairRole, str, bytes], list[Pair]] = {}
     findings = []
     for pair in mapping.pairs:
         finite = np.isfinite(raw_values(bag, pair))
@@ -197,7 +197,7 @@ def _values(bag: BagColumns, pairs: Iterable[Pair], rows: NDArray[np.int64]) -> 
 
 def _series(bag: BagColumns, selection: _Selection, rows: slice, origin_ns: int) -> TimeSeries:
     """Return selected rows as a series whose times are seconds from an origin."""
-    kind = SignalType.MjSensor if selection.role is Role.SENSOR else SignalType.MjCtrl
+    kind = SignalType.MjSensor if selection.role is PairRole.SENSOR else SignalType.MjCtrl
     columns: dict[str, list[int]] = {}
     for column, pair in enumerate(selection.pairs):
         columns.setdefault(pair.name, []).append(column)
@@ -219,9 +219,9 @@ def _find_segments(
     """Find the runs in which all commands are known, and what the configuration keeps of them."""
     name = bag.path.name
     instants = np.unique(
-        np.concatenate([item.times_ns for item in selections if item.role is Role.SENSOR])
+        np.concatenate([item.times_ns for item in selections if item.role is PairRole.SENSOR])
     )
-    commands = [item for item in selections if item.role is Role.ACTUATOR]
+    commands = [item for item in selections if item.role is PairRole.ACTUATOR]
     silent = [item.pairs[0].name for item in commands if not len(item.times_ns)]
     if not len(instants) or silent:
         what = f'the command of {silent[0]!r}' if silent else 'the measurements'
@@ -265,12 +265,12 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
     measured = {
         (types[pair.name], int(model.sensor(pair.name).objid[0]))
         for item in selections
-        if item.role is Role.SENSOR
+        if item.role is PairRole.SENSOR
         for pair in item.pairs
     }
 
     def tells_motion(pair: Pair) -> bool:
-        if pair.role is not Role.SENSOR:
+        if pair.role is not PairRole.SENSOR:
             return False
         position = (kind.mjSENS_JOINTPOS, int(model.sensor(pair.name).objid[0]))
         velocity = types[pair.name] == kind.mjSENS_JOINTVEL and position not in measured
@@ -278,10 +278,10 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
 
     def tells_effort(pair: Pair) -> bool:
         efforts = (kind.mjSENS_JOINTACTFRC, kind.mjSENS_ACTUATORFRC)
-        return pair.role is Role.SENSOR and types[pair.name] in efforts
+        return pair.role is PairRole.SENSOR and types[pair.name] in efforts
 
     def is_command(pair: Pair) -> bool:
-        return pair.role is Role.ACTUATOR
+        return pair.role is PairRole.ACTUATOR
 
     def samples(belongs: Callable[[Pair], bool]) -> list[StampedSamples]:
         return [
@@ -300,7 +300,7 @@ def _start(
     reach = round(LONGEST_SLOPE_S * SECOND_NS)
     measured = []
     for item in selections:
-        if item.role is Role.SENSOR:
+        if item.role is PairRole.SENSOR:
             first, stop = np.searchsorted(item.times_ns, [span.run_first, span.last + 1])
             near = np.searchsorted(item.times_ns, [span.first - reach, span.first + reach])
             here = np.searchsorted(item.times_ns, span.first)
@@ -317,7 +317,7 @@ def _trajectory(
     for item in selections:
         start = int(np.searchsorted(item.times_ns, span.first))
         stop = int(np.searchsorted(item.times_ns, span.last, side='right'))
-        if item.role is Role.ACTUATOR:
+        if item.role is PairRole.ACTUATOR:
             history = span.first - int(COMMAND_HISTORY_S * SECOND_NS)
             # One more before the window: it is in force when the window begins.
             begin = max(int(np.searchsorted(item.times_ns, history, side='right')) - 1, 0)

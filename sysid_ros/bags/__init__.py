@@ -9,7 +9,6 @@ from sysid_ros.bags.columns import (
     TextColumn,
     TopicColumns,
     UnreadTopic,
-    parse_channel,
 )
 from sysid_ros.bags.reader import UnfinishedBagError, read_bag
 from sysid_ros.bags.writer import BagWriter, TopicQos
@@ -24,6 +23,5 @@ __all__ = [
     'TopicQos',
     'UnfinishedBagError',
     'UnreadTopic',
-    'parse_channel',
     'read_bag',
 ]

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.errors import BagError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -33,31 +31,8 @@ class Channel(NamedTuple):
     label: str
 
     def __str__(self) -> str:
-        """Write the channel as ``parse_channel`` reads it."""
+        """Write the channel as configurations do."""
         return f'{self.topic}.{self.field}' + (f'[{self.label}]' if self.label else '')
-
-
-def parse_channel(text: str) -> Channel:
-    """Read a channel: ``/gripper/state.position[0]``, ``/imu.linear_acceleration[x]``, ``/t.data``.
-
-    The label is what the last pair of brackets holds; a label may hold brackets itself.
-
-    Raises:
-        BagError: The text has no topic or no field.
-    """
-    topic, dot, rest = text.strip().partition('.')
-    start = len(rest)
-    if rest.endswith(']'):
-        depth = 0
-        for start in reversed(range(len(rest))):
-            depth += {']': 1, '[': -1}.get(rest[start], 0)
-            if not depth:
-                break
-    name, label = rest[:start], rest[start + 1 : -1]
-    if not (topic and dot and name) or '[' in topic or name.endswith('.'):
-        msg = f'Expected a channel such as /joint_states.position[elbow], found {text!r}.'
-        raise BagError(msg)
-    return Channel(topic, name, label)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.bags.output.metadata import joined
-from sysid_ros.bags.writer import BagWriter, Splitting, TopicQos, define
+from sysid_ros.bags.writer import BagWriter, TopicQos, define
 from sysid_ros.errors import BagError
 
 if TYPE_CHECKING:
@@ -21,20 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sysid_ros.bags.output.files import Definition
+    from sysid_ros.bags.writer import Splitting
     from sysid_ros.config import Storage
 
-__all__ = ['Recording', 'Summary', 'TopicCount', 'TopicSpec', 'free_name', 'summary']
+__all__ = ['Buffering', 'Recording', 'Summary', 'TopicCount', 'TopicSpec', 'free_name', 'summary']
 
-#: Messages are handed to the operating system this often, seconds: what a killed recorder loses,
-#: together with the time that this takes.
-FLUSH_SECONDS = 0.5
-#: What was handed over is waited for until it is on the disk this often, seconds: what losing
-#: power costs.
-SYNC_SECONDS = 5.0
-#: Messages wait this long for a disk that stalls, seconds.
-QUEUE_SECONDS = 30.0
-#: Messages that wait take this much memory at most, bytes.
-QUEUE_BYTES = 512 << 20
 #: Memory of a waiting message beside its data, bytes: a tuple, two numbers, and the bytes' head.
 _OVERHEAD = 200
 #: The writer thread looks into the queue this often, seconds. Waking it for every message would
@@ -42,6 +33,24 @@ _OVERHEAD = 200
 _TICK_SECONDS = 0.05
 #: It is woken earlier when so many bytes wait.
 _WAKE_BYTES = 16 << 20
+
+
+class Buffering(NamedTuple):
+    """How long messages stay in memory on their way to the disk.
+
+    Attributes:
+        queue_seconds: How long a message may wait for a disk that stalls before others are dropped.
+        queue_bytes: Memory that waiting messages take at most.
+        flush_seconds: How often messages are handed to the operating system: what a killed recorder
+            loses, together with the time that this takes.
+        sync_seconds: How often mcap waits until what was handed over is on the disk, which is what
+            losing power costs; 0 means never. sqlite3 waits at every flush, or never with 0.
+    """
+
+    queue_seconds: float = 30.0
+    queue_bytes: int = 512 << 20
+    flush_seconds: float = 0.5
+    sync_seconds: float = 5.0
 
 
 class TopicCount(NamedTuple):
@@ -137,6 +146,12 @@ class _TopicTally:
     dropped: int = 0
     lost: int = 0
 
+    @property
+    def rate(self) -> float:
+        """Messages per second between the first and the last, Hz."""
+        span = (self.last_ns - self.first_ns) * 1e-9
+        return (self.written - 1) / span if self.written > 1 and span > 0 else 0.0
+
 
 class Recording:
     """One bag being recorded.
@@ -145,19 +160,15 @@ class Recording:
     for the disk now and then. What the queue does not hold is dropped and counted.
     """
 
-    def __init__(  # noqa: PLR0913 (settings, each with a default)
+    def __init__(
         self,
         path: Path,
         topics: Iterable[TopicSpec],
         *,
         storage: Storage = 'mcap',
         compression: str = 'none',
-        queue_seconds: float = QUEUE_SECONDS,
-        queue_bytes: int = QUEUE_BYTES,
-        flush_seconds: float = FLUSH_SECONDS,
-        sync_seconds: float = SYNC_SECONDS,
-        max_bag_size: int = 0,
-        max_bag_duration: float = 0.0,
+        splitting: Splitting | None = None,
+        buffering: Buffering | None = None,
         facts: Mapping[str, str] | None = None,
         on_failure: Callable[[BagError], None] | None = None,
     ) -> None:
@@ -168,13 +179,8 @@ class Recording:
             topics: The topics in it; :meth:`add` takes more.
             storage: Format of the bag.
             compression: ``none``, or ``zstd`` for chunks of mcap.
-            queue_seconds: How long a message may wait for the writer before others are dropped.
-            queue_bytes: Memory that waiting messages take at most.
-            flush_seconds: How often messages are handed to the operating system.
-            sync_seconds: How often mcap waits for the disk; 0 means never. sqlite3 waits at every
-                flush, or never with 0.
-            max_bag_size: Bytes after which the next file begins; 0 means never.
-            max_bag_duration: Seconds after which the next file begins; 0 means never.
+            splitting: When the next file begins; default never.
+            buffering: How long messages stay in memory.
             facts: What else the bag says about the recording; see :meth:`set_facts`.
             on_failure: Called once, from the writing thread, when the bag cannot be written any
                 more.
@@ -184,9 +190,7 @@ class Recording:
         """
         self.path = path
         self.failure: BagError | None = None
-        self._queue_seconds = queue_seconds
-        self._queue_bytes = queue_bytes
-        self._flush_seconds = flush_seconds
+        self._buffering = buffering or Buffering()
         self._on_failure = on_failure
         self._queue: deque[tuple[str, int, bytes, float]] = deque()
         # Bytes that went in and out: each has one writer only, their difference is what waits.
@@ -207,8 +211,8 @@ class Recording:
             path,
             storage,
             compression=compression,
-            splitting=Splitting(max_bag_size, max_bag_duration),
-            durable=sync_seconds > 0,
+            splitting=splitting,
+            durable=self._buffering.sync_seconds > 0,
         )
         self._writer.set_facts({**(facts or {}), **self._losses()})
         try:
@@ -221,10 +225,8 @@ class Recording:
             raise
         self._thread = threading.Thread(target=self._run, name='bag writer', daemon=True)
         self._thread.start()
-        if sync_seconds > 0:
-            threading.Thread(
-                target=self._sync, args=(sync_seconds,), name='bag sync', daemon=True
-            ).start()
+        if self._buffering.sync_seconds > 0:
+            threading.Thread(target=self._sync, name='bag sync', daemon=True).start()
 
     def add(self, spec: TopicSpec) -> None:
         """Take another topic; it appears in the bag with its first message.
@@ -249,7 +251,11 @@ class Recording:
         now = time.monotonic()
         with self._lock:
             waiting = self._bytes_in - self._bytes_out
-            if self._ending or waiting >= self._queue_bytes or self._is_stalled(now):
+            try:
+                stalled = now - self._queue[0][3] > self._buffering.queue_seconds
+            except IndexError:
+                stalled = False
+            if self._ending or waiting >= self._buffering.queue_bytes or stalled:
                 self._tallies[topic].dropped += 1
                 return
             self._queue.append((topic, receive_ns, cdr, now))
@@ -278,7 +284,7 @@ class Recording:
     def counts(self) -> tuple[TopicCount, ...]:
         """Return what has become of the messages so far, by topic."""
         return tuple(
-            TopicCount(topic, tally.written, _rate(tally), tally.lost, tally.dropped)
+            TopicCount(topic, tally.written, tally.rate, tally.lost, tally.dropped)
             for topic, tally in sorted(self._tallies.copy().items())
         )
 
@@ -299,13 +305,6 @@ class Recording:
             failure=self.failure,
         )
 
-    def _is_stalled(self, now: float) -> bool:
-        """Tell whether the oldest message has waited for too long."""
-        try:
-            return now - self._queue[0][3] > self._queue_seconds
-        except IndexError:
-            return False
-
     # The writing thread
 
     def _run(self) -> None:
@@ -317,7 +316,7 @@ class Recording:
             self._on_failure(self.failure)
 
     def _write_until_closed(self) -> None:
-        next_flush = time.monotonic() + self._flush_seconds
+        next_flush = time.monotonic() + self._buffering.flush_seconds
         ending = False
         while not ending:
             self._wake.wait(_TICK_SECONDS)
@@ -330,8 +329,11 @@ class Recording:
                 self._queue.popleft()
                 self._bytes_out += len(cdr) + _OVERHEAD
             if time.monotonic() >= next_flush:
-                next_flush = time.monotonic() + self._flush_seconds
-                self._flush()
+                next_flush = time.monotonic() + self._buffering.flush_seconds
+                if self._sync_failure is not None:
+                    raise self._sync_failure
+                self._take_facts()
+                self._writer.flush()
             if self._split:
                 self._split = False
                 self._writer.split()
@@ -350,12 +352,6 @@ class Recording:
         spec, definition = self._specs[topic]
         self._writer.add_topic(topic, spec.msgtype, spec.qos, definition=definition)
         self._announced.add(topic)
-
-    def _flush(self) -> None:
-        if self._sync_failure is not None:
-            raise self._sync_failure
-        self._take_facts()
-        self._writer.flush()
 
     def _take_facts(self) -> None:
         with self._lock:
@@ -405,20 +401,15 @@ class Recording:
 
     # The waiting thread
 
-    def _sync(self, interval: float) -> None:
+    def _sync(self) -> None:
         """Wait for the disk now and then, apart from the writing: it may take seconds."""
         while self._thread.is_alive():
-            self._thread.join(interval)
+            self._thread.join(self._buffering.sync_seconds)
             try:
                 self._writer.sync()
             except BagError as err:
                 self._sync_failure = err
                 return
-
-
-def _rate(tally: _TopicTally) -> float:
-    span = (tally.last_ns - tally.first_ns) * 1e-9
-    return (tally.written - 1) / span if tally.written > 1 and span > 0 else 0.0
 
 
 def _size(file: Path) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sysid_ros.config import ServoFitConfig
-    from sysid_ros.servos.session.comparison import ServoComparison
+    from sysid_ros.servos.session.choice import ServoComparison
 
 _MILLI = 1e3
 

@@ -151,7 +151,11 @@ def _parameters(
     args: argparse.Namespace, model: mujoco.MjModel, spec: mujoco.MjSpec
 ) -> tuple[Unknown, ...]:
     from sysid_ros.config import load_calibration  # noqa: PLC0415 (see above)
-    from sysid_ros.model.unknown import check_distinct, make_unknowns  # noqa: PLC0415
+    from sysid_ros.model.unknown import (  # noqa: PLC0415
+        Scope,
+        check_distinct,
+        make_unknowns,
+    )
     from sysid_ros.pipeline.loading import parameters_of  # noqa: PLC0415
 
     if args.config is not None:
@@ -163,7 +167,7 @@ def _parameters(
     made = [
         unknown
         for pattern in args.parameters
-        for unknown in make_unknowns(pattern, model, spec=spec)
+        for unknown in make_unknowns(pattern, Scope(model, spec))
     ]
     check_distinct(made, model)
     return tuple(made)

@@ -13,7 +13,7 @@ from sysid_ros.errors import ConfigError
 if TYPE_CHECKING:
     import argparse
 
-    from sysid_ros.servos.report.predictions import Predictions
+    from sysid_ros.servos.pictures import Predictions
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,12 +33,15 @@ def run(args: argparse.Namespace) -> int:
         msg = f'Expected a positive --reset-period in seconds, found {args.reset_period:g}.'
         raise ConfigError(msg)
     from sysid_ros.servos.formats.logs import read_logs  # noqa: PLC0415 (heavy)
-    from sysid_ros.servos.report.pictures import write_pictures  # noqa: PLC0415
-    from sysid_ros.servos.report.predictions import predict, read_candidates  # noqa: PLC0415
+    from sysid_ros.servos.pictures import (  # noqa: PLC0415
+        predict_logs,
+        read_candidates,
+        write_pictures,
+    )
 
     candidates = read_candidates(args.params, args.actuator)
     logs = read_logs(args.logdir)
-    predictions = predict(candidates, logs, args.reset_period) if args.sim else None
+    predictions = predict_logs(candidates, logs, args.reset_period) if args.sim else None
     if predictions is not None:
         _print_errors(predictions)
     folder = args.output or Path(f'{args.logdir.resolve().name}_plots')

@@ -7,7 +7,6 @@ the nodes, of the declared ROS parameters: a field's description becomes the par
 and its limits the parameter's range.
 """
 
-from sysid_ros.config.bench import PendulumBenchConfig, SimulatedServoConfig
 from sysid_ros.config.calibration import (
     BagSelection,
     CalibrationConfig,
@@ -16,6 +15,7 @@ from sysid_ros.config.calibration import (
     MemoryConfig,
     ParameterConfig,
     PriorConfig,
+    ServoConfig,
     SolverConfig,
     StampChoice,
     Stamps,
@@ -34,9 +34,13 @@ from sysid_ros.config.files import (
 from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
+    PendulumBenchConfig,
+    QosDuration,
+    QosOverride,
     RecorderConfig,
     RefitConfig,
     SimulatedRobotConfig,
+    SimulatedServoConfig,
     Storage,
 )
 from sysid_ros.config.recordings import (
@@ -47,9 +51,7 @@ from sysid_ros.config.recordings import (
     SegmentsConfig,
 )
 from sysid_ros.config.section import Section
-from sysid_ros.config.servo_bag import ServoBagConfig
-from sysid_ros.config.servo_fit import ServoFitConfig
-from sysid_ros.config.servos import ServoConfig
+from sysid_ros.config.servos import ServoBagConfig, ServoFitConfig
 
 __all__ = [
     'BagSelection',
@@ -65,6 +67,8 @@ __all__ = [
     'ParameterConfig',
     'PendulumBenchConfig',
     'PriorConfig',
+    'QosDuration',
+    'QosOverride',
     'Ranges',
     'RecorderConfig',
     'RefitConfig',

@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section
-from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -23,6 +22,16 @@ if TYPE_CHECKING:
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
 StampChoice = Stamps | dict[str, Stamps]
+
+
+#: Method of least squares; ``scipy`` is ``scipy-dogbox``.
+Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
+#: Loss on residuals in units of their noise, named as in scipy.
+Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
+#: Where a fit begins; ``auto`` takes what is of use.
+StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
+#: Whether a solver moves a value itself or its logarithm.
+Scale = Literal['linear', 'log']
 
 
 class VerdictKind(StrEnum):
@@ -185,23 +194,49 @@ class ParameterConfig(Section):
     initial: float | None = Field(default=None, description="start value; default the model's")
     bounds: tuple[float, float] | None = Field(default=None, description='lower and upper bound')
     shared: bool = Field(default=False, description='one value for all matches')
-    scale: Literal['linear', 'log'] = Field(
+    scale: Scale = Field(
         default='linear', description='log for positive values that may be wrong by a factor'
     )
     prior: PriorConfig | None = Field(default=None, description='what is known before the fit')
 
 
+class ServoConfig(Section):
+    """One entry of ``servos``: actuators that servos of one kind drive."""
+
+    actuators: tuple[str, ...] = Field(description="names or patterns, as ['shoulder_*', elbow]")
+    type: str | None = Field(
+        default=None, description='kind of servo, as xl330, or a YAML file that defines one'
+    )
+    model: str | None = Field(default=None, description='friction law: m1 to m6, or a part of them')
+    params: Path | None = Field(
+        default=None, description='file of coefficients to start from; it says type and model'
+    )
+    values: dict[str, float] = Field(
+        default_factory=dict, description='coefficients to start from; they win over the file'
+    )
+    constants: dict[str, float] = Field(
+        default_factory=dict, description="what differs from the kind's, as kp and vin"
+    )
+    identify: Literal['all', 'none'] | tuple[str, ...] = Field(
+        default='all', description='coefficients that are to be found'
+    )
+    shared: bool = Field(default=False, description='one value for all actuators of the entry')
+
+    @model_validator(mode='after')
+    def _is_complete(self) -> ServoConfig:
+        if self.params is None and (self.type is None or self.model is None):
+            msg = 'Expected type and model, or params, in servos, found neither'
+            raise ValueError(msg)
+        return self
+
+
 class SolverConfig(Section):
     """How the least-squares problem is solved."""
 
-    backend: Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm'] = Field(
-        default='mujoco', description='which solver; scipy is scipy-dogbox'
-    )
-    loss: Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan'] = Field(
-        default='linear', description='loss on residuals in units of their noise'
-    )
+    backend: Backend = Field(default='mujoco', description='which solver; scipy is scipy-dogbox')
+    loss: Loss = Field(default='linear', description='loss on residuals in units of their noise')
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
-    start: Literal['auto', 'nominal', 'regression', 'windows'] = Field(
+    start: StartChoice = Field(
         default='auto', description='where the fit begins; auto takes what is of use'
     )
     starts: Annotated[int, Field(ge=1, le=10000)] = Field(

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sysid_ros.config.calibration import CalibrationConfig
+from sysid_ros.config.calibration import CalibrationConfig, ServoConfig
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section, explain
-from sysid_ros.config.servo_bag import ServoBagConfig
-from sysid_ros.config.servos import ServoConfig  # noqa: TC001 (pydantic resolves annotations)
+from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
 
 T = TypeVar('T', bound=BaseModel)

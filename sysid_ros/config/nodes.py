@@ -7,18 +7,29 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from sysid_ros.config.section import Section
 
 Storage = Literal['mcap', 'sqlite3']
 
 
+def _without_empty(values: object) -> object:
+    # A launch file cannot pass an empty list; it passes an empty string.
+    return (
+        [value for value in values if value != ''] if isinstance(values, list | tuple) else values
+    )
+
+
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_without_empty)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_without_empty)]
+
+
 class RecorderConfig(Section):
     """Parameters of the ``recorder`` node."""
 
     output: str = Field(default='', description='folder of the new bag; required')
-    topics: tuple[str, ...] = Field(
+    topics: Names = Field(
         default=(),
         description='topics to record; default /joint_states and the command topics in the graph',
     )
@@ -29,7 +40,7 @@ class RecorderConfig(Section):
     exclude: str = Field(
         default='', description='but none in whose name this regular expression is found'
     )
-    wait_for: tuple[str, ...] = Field(
+    wait_for: Names = Field(
         default=(),
         description='topics that must have sent a message; default those in topics, published',
     )
@@ -65,12 +76,6 @@ class RecorderConfig(Section):
     )
     panel: bool = Field(default=False, description='show the quality as a table in the terminal')
 
-    @field_validator('topics', 'wait_for')
-    @classmethod
-    def _without_empty_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
-        # A launch file cannot pass an empty list; it passes an empty string.
-        return tuple(topic for topic in topics if topic)
-
     @field_validator('regex', 'exclude')
     @classmethod
     def _is_an_expression(cls, expression: str, info: ValidationInfo) -> str:
@@ -83,6 +88,31 @@ class RecorderConfig(Section):
             )
             raise ValueError(msg) from err
         return expression
+
+
+class QosDuration(Section):
+    """A duration as rosbag2 writes it."""
+
+    sec: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    nsec: Annotated[int, Field(ge=0, lt=10**9)] = 0
+
+
+class QosOverride(Section):
+    """What a user sets for one topic; what is not set follows the publishers.
+
+    The format is that of the file for ``ros2 bag record --qos-profile-overrides-path``: topics, and
+    below each what is set. https://github.com/ros2/rosbag2#overriding-qos-profiles
+    """
+
+    history: Literal['keep_last', 'keep_all', 'system_default'] | None = None
+    depth: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    reliability: Literal['reliable', 'best_effort', 'system_default'] | None = None
+    durability: Literal['transient_local', 'volatile', 'system_default'] | None = None
+    deadline: QosDuration | None = None
+    lifespan: QosDuration | None = None
+    liveliness: Literal['automatic', 'manual_by_topic', 'system_default'] | None = None
+    liveliness_lease_duration: QosDuration | None = None
+    avoid_ros_namespace_conventions: bool | None = None
 
 
 class SimulatedRobotConfig(Section):
@@ -189,4 +219,120 @@ class RefitConfig(Section):
     calibrator: str = Field(default='/calibrator', description='full name of the calibrator node')
     timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
         default=10.0, description='seconds to wait for the service to appear'
+    )
+
+
+class SimulatedServoConfig(Section):
+    """Parameters of the ``simulated_servo`` node."""
+
+    truth: str = Field(
+        default='', description='JSON file of coefficients that the servo hides; required'
+    )
+    actuator: str = Field(
+        default='', description="YAML file that defines the servo, where the file's name does not"
+    )
+    mass: Annotated[float, Field(gt=0, le=1e3)] = Field(
+        default=0.3, description='at the end of the arm, kg'
+    )
+    arm_mass: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=0.0, description='of the arm, kg'
+    )
+    length: Annotated[float, Field(gt=0, le=100)] = Field(default=0.13, description='of the arm, m')
+    kp: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description="gain of the firmware; 0 means the servo's usual one"
+    )
+    vin: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=0.0, description="supply, V; 0 means the servo's usual one"
+    )
+    rate: Annotated[float, Field(ge=1, le=10_000)] = Field(
+        default=200.0, description='joint state messages per second'
+    )
+    timestep: Annotated[float, Field(ge=1e-4, le=0.02)] = Field(
+        default=0.001, description='of the simulation, s'
+    )
+    encoder_bits: Annotated[int, Field(ge=0, le=32)] = Field(
+        default=12, description='encoder counts per turn are 2^bits; 0 means exact'
+    )
+    joint: str = Field(default='servo', description='name of its joint')
+    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    commands_topic: str = Field(
+        default='/forward_position_controller/commands',
+        description='Float64MultiArray of one goal position, rad',
+    )
+    torque_topic: str = Field(
+        default='/torque_enable', description='Bool that switches the motor; it starts on'
+    )
+
+
+class PendulumBenchConfig(Section):
+    """Parameters of the ``pendulum_bench`` node."""
+
+    output: str = Field(
+        default='', description="the recorder's bag; logs and fit come beside it; required"
+    )
+    motor: str = Field(
+        default='xl330', description='kind of servo, or a YAML file that defines one'
+    )
+    masses: Numbers = Field(
+        default=(), description='at the end of the arm, kg, one for each load; required'
+    )
+    lengths: Numbers = Field(
+        default=(), description='of the arm, m, one for each load or one for all; required'
+    )
+    arm_masses: Numbers = Field(
+        default=(), description='of the arm, kg, one for each load or one for all; default 0'
+    )
+    kps: Numbers = Field(
+        default=(), description="gains of the firmware; default BAM's for the servo"
+    )
+    trajectories: Names = Field(
+        default=(),
+        description='motions; default sin_sin, lift_and_drop, up_and_down, sin_time_square',
+    )
+    vin: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        default=0.0, description="supply, V; 0 means the servo's usual one"
+    )
+    dt: Annotated[float, Field(ge=1e-4, le=0.02)] = Field(
+        default=0.005, description='time between the samples of the logs, s'
+    )
+    model: str = Field(
+        default='m6', description='friction law that is fitted at the end; empty means none'
+    )
+    prompt: bool = Field(
+        default=True, description='wait for ~/continue where a person has to change something'
+    )
+    servo: str = Field(
+        default='',
+        description='node whose parameters kp, mass, … are set; default the publisher of the state',
+    )
+    recorder: str = Field(
+        default='/recorder', description='recorder node, stopped at the end; empty means none'
+    )
+    rate: Annotated[float, Field(ge=1, le=5_000)] = Field(
+        default=200.0, description='commands per second'
+    )
+    speed: Annotated[float, Field(gt=0, le=100)] = Field(
+        default=1.0, description='of the way to where a motion begins, rad/s'
+    )
+    settle: Annotated[float, Field(ge=0, le=600)] = Field(
+        default=1.0, description='pause before each motion, s'
+    )
+    max_angle: Annotated[float, Field(gt=0, le=1e3)] = Field(
+        default=3.0, description='it stops when the pendulum is farther from hanging down, rad'
+    )
+    state_timeout: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=0.5, description='it stops after so many seconds without state; 0 means never'
+    )
+    joint: str = Field(default='servo', description='name in the joint states')
+    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    commands_topic: str = Field(
+        default='/forward_position_controller/commands',
+        description='Float64MultiArray of one goal position, rad',
+    )
+    torque_topic: str = Field(
+        default='/torque_enable',
+        description='Bool that switches the motor; empty where it cannot be switched',
+    )
+    torque_service: str = Field(
+        default='', description='SetBool that switches it, where the driver has that instead'
     )

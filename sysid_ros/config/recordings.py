@@ -11,8 +11,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sysid_ros.config.section import Section
 
-#: A channel in one string, as ``bags.parse_channel`` reads it: a topic's name has no dots, a label
-#: is in the last pair of brackets and may hold brackets itself.
+#: A channel in one string: a topic's name has no dots, a label is in the last pair of brackets and
+#: may hold brackets itself.
 _CHANNEL = re.compile(
     r'(?P<topic>/[^.\[\]]*)\.(?P<field>.+?)(?:\[(?P<label>(?:[^\[\]]|\[[^\[\]]*\])*)\])?'
 )

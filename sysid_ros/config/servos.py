@@ -1,42 +1,176 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which actuators of a model are driven by servos, and what is to be found of them."""
+"""A servo on a pendulum: ``servo_bag.yaml``, and what is asked of a fit to logs."""
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
-from typing import Literal
+import math
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
-from sysid_ros.config.section import Section
+from sysid_ros.config.calibration import GateConfig, StampChoice, VerdictKind
+from sysid_ros.config.recordings import ChannelMapping, SegmentsConfig
+from sysid_ros.config.section import Section, explain
 
 
-class ServoConfig(Section):
-    """One entry of ``servos``: actuators that servos of one kind drive."""
+def _number_or_channel(value: object, info: ValidationInfo) -> object:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and math.isfinite(value):  # type: ignore[arg-type]
+        return value
+    return _channel(value, info, 'a number or a channel such as /battery.voltage')
 
-    actuators: tuple[str, ...] = Field(description="names or patterns, as ['shoulder_*', elbow]")
-    type: str | None = Field(
-        default=None, description='kind of servo, as xl330, or a YAML file that defines one'
+
+def _switch_or_channel(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, bool) or value == 'commanded':
+        return value
+    return _channel(value, info, 'true, false, commanded or a channel such as /torque_enable.data')
+
+
+def _channel(value: object, info: ValidationInfo, expected: str) -> ChannelMapping:
+    name = info.field_name
+    if not isinstance(value, (dict, ChannelMapping)) and not str(value).startswith('/'):
+        msg = f'Expected {expected} for {name!r}, found {value!r}'
+        raise ValueError(msg)
+    try:
+        return ChannelMapping.model_validate(value)
+    except ValidationError as err:
+        # Pydantic would tell of each member of the union that it is not.
+        raise ValueError(explain(err, ChannelMapping, str(name)).rstrip('.')) from err
+
+
+#: A constant, or a channel whose median during a log counts.
+Number = Annotated[float | ChannelMapping, BeforeValidator(_number_or_channel)]
+Switch = Annotated[
+    bool | Literal['commanded'] | ChannelMapping, BeforeValidator(_switch_or_channel)
+]
+
+
+class ServoBagConfig(Section):
+    """A servo in a bag: its channels, and what it carried.
+
+    The pendulum's angle is ``sign * (joint - zero)``, 0 hanging down; commands are converted alike.
+    """
+
+    motor: str = Field(description='the servo, as xl330; only a name here')
+    joint: str = Field(default='', description='its name in the joint states')
+    joint_states: str = Field(default='/joint_states', description='their topic')
+    position: ChannelMapping | None = Field(
+        default=None, description='instead of joint: its position, rad'
     )
-    model: str | None = Field(default=None, description='friction law: m1 to m6, or a part of them')
-    params: Path | None = Field(
-        default=None, description='file of coefficients to start from; it says type and model'
+    velocity: ChannelMapping | None = Field(default=None, description='its velocity, rad/s')
+    load: ChannelMapping | None = Field(default=None, description='its load, in any unit')
+    control: ChannelMapping | None = Field(
+        default=None, description='voltage, current or torque that its firmware decided on'
     )
-    values: dict[str, float] = Field(
-        default_factory=dict, description='coefficients to start from; they win over the file'
+    command: ChannelMapping | None = Field(default=None, description='its goal positions, rad')
+    torque_enable: Switch = Field(
+        default=True,
+        description='whether the motor is on: true, false, a channel, or commanded, which is on '
+        'while there are commands that are numbers',
     )
-    constants: dict[str, float] = Field(
-        default_factory=dict, description="what differs from the kind's, as kp and vin"
+    sign: Literal[1, -1] = Field(default=1, description='-1 where the joint turns the other way')
+    zero: float = Field(default=0.0, description='position of the joint that hangs down, rad')
+    mass: Number = Field(description='at the end of the arm, kg')
+    arm_mass: Number = Field(default=0.0, description='of the arm, kg')
+    length: Number = Field(description='of the arm, m')
+    kp: Number = Field(description="gain of the servo's firmware")
+    vin: Number | None = Field(default=None, description='supply, V')
+    constants: dict[str, Number] = Field(
+        default_factory=dict, description='other gains and limits by name, as damping'
     )
-    identify: Literal['all', 'none'] | tuple[str, ...] = Field(
-        default='all', description='coefficients that are to be found'
+    trajectory: str = Field(default='', description='name of the motion, or a topic of texts')
+    dt: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.005, description='time between the samples of logs, s'
     )
-    shared: bool = Field(default=False, description='one value for all actuators of the entry')
+    stamps: StampChoice = Field(default='auto', description='which time of a message counts')
+    segments: SegmentsConfig = Field(
+        default=SegmentsConfig(), description='what becomes logs, and where the bag is cut'
+    )
 
     @model_validator(mode='after')
-    def _is_complete(self) -> ServoConfig:
-        if self.params is None and (self.type is None or self.model is None):
-            msg = 'Expected type and model, or params, in servos, found neither'
+    def _has_what_it_needs(self) -> ServoBagConfig:
+        if bool(self.joint) == (self.position is not None):
+            msg = f'Expected either joint or position, found {"both" if self.joint else "neither"}'
+            raise ValueError(msg)
+        if self.command is None and self.torque_enable is not False:
+            msg = (
+                'Expected the channel of the goal positions as command, found none; a servo that '
+                'is off needs none: torque_enable: false'
+            )
+            raise ValueError(msg)
+        return self
+
+
+#: Servos are used whatever the logs say of single coefficients; what they do not say is told. A
+#: simple law may be far better for some loads than for others: a comparison of laws shows that.
+_GATE = GateConfig(
+    allowed_verdicts=tuple(VerdictKind),
+    outer_bounds=True,
+    sequence_growth=30.0,
+)
+
+
+class ServoFitConfig(Section):
+    """From logs of a pendulum to the coefficients of its servo."""
+
+    actuator: str = Field(description='kind of servo, as xl330, or a YAML file that defines one')
+    model: str = Field(default='m6', description='friction law: m1 to m6, a part of them, or all')
+    logdir: Path = Field(description='folder of processed logs')
+    output: Path = Field(default=Path('params.json'), description='file for the coefficients')
+    validation_kp: float | None = Field(
+        default=None, description='logs with this gain are held out'
+    )
+    fixed: dict[str, float] = Field(
+        default_factory=dict, description='coefficients that are known, by name'
+    )
+    method: Literal['least-squares', 'cmaes', 'random', 'nsgaii'] = Field(
+        default='least-squares', description='least squares, or trials of a sampler before them'
+    )
+    trials: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description='number of trials in all, those of a loaded study counted; 5000 unless given',
+    )
+    workers: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description='number of processes that try together'
+    )
+    load_study: str | None = Field(
+        default=None, description='name of an interrupted study beside the output, to go on with'
+    )
+    wandb: bool = Field(default=False, description='log to Weights & Biases')
+    starts: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=8, description='number of starts, spread over the bounds'
+    )
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description='of the starts and trials'
+    )
+    reset_period: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description='s after which predictions go on from the measured state'
+    )
+    substeps: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description='steps of the simulation from sample to sample'
+    )
+    resume: bool = Field(
+        default=False, description='begin where an interrupted fit with the same output was'
+    )
+    intervals: Literal['sandwich', 'bootstrap', 'profile'] = Field(
+        default='sandwich', description='how intervals are found'
+    )
+    gate: GateConfig = _GATE
+
+    @model_validator(mode='after')
+    def _is_of_its_method(self) -> ServoFitConfig:
+        tried = {'trials': self.trials, 'load_study': self.load_study}
+        given = [name for name, value in tried.items() if value is not None]
+        given += ['workers'] if self.workers > 1 else []
+        if self.method == 'least-squares' and given:
+            msg = f'Expected method cmaes, random or nsgaii with {given[0]}, found least-squares'
+            raise ValueError(msg)
+        if self.method != 'least-squares' and self.resume:
+            msg = (
+                f'Expected load_study to go on with trials of {self.method}, found resume, which '
+                'goes on with least squares'
+            )
             raise ValueError(msg)
         return self

@@ -11,7 +11,6 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import measured
-from sysid_ros.rollout.measurement import Readings, models_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.measurement import MeasurementModel, Signal
-    from sysid_ros.rollout.runs import Channels, Run
+    from sysid_ros.rollout.measurement import MeasurementModel, Readings, Signal
+    from sysid_ros.rollout.runs import Run
     from sysid_ros.rollout.simulation import Simulator
 
 #: In place of a sensor's index: the residual is not of a measurement but of a prior.
@@ -61,11 +60,11 @@ class Samples:
 
 
 @dataclass
-class Series:
-    """One measured series: which of its samples count, and where their residuals are.
+class Compared:
+    """Which readings of a series are compared, and where their residuals are.
 
     Attributes:
-        readings: What lies between the simulation and the samples.
+        readings: What was measured, and what a simulation says instead.
         mask: (n, k) whether a sample counts.
         rows: Where the residuals are.
         scale: (k,) what residuals are multiplied by.
@@ -78,11 +77,6 @@ class Series:
     scale: NDArray[np.float64]
     limit: NDArray[np.float64]
 
-    @property
-    def lawful(self) -> bool:
-        """Whether readings differ from what the model's sensors say."""
-        return self.readings.lawful
-
     def picked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (…, counted) samples of (…, n, k) values."""
         if self.mask.all():
@@ -92,12 +86,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Part:
-    """One sequence: its index, its simulator, its index there, and its series."""
+    """One sequence: its index, its simulator, its index there, and what is compared of it."""
 
     index: int
     simulator: int
     run: int
-    series: list[Series]
+    compared: list[Compared]
 
 
 def lay_out(
@@ -120,15 +114,15 @@ def lay_out(
     for index, simulator in enumerate(simulators):
         for number, run in enumerate(simulator.runs):
             part = Part(len(parts), index, number, [])
-            for channels in run.channels:
-                own = models_along(laws, channels.sensors)
-                live = [counts[index](s) and s not in dead for s in channels.sensors]
-                mask = np.isfinite(channels.measured) & np.array(live, dtype=bool)
-                mask &= _inside(channels, own, run, unknowns)
+            for bare in run.readings:
+                readings = bare.under(laws)
+                live = [counts[index](s) and s not in dead for s in readings.sensors]
+                mask = np.isfinite(readings.measured) & np.array(live, dtype=bool)
+                mask &= _inside(readings, run, unknowns)
                 rows = slice(place, place + int(mask.sum()))
                 place = rows.stop
                 ones = np.ones(len(live))
-                part.series.append(Series(Readings(channels, own), mask, rows, ones, ones))
+                part.compared.append(Compared(readings, mask, rows, ones, ones))
             parts.append(part)
     return parts
 
@@ -152,13 +146,13 @@ def samples_of(
     Raises:
         FitError: No sample counts.
     """
-    series = [(part.index, entry) for part in parts for entry in part.series]
+    every = [(part.index, compared) for part in parts for compared in part.compared]
     sensors = sorted(
         {
             sensor
-            for _, entry in series
+            for _, compared in every
             for sensor, used in zip(
-                entry.readings.channels.sensors, np.atleast_1d(entry.mask.any(axis=0)), strict=True
+                compared.readings.sensors, np.atleast_1d(compared.mask.any(axis=0)), strict=True
             )
             if used
         }
@@ -169,11 +163,11 @@ def samples_of(
         raise FitError(msg)
     ids = {sensor: number for number, sensor in enumerate(sensors)}
     sequence, time, sensor = [], [], []
-    for index, entry in series:
-        channels, mask = entry.readings.channels, entry.mask
-        own = np.array([ids.get(name, PRIOR) for name in channels.sensors])
+    for index, compared in every:
+        readings, mask = compared.readings, compared.mask
+        own = np.array([ids.get(name, PRIOR) for name in readings.sensors])
         sequence.append(np.full(int(mask.sum()), index))
-        time.append(np.broadcast_to(channels.times[:, None], mask.shape)[mask])
+        time.append(np.broadcast_to(readings.times[:, None], mask.shape)[mask])
         sensor.append(np.broadcast_to(own, mask.shape)[mask])
     measurements = sum(len(times) for times in time)
     return Samples(
@@ -195,15 +189,13 @@ def dead_sensors(runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(sorted(sensor for sensor, (low, high) in seen.items() if low == high))
 
 
-def _inside(
-    channels: Channels, laws: tuple[MeasurementModel, ...], run: Run, unknowns: Sequence[Unknown]
-) -> NDArray[np.bool_]:
+def _inside(readings: Readings, run: Run, unknowns: Sequence[Unknown]) -> NDArray[np.bool_]:
     """Return (n, k) whether a reading describes a simulated state at any allowed delay."""
     end = (run.steps - 1) * run.timestep
-    inside = np.ones((len(channels.times), len(laws)), dtype=bool)
-    for k, law in enumerate(laws):
+    inside = np.ones(readings.measured.shape, dtype=bool)
+    for k, law in enumerate(readings.laws):
         if law.delay is not None:
             unknown = unknowns[law.delay]
-            inside[:, k] = channels.times >= unknown.max_value - _SAME_INSTANT
-            inside[:, k] &= channels.times <= end + unknown.min_value + _SAME_INSTANT
+            inside[:, k] = readings.times >= unknown.max_value - _SAME_INSTANT
+            inside[:, k] &= readings.times <= end + unknown.min_value + _SAME_INSTANT
     return inside

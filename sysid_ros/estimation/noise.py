@@ -117,9 +117,8 @@ def encoder_step(values: NDArray[np.float64]) -> float | None:
 def measured(runs: Iterable[Run]) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Yield sensor and samples of every channel that was measured at all."""
     for run in runs:
-        for channels in run.channels:
-            for column, sensor in enumerate(channels.sensors):
-                values = channels.measured[:, column]
+        for readings in run.readings:
+            for sensor, values in zip(readings.sensors, readings.measured.T, strict=True):
                 finite = np.isfinite(values)
                 if finite.any():
                     yield sensor, values[finite]

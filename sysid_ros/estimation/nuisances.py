@@ -15,7 +15,7 @@ import numpy as np
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.runs import SENSORS
+from sysid_ros.rollout.measurement import SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,19 +122,19 @@ def _measured(
     of_qpos = {int(model.jnt_qposadr[j]): j for j in range(model.njnt)}
     of_dof = {int(model.jnt_dofadr[j]): j for j in range(model.njnt)}
     of_sensor = {int(model.sensor_adr[s]): s for s in range(model.nsensor)}
-    for channels in run.channels:
+    for readings in run.readings:
         for sensor, column, values in zip(
-            channels.sensors, channels.columns, channels.measured.T, strict=True
+            readings.sensors, readings.columns, readings.measured.T, strict=True
         ):
             if sensor not in noise or not np.isfinite(values).any():
                 continue
             place = int(column)
             joint, into = -1, positions
-            if channels.source == 'qpos':
+            if readings.source == 'qpos':
                 joint = of_qpos.get(place, -1)
-            elif channels.source == 'qvel':
+            elif readings.source == 'qvel':
                 joint, into = of_dof.get(place, -1), velocities
-            elif channels.source == SENSORS and place in of_sensor:
+            elif readings.source == SENSORS and place in of_sensor:
                 kind = int(model.sensor_type[of_sensor[place]])
                 if kind in (_POSITION, _VELOCITY):
                     joint = int(model.sensor_objid[of_sensor[place]])

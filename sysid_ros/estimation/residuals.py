@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.layout import Part, Series
+    from sysid_ros.estimation.layout import Compared, Part
     from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.model.unknown import Unknown
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sysid_ros.signals.trajectory import Trajectory
 
     #: What is predicted for a sequence: (n, k) for each of its series.
-    Readings = tuple[NDArray[np.float64], ...]
+    Predicted = tuple[NDArray[np.float64], ...]
 
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
 #: candidate gives, and finite, so that the solver steps back. At least so much, …
@@ -165,14 +165,14 @@ class Residuals:
         self.noise = {sensor: float(noise[sensor]) for sensor in self.samples.sensors}
         for part in self._parts:
             weights = self._weights[part.simulator]
-            for series in part.series:
-                sensors = series.readings.channels.sensors
+            for compared in part.compared:
+                sensors = compared.readings.sensors
                 sigma = np.array([self.noise.get(sensor, 1.0) for sensor in sensors])
                 extent = np.array([self._extents.get(sensor, 1.0) for sensor in sensors])
                 weight = np.array([weights.get(sensor, 1.0) for sensor in sensors])
-                series.scale = weight / sigma
+                compared.scale = weight / sigma
                 largest = np.maximum(DIVERGED, _DIVERGED_RANGES * extent / sigma)
-                series.limit = np.maximum(np.abs(weight), 1e-300) * largest
+                compared.limit = np.maximum(np.abs(weight), 1e-300) * largest
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
@@ -180,13 +180,13 @@ class Residuals:
 
     def compare(
         self, candidates: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], list[list[Readings]]]:
+    ) -> tuple[NDArray[np.float64], list[list[Predicted]]]:
         """Return the same, and what is predicted: per sequence and candidate, (n, k) per series.
 
         Raises:
             CandidateError: No model can be built for a candidate.
         """
-        found: list[list[Readings]] = [[() for _ in candidates] for _ in self.runs]
+        found: list[list[Predicted]] = [[() for _ in candidates] for _ in self.runs]
         residual = self._evaluate(candidates, found)
         for simulator in self.simulators:
             for refused in simulator.refused.values():
@@ -194,7 +194,7 @@ class Residuals:
         return residual, found
 
     def _evaluate(
-        self, candidates: NDArray[np.float64], predicted: list[list[Readings]] | None
+        self, candidates: NDArray[np.float64], predicted: list[list[Predicted]] | None
     ) -> NDArray[np.float64]:
         candidates = self._complete(candidates)
         found = np.empty((len(candidates), len(self.samples.time)))
@@ -202,15 +202,16 @@ class Residuals:
         self.unstable = np.zeros(len(candidates), dtype=bool)
         for part, block in self._simulate(candidates, [every] * len(self.runs)):
             self.unstable[block.candidates] |= block.diverged
-            for series in part.series:
-                found[block.candidates, series.rows] = self._residual(series, block, candidates)
+            for compared in part.compared:
+                values = self._residual(compared, block, candidates)
+                found[block.candidates, compared.rows] = values
             if predicted is None:
                 continue
             for place, candidate in enumerate(block.candidates):
                 rows = {field: values[place] for field, values in block.rows.items()}
                 x = candidates[candidate]
                 predicted[part.index][candidate] = tuple(
-                    series.readings.predicted(rows, x) for series in part.series
+                    compared.readings.predicted(rows, x) for compared in part.compared
                 )
         found[:, self.prior_rows] = self.priors.residual(candidates)
         residual: NDArray[np.float64] = found.T
@@ -257,12 +258,12 @@ class Residuals:
             unstable |= bool(block.diverged[~moved].any())
             own = [self._own(probes, candidate, part) for candidate in block.candidates[moved]]
             wild[own] |= block.diverged[moved]
-            for series in part.series:
-                values = self._residual(series, block, candidates)
+            for compared in part.compared:
+                values = self._residual(compared, block, candidates)
                 if not moved.all():
-                    residual[series.rows] = values[~moved][0]
-                    self._derive(series, block, candidates[0], steps, exact, changes)
-                changes[series.rows, own] = (values[moved] - residual[series.rows]).T
+                    residual[compared.rows] = values[~moved][0]
+                    self._derive(compared, block, candidates[0], steps, exact, changes)
+                changes[compared.rows, own] = (values[moved] - residual[compared.rows]).T
         if base is None:
             residual[self.prior_rows] = self.priors.residual(candidates[:1])[0]
         changes[self.prior_rows] = -self.priors.matrix * np.where(wanted, steps, 0.0)
@@ -320,8 +321,8 @@ class Residuals:
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""
-        series = self._parts[index].series
-        return slice(series[0].rows.start, series[-1].rows.stop)
+        compared = self._parts[index].compared
+        return slice(compared[0].rows.start, compared[-1].rows.stop)
 
     def shifted(
         self, x: NDArray[np.float64], limit: float
@@ -338,23 +339,23 @@ class Residuals:
             measurements are moved to later stamps to the (n,) residuals; NaN for those left out.
         """
         x = self._complete(x[None])[0]
-        kept: list[tuple[int, Series, dict[str, NDArray[np.float64]]]] = []
+        kept: list[tuple[int, Compared, dict[str, NDArray[np.float64]]]] = []
         every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
         for part, block in self._simulate(x[None], every):
-            for series in part.series:
-                source = series.readings.channels.source
-                kept.append((part.index, series, {source: block.rows[source][0].copy()}))
+            for compared in part.compared:
+                source = compared.readings.source
+                kept.append((part.index, compared, {source: block.rows[source][0].copy()}))
         taken = np.zeros(len(self.samples.time), dtype=bool)
-        for run, series, _ in kept:
+        for run, compared, _ in kept:
             end = (self.runs[run].steps - 2) * self.runs[run].timestep - limit
-            times = self.samples.time[series.rows]
-            taken[series.rows] = (times >= limit) & (times <= end)
+            times = self.samples.time[compared.rows]
+            taken[compared.rows] = (times >= limit) & (times <= end)
 
         def residual(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
             found = np.zeros(len(taken))
-            for run, series, rows in kept:
-                reading = series.readings.evaluate(rows, x, series.scale, shift=float(shifts[run]))
-                found[series.rows] = series.picked(reading.residual)
+            for run, compared, rows in kept:
+                values = compared.readings.residual(rows, x, float(shifts[run]))
+                found[compared.rows] = compared.picked(compared.scale * values)
             return np.where(taken, found, np.nan)
 
         return residual
@@ -461,32 +462,31 @@ class Residuals:
 
     @staticmethod
     def _residual(
-        series: Series, block: Block, candidates: NDArray[np.float64]
+        compared: Compared, block: Block, candidates: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the (m, counted samples) residuals of one series."""
-        readings = series.readings
-        if series.lawful:
+        readings, limit = compared.readings, compared.limit
+        if readings.lawful:
             values = np.stack(
                 [
-                    readings.evaluate(
+                    readings.residual(
                         {field: rows[place] for field, rows in block.rows.items()},
                         candidates[candidate],
-                        series.scale,
-                    ).residual
+                    )
                     for place, candidate in enumerate(block.candidates)
                 ]
             )
         else:
-            values = readings.channels.measured - readings.channels.predict(block.rows)
-            values *= series.scale
+            values = readings.measured - readings.simulated(block.rows)
+        values *= compared.scale
         if block.diverged.any():
-            values[block.diverged] = series.limit
-        np.clip(values, -series.limit, series.limit, out=values)
-        return series.picked(values)
+            values[block.diverged] = limit
+        np.clip(values, -limit, limit, out=values)
+        return compared.picked(values)
 
     def _derive(
         self,
-        series: Series,
+        compared: Compared,
         block: Block,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
@@ -494,11 +494,12 @@ class Residuals:
         changes: NDArray[np.float64],
     ) -> None:
         """Fill in the changes by the unknowns that act on readings only."""
-        own = [column for column in series.readings.columns if column < len(exact)]
+        acting = set().union(*(law.columns for law in compared.readings.laws))
+        own = [column for column in acting if column < len(exact)]
         if not exact[own].any():
             return
         rows = {field: values[0] for field, values in block.rows.items()}
-        found = series.readings.evaluate(rows, x, series.scale, derivatives=True).derivatives
+        found = compared.readings.derivatives(rows, x, compared.scale)
         for column, derivative in found.items():
             if column in own and exact[column]:
-                changes[series.rows, column] = steps[column] * series.picked(derivative)
+                changes[compared.rows, column] = steps[column] * compared.picked(derivative)

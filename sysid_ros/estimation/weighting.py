@@ -15,11 +15,11 @@ from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 
 if TYPE_CHECKING:
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.arrivals import Arrivals, WithArrivals
     from sysid_ros.estimation.context import FitContext
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.estimation.start import FirstSolution
 
 #: The noise of each sensor is estimated anew from the residuals at most so often.

@@ -14,7 +14,7 @@ import numpy as np
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.inference.drift import Estimate, difference
+from sysid_ros.inference.drift import JointEstimate, difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,16 +45,13 @@ class Known:
     """
 
     names: tuple[str, ...]
-    estimate: Estimate
+    estimate: JointEstimate
 
     def prior(self, kept: Iterable[int] | None = None) -> JointPrior:
         """Return the distribution of all parameters or, whatever the others are, of some."""
-        places = np.arange(len(self.names)) if kept is None else np.array(list(kept), dtype=int)
-        return JointPrior.of(
-            [self.names[place] for place in places],
-            self.estimate.x[places],
-            self.estimate.covariance[np.ix_(places, places)],
-        )
+        places = list(range(len(self.names)) if kept is None else kept)
+        some = self.estimate.of(places)
+        return JointPrior.of([self.names[place] for place in places], some.x, some.covariance)
 
 
 @dataclass(frozen=True)
@@ -101,9 +98,7 @@ def continue_from(
     if found is None:
         msg = 'Expected a fit with what the data alone say, found one without.'
         raise FitError(msg)
-    pick = np.ix_(columns, columns)
-    after = Estimate(found.x[columns], found.covariance[pick], found.freedom)
-    seen = difference(before, after, level)
+    seen = difference(before, found.of(columns), level)
     kept = np.flatnonzero(~seen.changed)
     prior, forgotten = None, parameters
     if len(kept):

@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
+    from sysid_ros.config.calibration import StartChoice
     from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport
-    from sysid_ros.estimation.start import Choice, FirstSolution
+    from sysid_ros.estimation.start import FirstSolution
     from sysid_ros.inference import Inference, Interval, IntervalMethod
     from sysid_ros.inference.inference import DataOnly
     from sysid_ros.rollout.drives import Drives
@@ -155,7 +156,7 @@ def fit(  # noqa: PLR0913 (documented API)
     sequences: Sequence[Trajectory],
     *,
     settings: SolverSettings | None = None,
-    start: Choice = 'auto',
+    start: StartChoice = 'auto',
     starts: int = 1,
     seed: int = 0,
     threads: int = 0,
@@ -326,9 +327,9 @@ def _left_out(residuals: Residuals) -> dict[str, int]:
     found = {}
     for run, count in zip(residuals.runs, compared, strict=True):
         measured = sum(
-            int(np.isfinite(channels.measured[:, column]).sum())
-            for channels in run.channels
-            for column, sensor in enumerate(channels.sensors)
+            int(np.isfinite(values).sum())
+            for readings in run.readings
+            for sensor, values in zip(readings.sensors, readings.measured.T, strict=True)
             if sensor not in residuals.dead
         )
         if measured > count:

@@ -4,7 +4,7 @@
 
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.inference.inference import Inference, Interval, IntervalMethod, infer
-from sysid_ros.inference.sharpen import sharpened
+from sysid_ros.inference.linear import sharpened
 from sysid_ros.inference.spread import LEVEL
 
 __all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'IntervalMethod', 'infer', 'sharpened']

@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 
 from sysid_ros.inference.clusters import recordings
-from sysid_ros.inference.spread import ENOUGH, LEVEL, Ends, number_of_recordings, prior_jacobian
+from sysid_ros.inference.spread import ENOUGH, LEVEL, Ends
 from sysid_ros.inference.stationary import channels_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def bootstrap(linear: Linear, found: Spread, *, draws: int, seed: int) -> Ends:
     high = linear.x + found.half
     if not len(linear.free):
         return Ends(low, high, '')
-    if number_of_recordings(linear) >= ENOUGH:
+    if linear.recordings >= ENOUGH:
         columns, errors = _of_recordings(linear, draws, rng)
         said = f'studentised by {draws} draws of weights of whole recordings'
     else:
@@ -88,7 +88,8 @@ def _of_recordings(
     """
     found = recordings(linear)
     scores, inverse = found.corrected, found.inverse
-    root = _root(found.prior)
+    values, vectors = np.linalg.eigh(found.prior)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
     carried = found.information @ inverse
     fixed = np.diag(inverse @ found.prior @ inverse)
 
@@ -117,11 +118,10 @@ def _of_blocks(
     together, round its ends (circular blocks: Politis and Romano, 1992); the autoregression of each
     sensor then makes noise of it, so that nothing is lost where blocks meet (post-blackening:
     Davison and Hinkley, 1997, section 8.2.3). Its variance is that of the noise before the fit.
-    Where the noise is e_t = Σ_k g_k ε_{t-k}, Σ_t ψ_t e_t is Σ_s ε_s Σ_k g_k ψ_{s+k}: so the
-    influence is filtered once, and a draw only gathers ε.
+    The influence is filtered once, see `ChannelNoise.carried`; a draw only gathers what is new.
     """
     samples = linear.samples
-    influence = linear.scaled @ linear.inverse
+    influence = linear.influence
     length = 0.0
     series: dict[int, list[_Channel]] = {}
     for c, parts in channels_of(linear).items():
@@ -131,14 +131,17 @@ def _of_blocks(
         for rows, new in zip(parts, fresh, strict=True):
             times = samples.time[rows]
             step = float(np.ptp(times)) / max(len(times) - 1, 1)
-            filtered = _backwards(influence[rows], noises[c])
+            filtered = influence[rows]
+            if len(noises[c].coefficients):
+                filtered = noises[c].carried(filtered)[::-1]
             earlier = times[0] + step * np.arange(len(rows) - len(filtered), 0)
             series.setdefault(int(samples.sequence[rows[0]]), []).append(
                 _Channel(np.concatenate([earlier, times]), step, growth * new, filtered)
             )
-            wanted = max(len(rows) ** (1 / 3), _memory(noises[c]))
+            memory = noises[c].samples / max(noises[c].effective, 1.0)
+            wanted = max(len(rows) ** (1 / 3), memory)
             length = max(length, step * min(wanted, len(rows) / _FEWEST_BLOCKS))
-    priors = (prior_jacobian(linear.scaled, samples) @ linear.inverse).T
+    priors = (linear.unmeasured @ linear.inverse).T
     errors = -(priors @ rng.standard_normal((priors.shape[1], draws))).T
     for own in series.values():
         start = min(channel.times[0] for channel in own)
@@ -186,26 +189,3 @@ def _innovations(residual: NDArray[np.float64], noise: ChannelNoise) -> NDArray[
         new[:order] = new[order : 2 * order]
     centred: NDArray[np.float64] = new - new.mean()
     return centred
-
-
-def _backwards(influence: NDArray[np.float64], noise: ChannelNoise) -> NDArray[np.float64]:
-    """Return what something new at each sample does in all later ones, also from before."""
-    if not len(noise.coefficients):
-        return influence
-    tail = np.zeros((len(noise.covariance), influence.shape[1]))
-    poles = np.concatenate(([1.0], -noise.coefficients))
-    filtered = scipy.signal.lfilter([1.0], poles, np.concatenate([influence[::-1], tail]), axis=0)
-    found: NDArray[np.float64] = filtered[::-1]
-    return found
-
-
-def _memory(noise: ChannelNoise) -> float:
-    """Return over how many samples the noise stays alike."""
-    return float(noise.samples / max(noise.effective, 1.0))
-
-
-def _root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a square root R of a covariance, R Rᵀ being it."""
-    values, vectors = np.linalg.eigh(matrix)
-    found: NDArray[np.float64] = vectors * np.sqrt(np.maximum(values, 0.0))
-    return found

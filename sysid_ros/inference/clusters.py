@@ -4,48 +4,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sysid_ros.estimation.layout import PRIOR
-from sysid_ros.model.targets import Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.inference.linear import Linear
-    from sysid_ros.model.unknown import Unknown
 
 #: Share of a recording in the information is kept below this, so that it can be left out.
 _LARGEST_SHARE = 0.999
 
 
-class Disagreement(NamedTuple):
-    """What recordings say about the spread.
-
-    Attributes:
-        columns: (k,) columns of the Jacobian that it is about: free, and not of single recordings.
-        covariance: (k, k) of the estimates.
-        freedom: (k,) degrees of freedom of each variance.
-    """
-
-    columns: NDArray[np.int64]
-    covariance: NDArray[np.float64]
-    freedom: NDArray[np.float64]
-
-
-def groups(linear: Linear) -> NDArray[np.int64]:
-    """Return the (n,) index of the recording that each residual is from."""
-    bags = linear.samples.bags
-    if not bags:
-        return linear.samples.sequence
-    _, place = np.unique(bags, return_inverse=True)
-    return place[linear.samples.sequence]
-
-
-class Recordings(NamedTuple):
-    """Scores of each recording, what belongs to it alone taken out.
+@dataclass(frozen=True)
+class Recordings:
+    """Scores of each recording, what belongs to it alone taken out, and how far these disagree.
 
     Attributes:
         columns: (k,) columns of the Jacobian that they are about: free, and not of one recording.
@@ -71,10 +49,27 @@ class Recordings(NamedTuple):
         found: NDArray[np.float64] = np.einsum('gij,gj->gi', self.roots, self.scores)
         return found
 
+    @functools.cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        """(k, k) of the estimates, cluster-robust, a cluster being a recording."""
+        meat = self.prior + self.corrected.T @ self.corrected
+        scales = np.outer(self.scale, self.scale)
+        found: NDArray[np.float64] = self.inverse @ meat @ self.inverse / scales
+        return found
 
-def of_one_sequence(unknown: Unknown) -> bool:
-    """Return whether an unknown belongs to one sequence only, as its start."""
-    return bool(unknown.targets) and all(t.role is Role.SEQUENCE for t in unknown.targets)
+    @functools.cached_property
+    def freedom(self) -> NDArray[np.float64]:
+        """(k,) degrees of freedom of each variance: the effective number of recordings less one.
+
+        That is Σ_g 1/w_g² - 1 for shares w_g of the information on a parameter (Carter, Schnepel
+        and Steigerwald, Review of Economics and Statistics 99, 2017).
+        """
+        shares = np.array(
+            [np.diag(self.inverse @ part @ self.inverse) for part in self.information]
+        )
+        weights = shares / np.maximum(np.sum(shares, axis=0), 1e-300)
+        effective: NDArray[np.float64] = 1.0 / np.maximum(np.sum(weights**2, axis=0), 1e-300)
+        return np.maximum(effective - 1.0, 1.0)
 
 
 def recordings(linear: Linear) -> Recordings:
@@ -85,12 +80,11 @@ def recordings(linear: Linear) -> Recordings:
     2002), which is (I - M_g A)^-½ J_gᵀ r_g with M_g = J_gᵀ J_g and A the inverse of their sum. What
     belongs to one recording only, as its start, is taken out beforehand.
     """
-    lasting = [column for column in linear.free if not of_one_sequence(linear.unknowns[column])]
-    columns = np.array(lasting, dtype=np.int64)
-    passing = np.array([c for c in linear.free if c not in set(lasting)], dtype=np.int64)
+    single = np.array([linear.unknowns[c].of_single_runs for c in linear.free], dtype=bool)
+    columns, passing = linear.free[~single], linear.free[single]
     scale = linear.scale[columns]
     own = linear.jacobian[:, columns] / scale
-    group = groups(linear)
+    group = linear.recording
     local = linear.jacobian[:, passing] / linear.scale[passing]
     everywhere = (linear.samples.sensor == PRIOR) & np.any(own != 0, axis=1)
     parts, scores = [], []
@@ -113,23 +107,6 @@ def recordings(linear: Linear) -> Recordings:
         inverse,
         expected.T @ expected,
     )
-
-
-def disagreement(linear: Linear) -> Disagreement:
-    """Return the cluster-robust covariance, a cluster being a recording.
-
-    Degrees of freedom are the effective number of recordings less one, Σ_g 1/w_g² - 1 for shares
-    w_g of the information on a parameter (Carter, Schnepel and Steigerwald, Review of Economics and
-    Statistics 99, 2017).
-    """
-    found = recordings(linear)
-    inverse, corrected = found.inverse, found.corrected
-    meat = found.prior + corrected.T @ corrected
-    shares = np.array([np.diag(inverse @ part @ inverse) for part in found.information])
-    covariance = inverse @ meat @ inverse / np.outer(found.scale, found.scale)
-    weights = shares / np.maximum(np.sum(shares, axis=0), 1e-300)
-    freedom = np.maximum(1.0 / np.maximum(np.sum(weights**2, axis=0), 1e-300) - 1.0, 1.0)
-    return Disagreement(found.columns, covariance, freedom)
 
 
 def _reduced(

@@ -1,9 +1,10 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether, and in which parameters, two independent estimates differ by more than chance."""
+"""Differences of estimates, and of models on the same data, and how sure those are."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,22 +12,30 @@ import numpy as np
 import scipy.special
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+#: A standard error needs so many differences.
+FEWEST_PARTS = 2
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """One of the two estimates.
+class JointEstimate:
+    """Values of parameters, and how sure those are.
 
     Attributes:
         x: (p,) values.
-        covariance: (p, p) of the values; NaN rows for what it does not determine.
+        covariance: (p, p) of the values; NaN rows for what is not determined.
         freedom: Degrees of freedom of the covariance.
     """
 
     x: NDArray[np.float64]
     covariance: NDArray[np.float64]
     freedom: float
+
+    def of(self, places: ArrayLike) -> JointEstimate:
+        """Return the estimate of some of the parameters, whatever the others are."""
+        chosen = np.asarray(places, dtype=np.int64)
+        return JointEstimate(self.x[chosen], self.covariance[np.ix_(chosen, chosen)], self.freedom)
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Difference:
     deviations: NDArray[np.float64]
 
 
-def difference(before: Estimate, after: Estimate, level: float) -> Difference:
+def difference(before: JointEstimate, after: JointEstimate, level: float) -> Difference:
     """Test whether anything changed, and find the fewest parameters whose change explains it.
 
     If nothing changed, d² = δᵀ (Σ₁ + Σ₂)⁻¹ δ over p has Fisher's distribution with p and ν degrees
@@ -145,3 +154,16 @@ def _deviations(
         place = int(np.sum(free[:index]))
         found[index] = shift[place] / np.sqrt(spread[place, place])
     return found
+
+
+def paired(
+    errors: NDArray[np.float64], best: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of the differences to the best on each part, and its standard error."""
+    models, count = errors.shape
+    if not count:
+        return np.full(models, np.nan), np.full(models, np.nan)
+    differences = errors - errors[best]
+    if count < FEWEST_PARTS:
+        return differences.mean(axis=1), np.full(models, np.nan)
+    return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)

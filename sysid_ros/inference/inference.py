@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.inference.bootstrap import bootstrap
-from sysid_ros.inference.clusters import of_one_sequence
-from sysid_ros.inference.linear import linearised
+from sysid_ros.inference.drift import JointEstimate
+from sysid_ros.inference.linear import linearised, robot_priors
 from sysid_ros.inference.profile import profiled
-from sysid_ros.inference.remedies import is_nuisance
 from sysid_ros.inference.spread import Ends, spread
 from sysid_ros.inference.verdicts import verdicts
 
@@ -25,10 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.calibration import VerdictKind
+    from sysid_ros.config.calibration import Loss, VerdictKind
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.inference.linear import Linear
@@ -180,13 +177,10 @@ def infer(
 def _unsettled(linear: Linear, found: Spread) -> tuple[str, ...]:
     """Say so where the fit ended off the optimum: intervals around another point do not hold."""
     free = linear.free
-    step = linear.inverse @ (linear.scaled.T @ linear.residual) / linear.scale[free]
     with np.errstate(invalid='ignore', divide='ignore'):
-        share = np.abs(step) / np.sqrt(np.diag(found.covariance)[free])
+        share = np.abs(linear.step) / np.sqrt(np.diag(found.covariance)[free])
     # Starts of recordings interest nobody: joints that stick there make them hard to settle.
-    lasting = np.array(
-        [not of_one_sequence(linear.unknowns[column]) for column in free], dtype=bool
-    )
+    lasting = np.array([not linear.unknowns[column].of_single_runs for column in free], dtype=bool)
     largest = float(np.max(share[lasting & np.isfinite(share)], initial=0.0))
     if largest <= _SETTLED:
         return ()
@@ -202,19 +196,15 @@ _LARGEST_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class DataOnly:
+class DataOnly(JointEstimate):
     """What the data say without what was known before.
 
+    Values that the data do not determine are where the fit ended.
+
     Attributes:
-        x: (p,) values; those that the data do not determine are where the fit ended.
-        covariance: (p, p) of the values; NaN rows for those that the data do not determine.
-        freedom: Degrees of freedom of the covariance.
         inflation: How many times wider than for white residuals the variances are, on average.
     """
 
-    x: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    freedom: float
     inflation: float
 
 
@@ -234,9 +224,8 @@ def data_only(
         samples: What each residual is.
         loss: The loss of the fit.
     """
-    lasting = np.array([not is_nuisance(unknown) for unknown in unknowns], dtype=bool)
-    priors = (samples.sensor == PRIOR) & np.any(solution.jacobian[:, lasting] != 0, axis=1)
-    kept = ~priors
+    lasting = np.array([not unknown.of_single_runs for unknown in unknowns], dtype=bool)
+    kept = ~robot_priors(unknowns, samples, solution.jacobian)
     bare = dataclasses.replace(
         solution, residual=solution.residual[kept], jacobian=solution.jacobian[kept]
     )
@@ -255,14 +244,12 @@ def data_only(
     )
     x = np.array(solution.x, dtype=np.float64)
     free = linear.free
-    x[free] -= (linear.inverse @ (linear.scaled.T @ linear.residual)) / linear.scale[free]
+    x[free] -= linear.step
     found = spread(linear)
     covariance = found.covariance.copy()
     unseen = free[np.any(np.abs(linear.null) > _LARGEST_SHARE, axis=1)]
     covariance[unseen] = covariance[:, unseen] = np.nan
-    white = np.full(len(x), np.nan)
-    white[free] = np.diag(linear.inverse) / linear.scale[free] ** 2
-    ratios = np.diag(covariance)[lasting] / white[lasting]
+    ratios = np.diag(covariance)[lasting] / linear.white_variance[lasting]
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     inflation = float(np.exp(np.mean(np.log(ratios)))) if len(ratios) else 1.0
     return DataOnly(x, covariance, max(found.effective - 1.0, 1.0), inflation)

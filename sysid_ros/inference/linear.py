@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.estimation.layout import PRIOR
+from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.solver.losses import curvature, rho
 from sysid_ros.inference.dependence import threshold
 
@@ -17,13 +19,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.model.unknown import Unknown
 
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
+#: Directions with singular values above this, of columns of length 1, are left as they are: errors
+#: of the columns are far below it.
+_WEAK = 0.02
+#: Largest step along a direction, in units of the parameters' scales, and smallest.
+_LONGEST, _SHORTEST = 1e-3, 1e-5
+#: What is left of the error falls quadratically from one round to the next.
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,66 @@ class Linear:
         chosen: NDArray[np.float64] = self.jacobian[:, self.free] / self.scale[self.free]
         return chosen
 
+    @property
+    def influence(self) -> NDArray[np.float64]:
+        """(n, f) change of the scaled free parameters by each residual."""
+        return self.scaled @ self.inverse
+
+    @property
+    def unmeasured(self) -> NDArray[np.float64]:
+        """(r, f) scaled rows of what is not measured, times the deviations expected of it."""
+        rows, variance = self.samples.sensor < 0, self.samples.variance
+        expected = 1.0 if variance is None else variance[rows, None]
+        weighted: NDArray[np.float64] = self.scaled[rows] * np.sqrt(expected)
+        return weighted
+
+    @property
+    def white_variance(self) -> NDArray[np.float64]:
+        """(p,) variances for white residuals of variance 1; NaN for what is not free."""
+        found = np.full(len(self.x), np.nan)
+        found[self.free] = np.diag(self.inverse) / self.scale[self.free] ** 2
+        return found
+
+    @property
+    def step(self) -> NDArray[np.float64]:
+        """(f,) how far the free parameters are above their optimum, to first order."""
+        found: NDArray[np.float64] = (
+            self.inverse @ (self.scaled.T @ self.residual) / self.scale[self.free]
+        )
+        return found
+
+    @property
+    def recording(self) -> NDArray[np.int64]:
+        """(n,) index of the recording that each residual is from."""
+        if not self.samples.bags:
+            return self.samples.sequence
+        return np.unique(self.samples.bags, return_inverse=True)[1][self.samples.sequence]
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings the measurements are from."""
+        return len(np.unique(self.recording[self.samples.sensor >= 0]))
+
+    def unexplained(self, column: int) -> NDArray[np.float64]:
+        """Return the (n,) part of a column that the free ones do not explain."""
+        whole, free = self.jacobian[:, column], self.scaled
+        rest: NDArray[np.float64] = whole - free @ (self.inverse @ (free.T @ whole))
+        return rest
+
+
+def robot_priors(
+    unknowns: Sequence[Unknown], samples: Samples, jacobian: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return (n,) which residuals are priors on the robot; those on single runs are measurements.
+
+    That a clock's offset is near zero is known from its jitter, which was measured.
+    """
+    rows = samples.sensor == PRIOR
+    lasting = np.array([not unknown.of_single_runs for unknown in unknowns], dtype=bool)
+    priors: NDArray[np.bool_] = rows.copy()
+    priors[rows] = np.any(jacobian[rows][:, lasting] != 0, axis=1)
+    return priors
+
 
 def linearised(
     solution: Solution,
@@ -86,11 +156,14 @@ def linearised(
         samples: What each residual is.
         loss: The loss of the fit; robust losses weight residuals.
     """
-    root = np.sqrt(_mean_curvature(solution.residual, samples, loss))
+    each = curvature(solution.residual, loss)
+    place = samples.sensor - samples.sensor.min(initial=0)
+    root = np.sqrt((np.bincount(place, each) / np.maximum(np.bincount(place), 1))[place])
     weighted = jacobian * root[:, None]
-    at_bound = np.array(
-        [_is_at_bound(x, p) for x, p in zip(solution.x, unknowns, strict=True)], dtype=bool
-    )
+    low = np.array([unknown.min_value for unknown in unknowns])
+    high = np.array([unknown.max_value for unknown in unknowns])
+    distance = np.minimum(solution.x - low, high - solution.x)
+    at_bound = np.asarray(distance <= _AT_BOUND * (high - low))
     norms = np.linalg.norm(weighted, axis=0)
     scale = np.where(norms > 0, norms, 1.0)
     free = np.flatnonzero(~at_bound & (norms > 0))
@@ -109,22 +182,6 @@ def linearised(
     )
 
 
-def _mean_curvature(
-    residual: NDArray[np.float64], samples: Samples, loss: Loss
-) -> NDArray[np.float64]:
-    """Return the (n,) mean curvature of the loss over the residuals of the same sensor."""
-    each = curvature(residual, loss)
-    place = samples.sensor - samples.sensor.min(initial=0)
-    mean = np.bincount(place, each) / np.maximum(np.bincount(place), 1)
-    found: NDArray[np.float64] = mean[place]
-    return found
-
-
-def _is_at_bound(value: float, parameter: Unknown) -> bool:
-    margin = _AT_BOUND * (parameter.max_value - parameter.min_value)
-    return value - parameter.min_value <= margin or parameter.max_value - value <= margin
-
-
 def _information(
     scaled: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -135,3 +192,84 @@ def _information(
     seen = singular > threshold(len(singular)) ** 2
     inverse = (right[seen].T / singular[seen]) @ right[seen]
     return inverse, right[~seen].T
+
+
+def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64]:
+    """Return the (n, p) Jacobian of a solution, made right along its weakest directions.
+
+    Where parameters nearly cancel, the sum of their columns is mostly the columns' errors: those
+    would pass for information. So along each weak right singular vector v of the scaled Jacobian
+    the derivative is differenced directly, over about one standard error, and the Jacobian changed
+    by the rank-one update that gives J v that value (Broyden, Math. Comp. 19, 1965). A vector that
+    the errors had tilted is nearly right the second time.
+
+    Args:
+        residuals: The residual function.
+        solution: Where the solver ended; its weights are the residuals'.
+    """
+    jacobian: NDArray[np.float64] = solution.jacobian.copy()
+    norms = np.linalg.norm(jacobian, axis=0)
+    live = np.flatnonzero(norms > 0)
+    if len(live) < 2:  # noqa: PLR2004 (nothing cancels)
+        return jacobian
+    scaled = jacobian[:, live] / norms[live]
+    # What an unknown does not act on, as other sequences and priors, it never does.
+    untouched = scaled == 0
+    for _ in range(_ROUNDS):
+        triangle = np.linalg.qr(scaled, mode='r')
+        _, singular, right = np.linalg.svd(triangle)
+        weak = singular < _WEAK
+        if not weak.any():
+            break
+        moves = np.zeros((int(weak.sum()), len(norms)))
+        moves[:, live] = right[weak] / norms[live]
+        measured, found = _along(residuals, solution, moves, singular[weak])
+        directions = right[weak][found]
+        change = measured - scaled @ directions.T
+        scaled += change @ directions
+        scaled[untouched] = 0.0
+        if not len(directions) or np.linalg.norm(change, axis=0).max() <= threshold(len(live)):
+            break
+    jacobian[:, live] = scaled * norms[live]
+    return jacobian
+
+
+def _along(
+    residuals: ResidualLike,
+    solution: Solution,
+    moves: NDArray[np.float64],
+    singular: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return (n, f) derivatives along (k, p) moves, and (k,) which of them could be had.
+
+    Second-order differences, to one side where there is a bound on the other.
+    """
+    unknowns = residuals.unknowns
+    low = np.array([unknown.min_value for unknown in unknowns])
+    high = np.array([unknown.max_value for unknown in unknowns])
+    unit = 1 / np.max(np.abs(moves) / scales(unknowns), axis=1)
+    # A standard error changes the residuals by 1: so far differences mean what intervals do.
+    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, _LONGEST * unit)
+    candidates, places = [], []
+    for place, (move, step) in enumerate(zip(moves, steps, strict=True)):
+        for near, far in ((1.0, -1.0), (1.0, 2.0), (-1.0, -2.0)):
+            pair = solution.x + step * np.outer((near, far), move)
+            if np.all((pair >= low) & (pair <= high)):
+                candidates.extend(pair)
+                places.append((place, near * step, far))
+                break
+    found = np.zeros(len(moves), dtype=bool)
+    if not candidates:
+        return np.zeros((len(solution.residual), 0)), found
+    values = residuals(np.stack(candidates)) - solution.residual[:, None]
+    unstable = np.asarray(residuals.unstable, dtype=bool)
+    columns = []
+    for number, (place, step, far) in enumerate(places):
+        near_change, far_change = values[:, 2 * number], values[:, 2 * number + 1]
+        central = far == -1.0
+        difference = near_change - far_change if central else 4 * near_change - far_change
+        if not unstable[2 * number : 2 * number + 2].any() and np.all(np.isfinite(difference)):
+            found[place] = True
+            columns.append(difference / (2 * step))
+    measured = np.stack(columns, axis=1) if columns else np.zeros((len(solution.residual), 0))
+    return measured, found

@@ -12,7 +12,6 @@ from sysid_ros.errors import CancelledError, SysidError
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import StepChanges
-from sysid_ros.inference.remedies import is_nuisance
 from sysid_ros.inference.spread import Ends
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.losses import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Spread
@@ -123,13 +122,11 @@ def profiled(
 
 def _worst(linear: Linear, found: Spread, ends: Ends) -> list[_Aim]:
     """Return the parameters whose intervals are least like those of a linear problem."""
-    white = np.full(len(linear.x), np.nan)
-    white[linear.free] = np.diag(linear.inverse) / linear.scale[linear.free] ** 2
     with np.errstate(invalid='ignore', divide='ignore'):
-        far = found.half**2 / white
+        far = found.half**2 / linear.white_variance
     ranked: list[tuple[float, _Aim]] = []
     for index, unknown in enumerate(linear.unknowns):
-        if is_nuisance(unknown):
+        if unknown.of_single_runs:
             continue
         if np.isfinite(ends.low[index]) and np.isfinite(far[index]) and found.half[index] > 0:
             aim = _Aim(index, float(far[index]), float(found.half[index]))
@@ -138,7 +135,7 @@ def _worst(linear: Linear, found: Spread, ends: Ends) -> list[_Aim]:
             else:
                 value = max(abs(linear.x[index]), np.finfo(float).tiny)
                 ranked.append((aim.guess / value, aim))
-        elif linear.at_bound[index] and unknown.min_value == 0.0 and not _is_upper(linear, index):
+        elif linear.at_bound[index] and unknown.min_value == 0.0:
             at_zero = _at_zero(linear, index, far)
             if at_zero is not None:
                 ranked.append((np.inf, at_zero))
@@ -146,19 +143,15 @@ def _worst(linear: Linear, found: Spread, ends: Ends) -> list[_Aim]:
     return [aim for _, aim in ranked[:_MOST]]
 
 
-def _is_upper(linear: Linear, index: int) -> bool:
-    unknown, value = linear.unknowns[index], linear.x[index]
-    return bool(unknown.max_value - value < value - unknown.min_value)
-
-
 def _at_zero(linear: Linear, index: int, far: NDArray[np.float64]) -> _Aim | None:
     """Return a value at its bound of zero, unless the data, and not noise, push it beyond.
 
     Its variance may exceed that for white noise as much as that of any other parameter does.
     """
+    if linear.unknowns[index].max_value - linear.x[index] < linear.x[index]:  # at its upper bound
+        return None
     known = far[np.isfinite(far)]
-    column, free = linear.jacobian[:, index], linear.scaled
-    rest = column - free @ (linear.inverse @ (free.T @ column))
+    rest = linear.unexplained(index)
     information = float(rest @ rest)
     if not len(known) or information <= np.finfo(float).tiny:
         return None

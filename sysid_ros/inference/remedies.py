@@ -7,12 +7,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.model.targets import Role
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sysid_ros.model.targets import Target
     from sysid_ros.model.unknown import Unknown
 
 
@@ -214,12 +211,6 @@ def add_up(unknowns: Iterable[Unknown]) -> bool:
     return len(units) == 1 and not units & {'', '1'}
 
 
-def is_nuisance(unknown: Unknown) -> bool:
-    """Return whether an unknown describes one run rather than the robot."""
-    roles = [target.role for target in unknown.targets]
-    return bool(roles) and all(role is Role.SEQUENCE for role in roles)
-
-
 def separating(unknowns: Iterable[Unknown]) -> str:
     """Say what would tell some parameters apart."""
     effects = [effect(unknown) for unknown in unknowns]
@@ -233,13 +224,8 @@ def separating(unknowns: Iterable[Unknown]) -> str:
 
 def exciting(unknown: Unknown) -> str:
     """Say what would determine a parameter that the motion does not excite."""
-    text = _EXCITE.get(effect(unknown), _EXCITE_OTHERS)
-    return text.format(where=_where(unknown.targets))
-
-
-def _where(targets: tuple[Target, ...]) -> str:
-    named = [target for target in targets if target.name]
-    if len(named) != 1:
-        return 'them' if named else 'the robot'
-    target = named[0]
-    return f'{target.element_and_attribute[0]} {target.name}'
+    named = [target for target in unknown.targets if target.name]
+    where = 'them' if named else 'the robot'
+    if len(named) == 1:
+        where = f'{named[0].element_and_attribute[0]} {named[0].name}'
+    return _EXCITE.get(effect(unknown), _EXCITE_OTHERS).format(where=where)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.fft
 import scipy.special
 
-from sysid_ros.inference.clusters import disagreement, groups
+from sysid_ros.inference.clusters import recordings
 from sysid_ros.inference.stationary import ChannelNoise, by_channel, channel_noises, channels_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.layout import Samples
-    from sysid_ros.inference.clusters import Disagreement
+    from sysid_ros.inference.clusters import Recordings
     from sysid_ros.inference.linear import Linear
 
 
@@ -156,10 +155,10 @@ def spread(linear: Linear) -> Spread:
     quantile = scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
     half[free] = np.sqrt(np.diag(errors)) * quantile / scale
     effective = float(sum(noise.effective for noise in noises.values()))
-    recordings = number_of_recordings(linear)
-    method, notes = _said(recordings, noises)
-    if recordings >= ENOUGH:
-        between = disagreement(linear)
+    count_of_recordings = linear.recordings
+    method, notes = _said(count_of_recordings, noises)
+    if count_of_recordings >= ENOUGH:
+        between = recordings(linear)
         told = _told(between, covariance)
         columns = between.columns[told]
         deviation = np.sqrt(np.maximum(np.diag(between.covariance)[told], 0.0))
@@ -171,17 +170,12 @@ def spread(linear: Linear) -> Spread:
         if not told.all():
             names = ', '.join(linear.unknowns[j].name for j in between.columns[~told])
             method += f', but from the noise inside of the few that say most of {names}'
-    elif recordings > 1:
-        notes = (*notes, *_unlike(linear, covariance, recordings))
+    elif count_of_recordings > 1:
+        notes = (*notes, *_unlike(linear, covariance))
     return Spread(half, covariance, method, effective, notes, noises)
 
 
-def number_of_recordings(linear: Linear) -> int:
-    """Return how many recordings the measurements are from."""
-    return len(np.unique(groups(linear)[linear.samples.sensor >= 0]))
-
-
-def _told(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _told(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return (c,) of which columns the recordings' disagreement says how far they may be off.
 
     How far two or three recordings are apart says little of how far they may be. Where no more than
@@ -194,7 +188,7 @@ def _told(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.
     return enough
 
 
-def _chances(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+def _chances(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return (c,) how likely the noise inside of recordings makes them disagree as they do."""
     inside = np.maximum(np.diag(covariance)[between.columns], 1e-300)
     ratio = np.diag(between.covariance) / inside
@@ -202,9 +196,9 @@ def _chances(between: Disagreement, covariance: NDArray[np.float64]) -> NDArray[
     return found
 
 
-def _unlike(linear: Linear, covariance: NDArray[np.float64], recordings: int) -> tuple[str, ...]:
+def _unlike(linear: Linear, covariance: NDArray[np.float64]) -> tuple[str, ...]:
     """Say so where few recordings disagree by more than the noise inside of them explains."""
-    between = disagreement(linear)
+    between = recordings(linear)
     columns = between.columns
     if not len(columns):
         return ()
@@ -214,27 +208,27 @@ def _unlike(linear: Linear, covariance: NDArray[np.float64], recordings: int) ->
         return ()
     name = linear.unknowns[columns[worst]].name
     note = (
-        f'The {recordings} recordings disagree, most of all about {name}, by more than the noise '
-        f'inside of them explains: intervals are too narrow; record {ENOUGH} or more.'
+        f'The {linear.recordings} recordings disagree, most of all about {name}, by more than the '
+        f'noise inside of them explains: intervals are too narrow; record {ENOUGH} or more.'
     )
     return (note,)
 
 
-def _said(recordings: int, noises: dict[int, ChannelNoise]) -> tuple[str, tuple[str, ...]]:
-    """Say in words how it was found, and what it does not cover."""
-    if recordings >= ENOUGH:
-        return f'from the disagreement of {recordings} recordings', ()
-    how = 'one recording' if recordings == 1 else f'{recordings} recordings'
+def _said(count: int, noises: dict[int, ChannelNoise]) -> tuple[str, tuple[str, ...]]:
+    """Say in words how it was found from so many recordings, and what it does not cover."""
+    if count >= ENOUGH:
+        return f'from the disagreement of {count} recordings', ()
+    how = 'one recording' if count == 1 else f'{count} recordings'
     method = f'from the noise inside of {how}, with its correlation in time'
     slow = [n for n in noises.values() if n.effective < _SLOW * n.samples]
-    notes = []
-    if slow:
-        notes.append(
-            f'Residuals of {len(slow)} of {len(noises)} sensors stay alike from sample to sample, '
-            f'which noise seldom does: the model lacks something. How much that differs between '
-            f'recordings, {how} cannot say; record {ENOUGH} or more.'
-        )
-    return method, tuple(notes)
+    if not slow:
+        return method, ()
+    note = (
+        f'Residuals of {len(slow)} of {len(noises)} sensors stay alike from sample to sample, '
+        f'which noise seldom does: the model lacks something. How much that differs between '
+        f'recordings, {how} cannot say; record {ENOUGH} or more.'
+    )
+    return method, (note,)
 
 
 def _inside(
@@ -243,13 +237,13 @@ def _inside(
     noises: dict[int, ChannelNoise],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the (f, f) scaled covariance from the noise inside recordings, and (f,) freedoms."""
-    influence = linear.scaled @ linear.inverse
+    influence = linear.influence
     parts = {
         c: _by_encoder(linear, np.concatenate(channels[c]), influence, part, linear.steps.get(c))
         for c, part in by_channel(channels, noises, influence).items()
     }
     # Not the residuals of priors themselves but what their squares are expected to be.
-    expected = prior_jacobian(linear.scaled, linear.samples) @ linear.inverse
+    expected = linear.unmeasured @ linear.inverse
     covariance = sum(parts.values()) + expected.T @ expected
     shares = np.array([np.diag(part) for part in parts.values()])
     own = np.array([noises[c].freedom for c in parts])
@@ -305,19 +299,6 @@ def _of_instants(
         sums = np.zeros((int(place.max()) + 1, len(variance)))
         np.add.at(sums, place, weighted[rows])
         variance += bartlett(sums, alike)
-    expected = prior_jacobian(linear.scaled, samples) @ linear.inverse
+    expected = linear.unmeasured @ linear.inverse
     found: NDArray[np.float64] = np.sqrt(np.maximum(variance, 0.0) + np.sum(expected**2, axis=0))
     return found
-
-
-def prior_jacobian(jacobian: NDArray[np.float64], samples: Samples) -> NDArray[np.float64]:
-    """Return the (r, p) rows of what is not measured, times the deviations expected of it.
-
-    Args:
-        jacobian: (n, p) derivative of all residuals.
-        samples: What each residual is.
-    """
-    rows = samples.sensor < 0
-    variance = 1.0 if samples.variance is None else samples.variance[rows, None]
-    weighted: NDArray[np.float64] = jacobian[rows] * np.sqrt(variance)
-    return weighted

@@ -67,6 +67,23 @@ class ChannelNoise:
         """Number of independent samples whose variance is as exact (Bartlett, 1946)."""
         return float(self.samples / (1.0 + 2.0 * np.sum(self.correlation[1:] ** 2)))
 
+    def carried(self, influence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (n + k, f) what something new at each sample does in all later ones, last first.
+
+        With the response g of the autoregression the noise is e_t = Σ_k g_k ε_{t-k}; so Σ_t ψ_t e_t
+        = Σ_s ε_s Σ_k g_k ψ_{s+k}: the influence is filtered backwards, beyond its first sample.
+
+        Args:
+            influence: (n, f) of each sample, ψ.
+        """
+        tail = np.zeros((len(self.covariance), influence.shape[1]))
+        backwards = np.concatenate([influence[::-1], tail])
+        if not len(self.coefficients):
+            return backwards
+        poles = np.concatenate(([1.0], -self.coefficients))
+        found: NDArray[np.float64] = scipy.signal.lfilter([1.0], poles, backwards, axis=0)
+        return found
+
 
 def channels_of(linear: Linear) -> dict[int, list[NDArray[np.int64]]]:
     """Return the rows of each sensor, one array in the order of time for each sequence."""
@@ -94,17 +111,14 @@ def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
     channels = channels_of(linear)
     taken = linear.samples.taken
     left = np.ones(len(linear.samples.sensors)) if taken is None else 1.0 - taken
-    sums = {
-        c: _products(linear.residual, parts, _order(parts)) / left[c]
-        for c, parts in channels.items()
-    }
+    sums = {c: _products(linear.residual, parts) / left[c] for c, parts in channels.items()}
     noises = {c: _noise(sums[c], channels[c]) for c in channels}
     effective = sum(noise.effective for noise in noises.values())
     if len(linear.free) < _TAKEN * effective:
         return noises
-    jacobian, influence = linear.scaled, linear.scaled @ linear.inverse
+    jacobian, influence = linear.scaled, linear.influence
     for _ in range(_ROUNDS):
-        spread = covariance_of(channels, noises, influence)
+        spread = sum(by_channel(channels, noises, influence).values(), np.zeros(()))
         missing = {
             c: _missing(noises[c], parts, jacobian, influence, spread, len(sums[c]))
             for c, parts in channels.items()
@@ -113,53 +127,31 @@ def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
     return noises
 
 
-def covariance_of(
-    channels: dict[int, list[NDArray[np.int64]]],
-    noises: dict[int, ChannelNoise],
-    influence: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return the (f, f) covariance of sums of noise, weighted by an (n, f) influence."""
-    total = np.zeros((influence.shape[1],) * 2)
-    for one in by_channel(channels, noises, influence).values():
-        total += one
-    return total
-
-
 def by_channel(
     channels: dict[int, list[NDArray[np.int64]]],
     noises: dict[int, ChannelNoise],
     influence: NDArray[np.float64],
 ) -> dict[int, NDArray[np.float64]]:
-    """Return the same for each sensor alone.
+    """Return index of each sensor to the (f, f) covariance of the sum of its noise, weighted.
 
-    With the response g of the autoregression the noise is e_t = Σ_k g_k ε_{t-k}; so Σ_t ψ_t e_t =
-    Σ_s ε_s Σ_k g_k ψ_{s+k}: the influence is filtered backwards, beyond its first sample.
+    Args:
+        channels: Rows of each sensor, see `channels_of`.
+        noises: Of each sensor.
+        influence: (n, f) weights.
     """
     found = {}
     for c, parts in channels.items():
-        noise = noises[c]
-        poles = np.concatenate(([1.0], -noise.coefficients))
-        tail = np.zeros((len(noise.covariance), influence.shape[1]))
-        total = np.zeros((influence.shape[1],) * 2)
+        found[c] = np.zeros((influence.shape[1],) * 2)
         for rows in parts:
-            backwards = np.concatenate([influence[rows][::-1], tail])
-            if len(noise.coefficients):
-                backwards = scipy.signal.lfilter([1.0], poles, backwards, axis=0)
-            total += noise.innovation * (backwards.T @ backwards)
-        found[c] = total
+            carried = noises[c].carried(influence[rows])
+            found[c] += noises[c].innovation * (carried.T @ carried)
     return found
 
 
-def _order(parts: list[NDArray[np.int64]]) -> int:
-    count = sum(map(len, parts))
-    longest = max(map(len, parts))
-    return max(min(_LARGEST_ORDER, count // _SAMPLES_PER_COEFFICIENT, longest - 1), 0)
-
-
-def _products(
-    residual: NDArray[np.float64], parts: list[NDArray[np.int64]], order: int
-) -> NDArray[np.float64]:
-    """Return the (order + 1,) sums of products of residuals so many samples apart."""
+def _products(residual: NDArray[np.float64], parts: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Return the sums of products of residuals so many samples apart, for orders worth a try."""
+    lengths = [len(rows) for rows in parts]
+    order = max(min(_LARGEST_ORDER, sum(lengths) // _SAMPLES_PER_COEFFICIENT, max(lengths) - 1), 0)
     return np.array(
         [
             sum(float(residual[rows[lag:]] @ residual[rows[: len(rows) - lag]]) for rows in parts)

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.combinations import Combination, combinations, plus_minus
 from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
-from sysid_ros.inference.remedies import exciting, is_nuisance, separating
+from sysid_ros.inference.linear import robot_priors
+from sysid_ros.inference.remedies import exciting, separating
 from sysid_ros.inference.spread import LEVEL
 
 if TYPE_CHECKING:
@@ -118,7 +118,12 @@ class _Judge:
         self._silent = norms == 0
         self._live = np.flatnonzero(~self._silent)
         self._scaled = linear.jacobian / linear.scale
-        self._quantile = self._find_quantile(spread)
+        with np.errstate(invalid='ignore', divide='ignore'):
+            ratios = spread.half / np.sqrt(np.diag(self._covariance))
+        #: Half-width of intervals in standard errors.
+        self._quantile = float(np.max(ratios[np.isfinite(ratios)], initial=-np.inf))
+        if not np.isfinite(self._quantile):
+            self._quantile = _PUSHED
         self._inflation = np.ones(len(norms))
         self._inflation[linear.free] = np.diag(linear.inverse)
         self._exact = self._sets(self._scaled)
@@ -260,8 +265,7 @@ class _Judge:
     def _optimum(self, index: int) -> _End:
         """Return where a value at its bound would go, the others following."""
         linear, unknown = self._linear, self._unknowns[index]
-        column, free = linear.jacobian[:, index], linear.scaled
-        rest = column - free @ (linear.inverse @ (free.T @ column))
+        column, rest = linear.jacobian[:, index], linear.unexplained(index)
         information = max(float(rest @ rest), np.finfo(float).tiny)
         freedom = max(len(linear.residual) - len(linear.free), 1)
         noise = float(linear.residual @ linear.residual) / freedom
@@ -279,7 +283,7 @@ class _Judge:
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
         """Name what is known by priors on parameters rather than by the data."""
-        priors = self._priors()
+        priors = robot_priors(self._unknowns, self._linear.samples, self._linear.jacobian)
         if not priors.any():
             return each
         rows, free = ~priors, self._linear.free
@@ -318,17 +322,6 @@ class _Judge:
             text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
         return Verdict(VerdictKind.PRIOR_DOMINATED, explanation=f'{text}.')
 
-    def _priors(self) -> NDArray[np.bool_]:
-        """Return (n,) which residuals are priors on parameters; on one run they are measurements.
-
-        That a clock's offset is near zero is known from its jitter, which was measured.
-        """
-        rows = self._linear.samples.sensor == PRIOR
-        lasting = np.array([not is_nuisance(unknown) for unknown in self._unknowns], dtype=bool)
-        priors: NDArray[np.bool_] = rows.copy()
-        priors[rows] = np.any(self._linear.jacobian[rows][:, lasting] != 0, axis=1)
-        return priors
-
     def _sets(self, scaled: NDArray[np.float64]) -> dict[int, DependentSet]:
         """Return the exactly dependent set that each parameter is in, if any."""
         chosen = scaled[:, self._live]
@@ -342,14 +335,6 @@ class _Judge:
                 found[column] = DependentSet(columns, blind)
         return found
 
-    def _find_quantile(self, spread: Spread) -> float:
-        """Return the half-width of intervals in standard errors."""
-        deviation = np.sqrt(np.diag(self._covariance))
-        with np.errstate(invalid='ignore', divide='ignore'):
-            ratios = spread.half / deviation
-        ratios = ratios[np.isfinite(ratios)]
-        return float(ratios.max()) if len(ratios) else _PUSHED
-
 
 def _limit(value: float, unknown: Unknown) -> float:
     """Return the half-width of the widest interval that identifies a parameter.
@@ -361,7 +346,7 @@ def _limit(value: float, unknown: Unknown) -> float:
     if unknown.scale == 'log':
         return relative
     absolute = _WIDE_OF_BOUNDS * (unknown.max_value - unknown.min_value)
-    if unknown.nominal and not is_nuisance(unknown):
+    if unknown.nominal and not unknown.of_single_runs:
         absolute = min(absolute, max(abs(value), abs(unknown.nominal)))
     return max(relative, absolute)
 

@@ -21,13 +21,13 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 
-from sysid_ros.alignment.pairs import scalar_joints
+from sysid_ros.alignment.pairs import Quantity, scalar_joints
 from sysid_ros.inspection.joints import gaps
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ _REST = 1e-9
 _NO_TORQUE = 1e-6
 
 
+#: Where a velocity comes from.
+VelocitySource = Literal['measured', 'slope of position']
+
+
 class Judgement(NamedTuple):
     """Whether a motion shows something, and by which numbers."""
 
@@ -91,7 +95,7 @@ class Excitation:
     of_range: float
     speed: float
     acceleration: float
-    velocity_source: str
+    velocity_source: VelocitySource
     gravity: Judgement
     inertia: Judgement
     friction: Judgement
@@ -106,7 +110,7 @@ class _Motion(NamedTuple):
     known: NDArray[np.bool_]
     velocity_noise: float
     acceleration_noise: float
-    source: str
+    source: VelocitySource
 
 
 class _Torques(NamedTuple):
@@ -131,7 +135,7 @@ def excitation(model: mujoco.MjModel, joints: Sequence[Joint]) -> tuple[Excitati
         joint.name: joint
         for joint in joints
         if joint.name in known
-        and (trace := joint.find('position')) is not None
+        and (trace := joint.find(Quantity.POSITION)) is not None
         and len(trace.times) > _WINDOW
     }
     if not measured:
@@ -160,7 +164,7 @@ def _judge_all(
 
 def _grid(joints: list[Joint]) -> NDArray[np.float64]:
     """Return instants at which all positions are known, evenly spaced, s."""
-    traces = [trace for joint in joints if (trace := joint.find('position')) is not None]
+    traces = [trace for joint in joints if (trace := joint.find(Quantity.POSITION)) is not None]
     first = max(float(trace.times[0]) for trace in traces)
     last = min(float(trace.times[-1]) for trace in traces)
     step = max(*(float(np.median(np.diff(trace.times))) for trace in traces), _STEP_S)
@@ -169,7 +173,7 @@ def _grid(joints: list[Joint]) -> NDArray[np.float64]:
 
 
 def _motion(joint: Joint, grid: NDArray[np.float64]) -> _Motion:
-    trace = joint.find('position')
+    trace = joint.find(Quantity.POSITION)
     if trace is None:
         raise KeyError(joint.name)
     step = float(grid[1] - grid[0])
@@ -179,7 +183,8 @@ def _motion(joint: Joint, grid: NDArray[np.float64]) -> _Motion:
         margin = _WINDOW // 2 * step
         known &= (grid < begin - margin) | (grid > end + margin)
     position = np.interp(grid, trace.times, trace.values)
-    speed = joint.find('velocity')
+    speed = joint.find(Quantity.VELOCITY)
+    source: VelocitySource
     if speed is not None and len(speed.times) > _WINDOW and np.ptp(speed.values) > 0:
         velocity = np.interp(grid, speed.times, speed.values)
         velocity_noise = _noise(velocity[known])

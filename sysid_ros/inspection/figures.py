@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sysid_ros.inspection.joints import QUANTITIES, Joint, Trace, gaps
+from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.inspection.joints import Joint, Trace, gaps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,8 @@ def draw_joint(joint: Joint, title: str) -> bytes:
     Returns:
         A PNG file.
     """
-    shown = [name for name in QUANTITIES if any(item.quantity == name for item in joint.traces)]
+    present = {item.quantity for item in joint.traces}
+    shown = [quantity for quantity in Quantity if quantity in present]
     figure = Figure(figsize=(_WIDTH, _PANEL_HEIGHT * len(shown) + 0.8), layout='constrained')
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True)[:, 0]
@@ -56,7 +58,7 @@ def draw_joint(joint: Joint, title: str) -> bytes:
     return buffer.getvalue()
 
 
-def _draw(axes: Axes, joint: Joint, quantity: str, end: float, span: float) -> None:
+def _draw(axes: Axes, joint: Joint, quantity: Quantity, end: float, span: float) -> None:
     """Draw one quantity."""
     measured = joint.find(quantity)
     command = joint.find(quantity, command=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.mapping.pairing import map_columns
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.alignment.stamps import one_clock, stamp
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.joints import (
@@ -231,13 +232,13 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
     def source(trace: Trace | None) -> str:
         return trace.channel if trace is not None else ''
 
-    position = joint.find('position')
+    position = joint.find(Quantity.POSITION)
     values = position.values if position is not None else np.empty(0)
     return JointReport(
         name=joint.name,
         position=source(position),
-        velocity=source(joint.find('velocity')),
-        effort=source(joint.find('effort')),
+        velocity=source(joint.find(Quantity.VELOCITY)),
+        effort=source(joint.find(Quantity.EFFORT)),
         command=source(joint.command()),
         low=least(values),
         high=greatest(values),
@@ -248,7 +249,7 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
 
 
 def _lag(joint: Joint) -> Lag | None:
-    asked, given = joint.find('position', command=True), joint.find('position')
+    asked, given = joint.find(Quantity.POSITION, command=True), joint.find(Quantity.POSITION)
     if asked is None or given is None:
         return None
     return lag(asked.times, asked.values, given.times, given.values)

@@ -12,10 +12,11 @@ import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
 from sysid_ros.alignment.health import GAP_PERIODS, GAP_S, SECOND_NS, FindingKind, HealthFinding
-from sysid_ros.alignment.mapping.by_name import command_field, is_command
+from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
-    Role,
+    PairRole,
+    Quantity,
     column_name,
     drives_joint,
     names_of,
@@ -31,26 +32,19 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.pairs import Mapping as Pairing
     from sysid_ros.bags import BagColumns, Field, TopicColumns
 
-#: What is shown of a joint, in this order.
-QUANTITIES = ('position', 'velocity', 'effort')
 #: Last words of names of fields, as messages of joints have them, to the quantity.
 _WORDS = {
-    'position': 'position',
-    'positions': 'position',
-    'velocity': 'velocity',
-    'velocities': 'velocity',
-    'effort': 'effort',
-    'efforts': 'effort',
+    'position': Quantity.POSITION,
+    'positions': Quantity.POSITION,
+    'velocity': Quantity.VELOCITY,
+    'velocities': Quantity.VELOCITY,
+    'effort': Quantity.EFFORT,
+    'efforts': Quantity.EFFORT,
 }
 #: First words of fields of controllers' states that hold what is asked for; other parts of such a
 #: message, as the error, are neither command nor measurement.
 _ASKED = ('reference', 'desired')
 _MEASURED = ('feedback', 'actual')
-_UNITS = {
-    'position': ('rad', 'm'),
-    'velocity': ('rad/s', 'm/s'),
-    'effort': ('N·m', 'N'),
-}
 #: Changes of position are compared over this time, s, and at least so many samples.
 WINDOW_S = 0.5
 WINDOW_SAMPLES = 10
@@ -79,7 +73,7 @@ class Trace:
     """One quantity of one joint over time.
 
     Attributes:
-        quantity: ``position``, ``velocity`` or ``effort``.
+        quantity: Which.
         command: It was asked for, not measured.
         topic: Where it comes from.
         channel: The column there.
@@ -88,7 +82,7 @@ class Trace:
         values: (n,) finite.
     """
 
-    quantity: str
+    quantity: Quantity
     command: bool
     topic: str
     channel: str
@@ -109,7 +103,7 @@ class Joint:
     name: str
     traces: tuple[Trace, ...]
 
-    def find(self, quantity: str, *, command: bool = False) -> Trace | None:
+    def find(self, quantity: Quantity, *, command: bool = False) -> Trace | None:
         """Return what was measured, or commanded, of a quantity."""
         key = (quantity, command)
         return next((item for item in self.traces if (item.quantity, item.command) == key), None)
@@ -123,7 +117,7 @@ class _Source(NamedTuple):
     """A column that tells about a joint."""
 
     joint: str
-    quantity: str
+    quantity: Quantity
     command: bool
     topic: str
     channel: str
@@ -176,14 +170,14 @@ def joints_of_model(
     joints = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
     sources = []
     for pair in pairing.pairs:
-        if pair.role is Role.SENSOR:
+        if pair.role is PairRole.SENSOR:
             sensor = model.sensor(pair.name)
             quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(int(sensor.type[0])))
             joint = int(sensor.objid[0])
         else:
             actuator = model.actuator(pair.name)
             on_joint = drives_joint(model, actuator.id)
-            quantity = command_field(model, actuator.id) if on_joint else None
+            quantity = command_quantity(model, actuator.id) if on_joint else None
             joint = int(actuator.trnid[0])
         if quantity is None:
             continue
@@ -192,10 +186,10 @@ def joints_of_model(
             _Source(
                 joints[joint] or f'joint[{joint}]',
                 quantity,
-                pair.role is Role.ACTUATOR,
+                pair.role is PairRole.ACTUATOR,
                 pair.topic,
                 column_name(pair.topic, pair.field, pair.label),
-                _UNITS[quantity][int(slide)],
+                quantity.unit(slide=bool(slide)),
                 pair.scale * raw_values(bag, pair) + pair.offset,
             )
         )
@@ -224,7 +218,7 @@ def is_of_joints(topic: TopicColumns) -> bool:
     return 'Joint' in topic.msgtype.rpartition('/')[2]
 
 
-def _meaning(topic: TopicColumns, field: Field) -> tuple[str, bool] | None:
+def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity, bool] | None:
     """Return which quantity a field is, and whether it was commanded."""
     first, _, last = field.name.rpartition('.')
     quantity = _WORDS.get(last)
@@ -243,7 +237,8 @@ def _collect(
     used = {item.topic for item in known}
     starts = [int(times_ns[topic].min()) for topic in used if len(times_ns[topic])]
     origin = min(starts, default=0)
-    found: dict[str, dict[tuple[str, bool], Trace]] = {}
+    found: dict[str, dict[tuple[Quantity, bool], Trace]] = {}
+    order = list(Quantity)
     # Columns of one topic that miss nothing share one array of times.
     shared: dict[str, NDArray[np.float64]] = {}
     for item in known:
@@ -265,7 +260,7 @@ def _collect(
     return tuple(
         Joint(
             name,
-            tuple(sorted(traces.values(), key=lambda t: (t.command, QUANTITIES.index(t.quantity)))),
+            tuple(sorted(traces.values(), key=lambda t: (t.command, order.index(t.quantity)))),
         )
         for name, traces in found.items()
         if traces
@@ -293,7 +288,7 @@ def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]
         joints: What was measured.
     """
     for joint in joints:
-        position, velocity = joint.find('position'), joint.find('velocity')
+        position, velocity = joint.find(Quantity.POSITION), joint.find(Quantity.VELOCITY)
         if position is None or len(position.times) <= WINDOW_SAMPLES:
             continue
         # Damaged values may be as large as numbers get.

@@ -23,6 +23,7 @@ from sysid_ros.inspection.inspection import inspect
 if TYPE_CHECKING:
     import mujoco
 
+    from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.bags.columns import TopicColumns
     from sysid_ros.inspection.inspection import Inspection, JointReport
 
@@ -71,6 +72,15 @@ class LiveReport:
 
     inspection: Inspection
     coverage: tuple[Coverage, ...]
+
+    def findings(self, subject: str) -> list[HealthFinding]:
+        """Return what is wrong with a joint, or with a topic and its columns."""
+        columns = {item.channel for item in self.inspection.channels if item.topic == subject}
+        return [
+            item
+            for item in self.inspection.findings
+            if item.kind not in _OF_ENDS and (item.subject == subject or item.subject in columns)
+        ]
 
 
 class LiveQuality:
@@ -157,20 +167,9 @@ class LiveQuality:
         self._covered[joint.name] = Coverage(joint.name, low, high, of_range, speed)
 
 
-def findings(report: LiveReport) -> dict[str, list[str]]:
-    """Return what is wrong, by topic, column or joint."""
-    found: dict[str, list[str]] = {}
-    for item in report.inspection.findings:
-        if item.kind not in _OF_ENDS:
-            found.setdefault(item.subject, []).append(f'{item.kind} ({item.count}): {item.detail}')
-    return found
-
-
 def _fastest(channel: str, topics: tuple[TopicColumns, ...]) -> float:
     """Return the greatest absolute value of a column; NaN where there is none."""
     for topic in topics:
-        if not channel.startswith(topic.topic):
-            continue
         for field in topic.fields:
             for column, label in enumerate(field.labels):
                 if column_name(topic.topic, field.name, label) == channel:

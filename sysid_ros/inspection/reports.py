@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from sysid_ros.alignment.health import (
     topic_rate,
 )
 from sysid_ros.alignment.mapping.by_name import is_command
-from sysid_ros.alignment.pairs import column_name
+from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.inspection.joints import is_of_joints
 
@@ -71,9 +71,9 @@ SILENCE_S = 1.0
 _KNOWN_DRIFT = 5.0
 #: Fields that a message of joints can carry beside the position.
 _JOINT_STATE = {
-    'position': FindingKind.NO_POSITION,
-    'velocity': FindingKind.NO_VELOCITY,
-    'effort': FindingKind.NO_EFFORT,
+    Quantity.POSITION: FindingKind.NO_POSITION,
+    Quantity.VELOCITY: FindingKind.NO_VELOCITY,
+    Quantity.EFFORT: FindingKind.NO_EFFORT,
 }
 
 
@@ -224,7 +224,7 @@ class TopicReport:
     jitter: float
     longest_gap: float
     gaps: int
-    stamps: str
+    stamps: Literal['header', 'receive']
     clock: float
     drift: float
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: How boxes around geoms are arranged, for finding contacts.
 _TREES = ('bvh_aabb', 'bvh_child', 'bvh_depth', 'bvh_nodeid')
 #: Targets that move a body.
-_POSES = frozenset({('body', 'pos'), ('body', 'quat')})
+POSES = frozenset({('body', 'pos'), ('body', 'quat')})
 
 
 def spec_to_decide(
@@ -110,7 +110,7 @@ def move_empty_frames(
     body's own frame in its parent (MuJoCo 4.0). Nothing but a sensor of that frame sees it.
     """
     for target, _ in values:
-        if (target.element, target.attribute) in _POSES:
+        if (target.element, target.attribute) in POSES:
             row = target.row
             empty = model.body_mass[row] == 0 and model.body_geomnum[row] == 0
             if empty and not spec.body(target.name).explicitinertial:

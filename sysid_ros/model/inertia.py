@@ -46,6 +46,10 @@ _SHEAR = ((0, 1), (1, 2), (0, 2))
 _FLAT = 1e-13
 
 
+#: Fields of a compiled model that hold inertias, and their widths.
+INERTIAL_FIELDS = {'body_mass': 1, 'body_ipos': 3, 'body_iquat': 4, 'body_inertia': 3}
+
+
 class Inertial(NamedTuple):
     """Inertia of bodies as a compiled model has it.
 
@@ -61,6 +65,11 @@ class Inertial(NamedTuple):
     ipos: Array
     iquat: Array
     inertia: Array
+
+    @classmethod
+    def of_body(cls, model: mujoco.MjModel, row: int) -> Inertial:
+        """Return a copy of the inertia of one body."""
+        return cls(*(np.array(getattr(model, field)[row]) for field in INERTIAL_FIELDS))
 
 
 def body_from_theta(theta: ArrayLike) -> Inertial:

@@ -12,7 +12,13 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.model.compiler_choices import copy_trees, move_empty_frames, simplify, spec_to_decide
+from sysid_ros.model.compiler_choices import (
+    POSES,
+    copy_trees,
+    move_empty_frames,
+    simplify,
+    spec_to_decide,
+)
 from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
 
 if TYPE_CHECKING:
@@ -42,8 +48,6 @@ _IGNORED_FIELDS = frozenset(
 _MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
 #: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
 _COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
-#: Targets that move a body.
-_POSES = frozenset({('body', 'pos'), ('body', 'quat')})
 
 
 class NativeDelay(NamedTuple):
@@ -228,8 +232,9 @@ def _made_general(spec: mujoco.MjSpec, targets: Sequence[Target]) -> Iterator[mu
         first = target.index or 0
         if target.element == 'joint' and attribute == 'pos':
             yield spec.joint(target.name).parent
-        elif target.element == 'actuator' and attribute == 'armature' and not _pulls(spec, target):
-            continue
+        elif target.element == 'actuator' and attribute == 'armature':
+            if spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON:
+                yield from spec.bodies
         elif (element, attribute) in _COUPLING:
             yield from spec.bodies
         elif element == 'body' and (
@@ -261,11 +266,6 @@ def _hold_gains(spec: mujoco.MjSpec) -> None:
     for actuator, copied in zip(spec.actuators, compiled.actuators, strict=True):
         if actuator.biasprm[2] > 0:
             actuator.biasprm[2] = model.actuator_biasprm[copied.id, 2]
-
-
-def _pulls(spec: mujoco.MjSpec, target: Target) -> bool:
-    """Whether an actuator acts on a tendon."""
-    return bool(spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON)
 
 
 def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
@@ -335,7 +335,7 @@ def _set_extent(
     path: Path,
 ) -> None:
     """Update the place and size of the model, by which viewers are set, where bodies were moved."""
-    moved = [(t, v) for t, v in values if (t.element, t.attribute) in _POSES]
+    moved = [(t, v) for t, v in values if (t.element, t.attribute) in POSES]
     if not moved:
         return
     for target, value in moved:

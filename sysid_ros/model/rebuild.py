@@ -12,7 +12,7 @@ import numpy as np
 from sysid_ros.errors import FitError, ModelError, SysidError
 from sysid_ros.model.loading import one_sentence, writable_spec
 from sysid_ros.model.targets import Role, write_spec
-from sysid_ros.model.targets.frames import APART, all_frames
+from sysid_ros.model.targets.writer import set_all_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.model.unknown import Unknown
 
+#: What compilers and callbacks raise where they refuse values.
+_REFUSALS = (ValueError, ArithmeticError, mujoco.FatalError)
 #: So many compiled models are kept: a candidate and its neighbours, and some before them.
 _MOST_KEPT = 64
 
@@ -106,8 +108,7 @@ class Rebuild:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             model = self._compile(values)
-            for field, rows in all_frames(model).items():
-                getattr(model, field)[rows] = APART
+            set_all_apart(model)
             self._kept[key] = model
             self._built = True
         return self._kept[key]
@@ -119,11 +120,18 @@ class Rebuild:
         for target, column in self._written:
             write_spec(spec, target, float(values[column]))
         if builder is None:
-            return self._compiled(spec, values)
+            try:
+                return spec.compile()
+            except (ValueError, mujoco.FatalError) as err:
+                given = ', '.join(f'{target.path} = {values[c]:.6g}' for target, c in self._written)
+                msg = f'Cannot compile the model with {given}: {one_sentence(err)}.'
+                raise CandidateError(msg) from err
         try:
             model = builder.build(values, spec)
-        except (ValueError, ArithmeticError, mujoco.FatalError) as err:
-            if not self._built or not _of_the_values(err):
+        except _REFUSALS as err:
+            # A mistake in the code of a callback is no refusal of values.
+            refused = isinstance(err.__cause__ or err, _REFUSALS)
+            if not self._built or not refused:
                 raise
             text = str(err) if isinstance(err, SysidError) else f'{one_sentence(err)}.'
             msg = f'No model can be built with {builder.describe(values)}: {text}'
@@ -132,17 +140,3 @@ class Rebuild:
             msg = f'Expected build_model to return an MjModel, found {type(model).__name__}.'
             raise FitError(msg)
         return model
-
-    def _compiled(self, spec: mujoco.MjSpec, values: NDArray[np.float64]) -> mujoco.MjModel:
-        try:
-            return spec.compile()
-        except (ValueError, mujoco.FatalError) as err:
-            given = ', '.join(f'{target.path} = {values[c]:.6g}' for target, c in self._written)
-            msg = f'Cannot compile the model with {given}: {one_sentence(err)}.'
-            raise CandidateError(msg) from err
-
-
-def _of_the_values(error: Exception) -> bool:
-    """Whether an error refuses values, rather than being a mistake in the code of a callback."""
-    cause = error.__cause__ or error
-    return isinstance(cause, (ValueError, ArithmeticError, mujoco.FatalError))

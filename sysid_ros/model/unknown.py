@@ -6,24 +6,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.targets import resolve
+from sysid_ros.model.targets import Role, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import mujoco
 
+    from sysid_ros.config.calibration import Scale
     from sysid_ros.model.targets import Target
     from sysid_ros.signals.trajectory import Trajectory
 
 #: Where neither user nor physics bounds a parameter, it may reach this multiple of its start.
 _OPEN_BOUND_FACTOR = 100.0
-
-
-Scale = Literal['linear', 'log']
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,32 @@ class Unknown:
         """SI unit of the value."""
         return self.targets[0].unit
 
+    @property
+    def of_single_runs(self) -> bool:
+        """Whether it describes single runs, as where they start, rather than the robot."""
+        return bool(self.targets) and all(t.role is Role.SEQUENCE for t in self.targets)
 
-def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the targets of a pattern are looked for.
+
+    Attributes:
+        model: The compiled nominal model.
+        spec: What it was compiled from, for default classes and what the compiler reads.
+        sequences: Runs whose starts can be named.
+        usual: Start and bounds of targets that no model holds; None for others.
+    """
+
+    model: mujoco.MjModel
+    spec: mujoco.MjSpec | None = None
+    sequences: Sequence[str | Trajectory] = ()
+    usual: Callable[[Target], tuple[float, float, float] | None] = lambda _: None
+
+
+def make_unknowns(
     pattern: str,
-    model: mujoco.MjModel,
+    scope: Scope | mujoco.MjModel,
     *,
     name: str | None = None,
     initial: float | None = None,
@@ -66,15 +86,12 @@ def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
     shared: bool = False,
     scale: Scale = 'linear',
     prior: tuple[float, float] | None = None,
-    sequences: Iterable[str | Trajectory] = (),
-    spec: mujoco.MjSpec | None = None,
-    usual: Callable[[Target], tuple[float, float, float] | None] = lambda _: None,
 ) -> tuple[Unknown, ...]:
     """Turn a target or a pattern of targets into parameters.
 
     Args:
         pattern: Target path, with wildcards for several.
-        model: The compiled nominal model.
+        scope: Where it is looked for; a compiled model is enough for its own numbers.
         name: Name of the parameter; with several elements, a prefix of their names, and with
             several components of each, followed by the index. The default is the target's path.
         initial: Start value; the default is the model's.
@@ -83,107 +100,86 @@ def make_unknowns(  # noqa: PLR0913 (one per entry of a calibration file)
             vector stay apart.
         scale: Whether the solver moves the value or its logarithm.
         prior: Mean and standard deviation of what is known before the fit.
-        sequences: Runs whose starts can be named.
-        spec: What the model was compiled from, for default classes and what the compiler reads.
-        usual: Start and bounds of targets that no model holds; None for others.
 
     Raises:
         ParameterError: Nothing matches, matches of different units are shared, bounds are
             reversed, the start is outside of them, a value on a log scale can be zero, or the
             standard deviation of a prior is not positive.
     """
-    targets = resolve(pattern, model, sequences, spec)
+    where = scope if isinstance(scope, Scope) else Scope(scope)
+    targets = resolve(pattern, where.model, where.sequences, where.spec)
     elements = list(dict.fromkeys(target.name for target in targets))
     vector = len(targets) > len(elements)
     groups: dict[str, list[Target]] = {}
     for target in targets:
-        groups.setdefault(_name(target, pattern, name, shared, len(elements), vector), []).append(
-            target
-        )
-    if shared:
-        for group in groups.values():
-            units = list(dict.fromkeys(target.unit for target in group))
-            if len(units) > 1:
-                found = ', '.join(units)
-                msg = (
-                    f'The matches of {pattern!r} cannot share a value of different units: {found}.'
-                )
-                raise ParameterError(msg)
-    return tuple(
-        _parameter(label, tuple(group), model, initial, bounds, scale, prior, usual)
-        for label, group in groups.items()
-    )
+        index = f'[{target.index or 0}]' if vector else ''
+        label = target.path
+        if shared:
+            stem = pattern[: pattern.rindex('[')] if vector and pattern.endswith(']') else pattern
+            label = f'{name or stem}{index}'
+        elif name is not None:
+            label = f'{name}{index}' if len(elements) == 1 else f'{name}/{target.name}{index}'
+        groups.setdefault(label, []).append(target)
+    found = []
+    for label, group in groups.items():
+        units = list(dict.fromkeys(target.unit for target in group))
+        if len(units) > 1:
+            listed = ', '.join(units)
+            msg = f'The matches of {pattern!r} cannot share a value of different units: {listed}.'
+            raise ParameterError(msg)
+        start, limits, usual = initial, bounds, where.usual(group[0])
+        if usual is not None:
+            start = usual[0] if start is None else start
+            limits = limits or (min(usual[1], start), max(usual[2], start))
+        if start is None:
+            nominal = float(sum(target.read(where.model) for target in group) / len(group))
+        else:
+            nominal = float(start)
+        low, high = limits or _default_bounds(group[0], nominal, scale)
+        unknown = Unknown(label, tuple(group), nominal, low, high, scale, prior)
+        _check_values(unknown, "the model's value" if start is None else 'initial')
+        found.append(unknown)
+    return tuple(found)
 
 
-def _name(
-    target: Target, pattern: str, name: str | None, shared: bool, elements: int, vector: bool
-) -> str:
-    index = '' if not vector else f'[{target.index or 0}]'
-    if shared:
-        stem = pattern[: pattern.rindex('[')] if vector and pattern.endswith(']') else pattern
-        return f'{name or stem}{index}'
-    if name is None:
-        return target.path
-    return f'{name}{index}' if elements == 1 else f'{name}/{target.name}{index}'
-
-
-def _parameter(
-    name: str,
-    targets: tuple[Target, ...],
-    model: mujoco.MjModel,
-    initial: float | None,
-    bounds: tuple[float, float] | None,
-    scale: Scale,
-    prior: tuple[float, float] | None,
-    usual: Callable[[Target], tuple[float, float, float] | None],
-) -> Unknown:
-    known = usual(targets[0])
-    if known is not None:
-        initial = known[0] if initial is None else initial
-        bounds = bounds or (min(known[1], initial), max(known[2], initial))
-    if initial is None:
-        values = [target.read(model) for target in targets]
-        nominal = float(sum(values) / len(values))
-    else:
-        nominal = float(initial)
-    physical_low, physical_high = targets[0].bounds
-    low, high = bounds or _default_bounds(targets[0], nominal, scale)
+def _check_values(unknown: Unknown, origin: str) -> None:
+    """Check start, bounds and prior of an unknown; ``origin`` says where its start is from."""
+    name, nominal = unknown.name, unknown.nominal
+    low, high = unknown.min_value, unknown.max_value
+    physical_low, physical_high = unknown.targets[0].bounds
+    msg = ''
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
         msg = (
             f'Parameter {name!r} needs finite bounds and start, got [{low}, {high}] and {nominal}.'
         )
-        raise ParameterError(msg)
-    if low >= high:
+    elif low >= high:
         msg = (
             f'The bounds of parameter {name!r} are reversed: '
             f'expected lower < upper, got [{low:g}, {high:g}].'
         )
-        raise ParameterError(msg)
-    if low < physical_low or high > physical_high:
+    elif low < physical_low or high > physical_high:
         msg = (
             f'The bounds [{low:g}, {high:g}] of parameter {name!r} leave what is physical: '
             f'[{physical_low:g}, {physical_high:g}].'
         )
-        raise ParameterError(msg)
-    if not low <= nominal <= high:
-        origin = "the model's value" if initial is None else 'initial'
+    elif not low <= nominal <= high:
         msg = (
             f'Parameter {name!r} starts at {nominal:g} ({origin}), '
             f'outside its bounds [{low:g}, {high:g}].'
         )
-        raise ParameterError(msg)
-    if scale == 'log' and low <= 0:
+    elif unknown.scale == 'log' and low <= 0:
         msg = (
             f'Parameter {name!r} has a log scale: expected bounds above 0, got [{low:g}, {high:g}].'
         )
+    elif unknown.prior is not None:
+        mean, deviation = unknown.prior
+        if not (math.isfinite(mean) and 0 < deviation < math.inf):
+            msg = (
+                f'The prior of parameter {name!r} needs a finite mean and a standard deviation '
+                f'above 0, got {mean:g} and {deviation:g}.'
+            )
+    if msg:
         raise ParameterError(msg)
-    if prior is not None and not (math.isfinite(prior[0]) and 0 < prior[1] < math.inf):
-        msg = (
-            f'The prior of parameter {name!r} needs a finite mean and a standard deviation above '
-            f'0, got {prior[0]:g} and {prior[1]:g}.'
-        )
-        raise ParameterError(msg)
-    return Unknown(name, targets, nominal, low, high, scale, prior)
 
 
 def _default_bounds(target: Target, nominal: float, scale: Scale) -> tuple[float, float]:

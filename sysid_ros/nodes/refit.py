@@ -75,27 +75,24 @@ class RefitCall:
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         arrived: list[tuple[threading.Event, str]] = []
         for topic, kind, show in (
-            ('parameters', DiagnosticArray, _show_parameters),
-            ('mjcf', String, _show_text),
-            ('result', String, _show_text),
+            (f'{name}/parameters', DiagnosticArray, _show_parameters),
+            (f'{name}/mjcf', String, _show_text),
+            (f'{name}/result', String, _show_text),
         ):
             event = threading.Event()
-            arrived.append((event, f'{name}/{topic}'))
-            self._node.create_subscription(
-                kind, f'{name}/{topic}', _printer(f'{name}/{topic}', show, event), latched
-            )
+            arrived.append((event, topic))
+
+            def receive(
+                message: Any, topic: str = topic, show: Any = show, event: Any = event
+            ) -> None:
+                print(f'{topic}: {show(message)}', flush=True)  # noqa: T201
+                event.set()
+
+            self._node.create_subscription(kind, topic, receive, latched)
         for event, topic in arrived:
             if not event.wait(_TOPIC_SECONDS):
                 msg = f'Nothing arrived on {topic} within {_TOPIC_SECONDS:g} s.'
                 raise RosError(msg)
-
-
-def _printer(topic: str, show: Any, event: threading.Event) -> Any:
-    def receive(message: Any) -> None:
-        print(f'{topic}: {show(message)}', flush=True)  # noqa: T201
-        event.set()
-
-    return receive
 
 
 def _show_parameters(message: Any) -> str:

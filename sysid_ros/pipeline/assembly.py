@@ -16,8 +16,9 @@ from sysid_ros.files import sha256
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.results.diagnostics import SignalCurve
+from sysid_ros.results.gate import judge
 from sysid_ros.results.result import FileHash
-from sysid_ros.results.summary import judged_result, provenance_now, summarise
+from sysid_ros.results.summary import Validation, provenance_now, summarise
 from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
-    from sysid_ros.results.summary import Validation
 
 #: What to do when the measurements fit better at other times.
 _SHIFTED = (
@@ -58,31 +58,36 @@ def assemble(
         remembered: What an earlier result has to do with it.
     """
     recordings = problem.recordings
+    remembered, validation = remembered or Remembered(), validation or Validation()
     curves = list(_curves(problem, fit, config.solver.threads))
-    summary = summarise(
+    found = summarise(
         str(config.model),
         fit,
         curves,
         {curve.sensor: sensor_unit(problem.model, curve.sensor) for curve in curves},
+        remembered.provenance(_provenance(config, command, recordings)),
         backend=config.solver.backend,
         loss=config.solver.loss,
     )
-    provenance = _provenance(config, command, recordings)
-    remembered = remembered or Remembered()
-    return judged_result(
-        summary,
-        config.gate,
-        provenance=remembered.provenance(provenance),
-        warnings=(
-            *remembered.warnings,
-            *_warnings(problem.model, fit, recordings, summary.held_out),
-            *(validation.warnings if validation else ()),
-        ),
-        topics=tuple(rate for recording in recordings for rate in recording.alignment.topics),
-        health=(*_findings(fit, recordings), *_stuck(problem.model, recordings)),
-        validation=validation,
-        drift=remembered.drift,
+    warnings = (
+        *remembered.warnings,
+        *_warnings(problem.model, fit, recordings, held_out=not math.isnan(found.held_out_before)),
+        *validation.warnings,
     )
+    context = {
+        **validation._asdict(),
+        'warnings': warnings,
+        'topics': tuple(rate for recording in recordings for rate in recording.alignment.topics),
+        'health': (
+            *_offsets(fit),
+            *_shifts(fit),
+            *_left_out(fit, recordings),
+            *(finding for recording in recordings for finding in recording.alignment.health),
+            *_stuck(problem.model, recordings),
+        ),
+        'drift': remembered.drift,
+    }
+    return judge(found.model_copy(update=context), config.gate)
 
 
 def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
@@ -134,20 +139,6 @@ def _provenance(
         tuple(files),
         'recorded commands, zero-order held, drive the actuators of the model',
     )
-
-
-def _findings(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
-    """Yield what was found, before what was found when the bags were read.
-
-    Args:
-        fit: What was found by the fit.
-        recordings: All bags.
-    """
-    yield from _offsets(fit)
-    yield from _shifts(fit)
-    yield from _left_out(fit, recordings)
-    for recording in recordings:
-        yield from recording.alignment.health
 
 
 def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
@@ -242,7 +233,8 @@ def _warnings(
     model: mujoco.MjModel,
     fit: Fit,
     recordings: Sequence[CalibrationBag],
-    held_out: tuple[float, float],
+    *,
+    held_out: bool,
 ) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each.
 
@@ -250,7 +242,7 @@ def _warnings(
         model: The compiled nominal model.
         fit: What was found.
         recordings: All bags.
-        held_out: Error before and after on held-out data; NaN where there are none.
+        held_out: Whether there are data to judge the fit on.
     """
     if not fit.solution.success:
         yield fit.solution.message
@@ -262,8 +254,14 @@ def _warnings(
         )
     if fit.shift is not None and fit.shift.alarming:
         yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
-    yield from _other_optima(fit)
-    if math.isnan(held_out[0]):
+    ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
+    worse = sum(end > (1 + _SAME_COST) * min(ends) for end in ends)
+    if worse:
+        yield (
+            f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
+            'there is more than one optimum, and more starts may find a better one.'
+        )
+    if not held_out:
         yield 'Nothing is held out: record a bag for validation to see whether the fit generalises.'
     doubtful = [
         parameter.name
@@ -277,14 +275,3 @@ def _warnings(
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
         if recording.idle_actuators:
             yield f'Bag {recording.idle_actuators}.'
-
-
-def _other_optima(fit: Fit) -> Iterator[str]:
-    """Say when starts ended in different optima."""
-    ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
-    worse = sum(end > (1 + _SAME_COST) * min(ends) for end in ends)
-    if worse:
-        yield (
-            f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
-            'there is more than one optimum, and more starts may find a better one.'
-        )

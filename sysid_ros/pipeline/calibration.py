@@ -7,10 +7,10 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, write_series
-from sysid_ros.config import MemoryConfig, load_mapping
+from sysid_ros.config import MemoryConfig
 from sysid_ros.errors import ResultError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec, load_model, load_spec
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.alignment import Alignment
-    from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
+    from sysid_ros.config import CalibrationConfig, SegmentsConfig, StampChoice
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.model.targets import Target
     from sysid_ros.results.comparison import ComparedQuantity
+    from sysid_ros.servos.laws.joints import ServoJoints
 
 RESULT = 'result.json'
 #: Folder in the output for a result that was rejected.
@@ -55,10 +55,19 @@ _NUDGE_OF_BOUNDS = 1e-3
 
 @dataclass(frozen=True)
 class Identified:
-    """A judged result, and the model and data that it is of; nothing is on disk yet."""
+    """A judged result, and what an accepted one needs for its files; nothing is on disk yet.
+
+    Attributes:
+        result: What was found.
+        values: Targets and their values in SI units.
+        spec: The nominal model; read again from its file unless given.
+        servos: The joints that servos drive, if any.
+    """
 
     result: CalibrationResult
-    problem: Problem
+    values: Sequence[tuple[Target, float]] = ()
+    spec: mujoco.MjSpec | None = None
+    servos: ServoJoints | None = None
 
 
 @dataclass(frozen=True)
@@ -99,10 +108,7 @@ def convert(
         SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
     """
     compiled = load_model(model)
-    chosen: Literal['auto'] | MappingConfig = 'auto'
-    if mapping != 'auto':
-        chosen = load_mapping(Path(mapping))
-    alignment = read_aligned(bag, compiled, chosen, stamps, segments)
+    alignment = read_aligned(bag, compiled, mapping, stamps, segments)
     if output is None:
         return alignment, ()
     _check_writable(output)
@@ -136,7 +142,7 @@ def calibrate(
     _check_written_back(config, spec)
     identified = identify(config, command=command, observer=observer, cancel=cancel, spec=spec)
     observer.stage('writing result, report and model')
-    return write(identified, config)
+    return write(identified, config.output)
 
 
 def identify(
@@ -184,18 +190,23 @@ def identify(
         validation=tested,
         remembered=Remembered(memory, drift, warnings),
     )
-    return Identified(result, problem)
+    values = [
+        (target, found.value)
+        for parameter, found in zip(problem.parameters, result.parameters, strict=True)
+        for target in parameter.targets
+    ]
+    return Identified(result, values, problem.spec, problem.servos)
 
 
-def write(identified: Identified, config: CalibrationConfig) -> Calibration:
-    """Write result, report and figures, and the MJCF of an accepted result.
+def write(identified: Identified, folder: Path) -> Calibration:
+    """Write result, report and figures; of an accepted result also the MJCF and servos' files.
 
     A rejected result is written into a folder of its own: files of an earlier, accepted one stay
     as they are.
 
     Args:
         identified: What was found.
-        config: What was asked for; says where to.
+        folder: Files in it are replaced one by one, each whole or not at all.
 
     Raises:
         SysidError: In one sentence, what cannot be written.
@@ -203,21 +214,17 @@ def write(identified: Identified, config: CalibrationConfig) -> Calibration:
     # Drawing takes long to import, and who only asks for a calibration later should not wait.
     from sysid_ros.report import write_figures, write_report  # noqa: PLC0415
 
-    result, problem = identified.result, identified.problem
-    mjcf = None
-    folder = config.output if result.accepted else config.output / REJECTED
+    result, mjcf = identified.result, None
     if result.accepted:
-        values = [
-            (target, found.value)
-            for parameter, found in zip(problem.parameters, result.parameters, strict=True)
-            for target in parameter.targets
-        ]
-        written = write_model(config.model, values, config.output / MODEL, problem.spec)
-        if problem.servos is not None:
+        source, values = Path(result.model), identified.values
+        written = write_model(source, values, folder / MODEL, identified.spec)
+        mjcf = folder / MODEL / written.path.relative_to(absolute(folder / MODEL))
+        if identified.servos is not None:
             named = {target.path: value for target, value in values}
-            write_servos(config.output / SERVOS, problem.servos, named)
-        mjcf = config.output / MODEL / written.path.relative_to(absolute(config.output / MODEL))
+            write_servos(folder / SERVOS, identified.servos, named)
         result = result.with_warnings(written.notes)
+    else:
+        folder = folder / REJECTED
     result.save(folder / RESULT)
     write_figures(result, folder / FIGURES)
     write_report(result, folder / REPORT)
@@ -261,23 +268,15 @@ def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
     Raises:
         ModelError: It cannot: an element is generated, say.
     """
-    values = [
-        (target, _nudged(parameter))
-        for parameter in parameters_of(config, compile_spec(spec, config.model), spec)
-        for target in parameter.targets
-    ]
+    values: list[tuple[Target, float]] = []
+    for parameter in parameters_of(config, compile_spec(spec, config.model), spec):
+        # A value inside the bounds that is not the one in the text.
+        nominal, low, high = parameter.nominal, parameter.min_value, parameter.max_value
+        step = min(_NUDGE * max(abs(nominal), 1.0), _NUDGE_OF_BOUNDS * (high - low))
+        nudged = nominal + step if nominal + step <= high else nominal - step
+        values.extend((target, nudged) for target in parameter.targets)
     with tempfile.TemporaryDirectory() as folder:
         write_model(config.model, values, Path(folder) / MODEL, spec)
-
-
-def _nudged(parameter: Unknown) -> float:
-    """Return a value inside the bounds that is not the one in the text."""
-    step = min(
-        _NUDGE * max(abs(parameter.nominal), 1.0),
-        _NUDGE_OF_BOUNDS * (parameter.max_value - parameter.min_value),
-    )
-    inside = parameter.nominal + step <= parameter.max_value
-    return parameter.nominal + step if inside else parameter.nominal - step
 
 
 def _check_writable(folder: Path) -> None:

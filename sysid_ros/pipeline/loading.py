@@ -19,7 +19,7 @@ from sysid_ros.config import load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
-from sysid_ros.model.unknown import check_distinct, make_unknowns
+from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
@@ -139,13 +139,16 @@ def load(
 def read_aligned(
     bag: Path,
     model: mujoco.MjModel,
-    mapping: Literal['auto'] | MappingConfig,
+    mapping: str | Path,
     stamps: StampChoice,
     segments: SegmentsConfig | None,
 ) -> Alignment:
-    """Read a bag and align it with a model."""
+    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file."""
+    chosen: Literal['auto'] | MappingConfig = 'auto'
+    if mapping != 'auto':
+        chosen = load_mapping(Path(mapping))
     columns = read_bag(bag)
-    pairing = map_columns(columns, model, mapping)
+    pairing = map_columns(columns, model, chosen)
     return align(columns, model, pairing, stamps, segments=segments)
 
 
@@ -201,22 +204,20 @@ def parameters_of(
     """
     found: list[Unknown] = []
     joints = joints_of(config.servos, model)
+    scope = Scope(model, spec, training or (), partial(usual, joints))
     for entry in config.parameters:
         if training is None and of_sequence(entry.target):
             continue
         found.extend(
             make_unknowns(
                 entry.target,
-                model,
+                scope,
                 name=entry.name,
                 initial=entry.initial,
                 bounds=entry.bounds,
                 shared=entry.shared,
                 scale=entry.scale,
                 prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
-                sequences=training or (),
-                spec=spec,
-                usual=partial(usual, joints),
             )
         )
     found.extend(unknowns_of(config.servos, model, found))

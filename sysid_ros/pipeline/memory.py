@@ -16,7 +16,7 @@ import numpy as np
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import Known, continue_from
-from sysid_ros.inference.drift import Estimate
+from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of, of_sequence
 from sysid_ros.results.result import (
@@ -259,7 +259,7 @@ def known_of(
     """
     inference = result.inference
     if inference is None:
-        return Known((), Estimate(np.zeros(0), np.zeros((0, 0)), 1.0))
+        return Known((), JointEstimate(np.zeros(0), np.zeros((0, 0)), 1.0))
     count = len(result.parameters)
     covariance = np.array(inference.covariance).reshape(count, count)
     now = {parameter.name: parameter for parameter in parameters}
@@ -275,7 +275,7 @@ def known_of(
     spread = covariance[np.ix_(own, own)] + np.diag((wander * x) ** 2)
     freedom = float(np.fmax(inference.effective_samples - 1.0, 1.0))
     return Known(
-        tuple(result.parameters[place].name for place in own), Estimate(x, spread, freedom)
+        tuple(result.parameters[place].name for place in own), JointEstimate(x, spread, freedom)
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.errors import ConfigError, FitError, nearest
-from sysid_ros.inference.paired import FEWEST_PARTS, paired
+from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.validation import (

@@ -26,7 +26,7 @@ from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference.dependence import threshold
 from sysid_ros.inference.linear import linearised
-from sysid_ros.inference.spread import LEVEL, Spread, prior_jacobian
+from sysid_ros.inference.spread import LEVEL, Spread
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.pipeline.loading import load
@@ -326,7 +326,7 @@ def from_noise(linear: Linear, samples: int) -> Spread:
     """
     count, free, scale = len(linear.unknowns), linear.free, linear.scale[linear.free]
     measured = linear.scaled[linear.samples.sensor >= 0]
-    prior = prior_jacobian(linear.scaled, linear.samples)
+    prior = linear.unmeasured
     errors = linear.inverse @ (measured.T @ measured + prior.T @ prior) @ linear.inverse
     covariance = np.full((count, count), np.nan)
     covariance[np.ix_(free, free)] = errors / np.outer(scale, scale)

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sysid_ros.files import replace_file
-from sysid_ros.report import forest, view
-from sysid_ros.report.curves import limits
+from sysid_ros.report import pictures, signals
 from sysid_ros.report.numbers import significant
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Drawing(Figure):
         return buffer.getvalue()
 
 
-def _figure(height: float, width: float = _WIDTH) -> Drawing:
+def blank(height: float, width: float = _WIDTH) -> Drawing:
     """Return an empty figure with an Agg canvas of its own."""
     figure = Drawing(figsize=(width, height), layout='constrained')
     FigureCanvasAgg(figure)
@@ -64,7 +63,8 @@ def _save(figure: Drawing, path: Path) -> Path:
     return path
 
 
-def _calm(axes: Axes) -> None:
+def calm(axes: Axes) -> None:
+    """Draw a thin grid and no more frame than is needed."""
     axes.spines[['top', 'right']].set_visible(False)
     axes.tick_params(labelsize=8, colors=INK)
     axes.grid(visible=True, color='#e3e5e8', linewidth=0.6)
@@ -77,7 +77,7 @@ def _title(axes: Axes, text: str) -> None:
     axes.set_title(text, loc='left', y=1.0, fontsize=9, color=INK).set_parse_math(False)
 
 
-def _draw_panel(axes: Axes, panel: forest.Panel) -> None:
+def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
     """Draw values and intervals of the parameters that share an axis."""
     rows = range(len(panel.marks))
     for row, mark in zip(rows, panel.marks, strict=True):
@@ -93,7 +93,7 @@ def _draw_panel(axes: Axes, panel: forest.Panel) -> None:
             axes.plot(mark.truth, row, 'D', color=INK, markerfacecolor='none', markersize=7)
     axes.set_yticks(list(rows), [mark.parameter.name for mark in panel.marks])
     axes.set_xticks([tick.position for tick in panel.ticks], [tick.label for tick in panel.ticks])
-    _calm(axes)
+    calm(axes)
     for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
         label.set_parse_math(False)
     axes.set_xlim(0, 1)
@@ -103,9 +103,9 @@ def _draw_panel(axes: Axes, panel: forest.Panel) -> None:
 
 def draw_parameters(result: CalibrationResult) -> Drawing:
     """Draw values, intervals and initial values of the parameters."""
-    panels = forest.panels(result)
+    panels = pictures.panels(result)
     heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
-    figure = _figure(sum(heights) + 0.6, width=9.0)
+    figure = blank(sum(heights) + 0.6, width=9.0)
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
     for axes, panel in zip(grid[:, 0], panels, strict=True):
         _draw_panel(axes, panel)
@@ -118,28 +118,28 @@ def draw_parameters(result: CalibrationResult) -> Drawing:
     return figure
 
 
-def draw_sequence(group: view.SequenceFigures) -> Drawing:
+def draw_sequence(group: signals.SequenceFigures) -> Drawing:
     """Draw what was measured in one sequence, and the predictions before and after."""
     columns = min(_COLUMNS, len(group.figures))
     count = math.ceil(len(group.figures) / columns)
-    figure = _figure(_PANEL_HEIGHT * count + 0.9)
+    figure = blank(_PANEL_HEIGHT * count + 0.9)
     grid = figure.subplots(count, columns, squeeze=False, sharex=True)
     for axes, entry in zip(grid.flat, group.figures, strict=False):
         plot = entry.plot
         axes.plot(plot.times, plot.measured, color=MEASURED, linewidth=2.4, label='measured')
         axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='before')
         axes.plot(plot.times, plot.after, color=AFTER, linewidth=1.0, label='after')
-        ends = limits(plot)
+        ends = signals.limits(plot)
         if ends is not None:
             axes.set_ylim(*ends)
-        _calm(axes)
+        calm(axes)
         _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
     for axes in grid.flat[len(group.figures) :]:
         axes.set_visible(False)
     for axes in grid.flat[max(len(group.figures) - columns, 0) : len(group.figures)]:
         axes.tick_params(labelbottom=True)
         axes.set_xlabel('time [s]', fontsize=8)
-    name = f'{group.sequence} ({view.ROLE_NAMES[group.role]})'
+    name = f'{group.sequence} ({signals.ROLE_NAMES[group.role]})'
     figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
     handles, labels = grid.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper right', ncols=3, fontsize=9, frameon=False)
@@ -153,7 +153,7 @@ def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawin
         result: What to show.
         sensor: Only this one of the sensors; all unless given.
     """
-    group = view.sequences(result)[0]
+    group = signals.sequences(result)[0]
     if sensor is not None:
         shown = tuple(entry for entry in group.figures if entry.plot.sensor == sensor)
         group = group._replace(figures=shown)
@@ -161,7 +161,7 @@ def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawin
 
 
 def _trace(result: CalibrationResult, folder: Path) -> Path:
-    figure = _figure(3.4, width=7.0)
+    figure = blank(3.4, width=7.0)
     axes = figure.subplots()
     trace = result.solver.trace
     costs = np.array([entry.cost for entry in trace])
@@ -171,13 +171,13 @@ def _trace(result: CalibrationResult, folder: Path) -> Path:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel('iteration', fontsize=9)
     axes.set_ylabel('cost', fontsize=9)
-    _calm(axes)
+    calm(axes)
     final = significant(result.solver.final_cost)
     _title(axes, f'{result.solver.backend}: {result.solver.status}, final cost {final}')
     return _save(figure, folder / 'solver_trace.png')
 
 
-def _file_names(groups: Sequence[view.SequenceFigures]) -> list[str]:
+def _file_names(groups: Sequence[signals.SequenceFigures]) -> list[str]:
     """Turn sequence names into file names, each its own even where names differ by a slash."""
     names: list[str] = []
     for group in groups:
@@ -207,7 +207,7 @@ def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
     written: list[Path] = []
     if result.parameters:
         written.append(_save(draw_parameters(result), folder / 'parameters.png'))
-    groups = view.sequences(result)
+    groups = signals.sequences(result)
     for group, name in zip(groups, _file_names(groups), strict=True):
         written.append(_save(draw_sequence(group), folder / name))
     if result.solver.trace:

@@ -6,26 +6,147 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
+from collections import Counter
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
+import yaml
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
-from sysid_ros.report import forest, numbers, trust, view
-from sysid_ros.report.curves import curves_json
+from sysid_ros.report import numbers, pictures, signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.report.films import Film
-    from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.results.result import CalibrationResult, ParameterResult, SensorError
 
 #: After these characters a long name, path or hash may be broken over lines.
 _BREAKS = ('/', '_', '.')
+#: Symbol and tone of each verdict; the text always stands beside it.
+_VERDICTS = {
+    VerdictKind.IDENTIFIED: ('✓', 'good'),
+    VerdictKind.AT_BOUND: ('▲', 'warn'),
+    VerdictKind.PRIOR_DOMINATED: ('◐', 'warn'),
+    VerdictKind.CONFOUNDED: ('⇄', 'bad'),
+    VerdictKind.NOT_EXCITED: ('○', 'bad'),
+}
+
+
+class Tag(NamedTuple):
+    """A word with the symbol and the tone (``good``, ``warn``, ``bad``) that go with it.
+
+    ``detail`` is what follows the word, as ``with a, b``.
+    """
+
+    word: str
+    symbol: str
+    tone: str
+    detail: str = ''
+
+
+class ParameterRow(NamedTuple):
+    """A parameter and what is known about it from elsewhere."""
+
+    parameter: ParameterResult
+    verdict: Tag
+    truth: float | None
+
+    @property
+    def truth_inside(self) -> bool | None:
+        """Whether the true value lies in the interval; None when there is no such question."""
+        if self.truth is None or math.isnan(self.parameter.low) or math.isnan(self.parameter.high):
+            return None
+        return self.parameter.low <= self.truth <= self.parameter.high
+
+
+class SensorRow(NamedTuple):
+    """The errors of one sensor on both roles; None where it was not measured in one."""
+
+    sensor: str
+    unit: str
+    train: SensorError | None
+    validate: SensorError | None
+
+
+class Film(NamedTuple):
+    """An animation of one sequence.
+
+    Attributes:
+        sequence: What it shows.
+        webp: The animated image.
+        width: Pixels.
+        height: Pixels.
+        seconds: How long it runs until it begins again.
+        shown: Names of the copies with the colour of each, as ``(name, '#rrggbb')``.
+        note: A sentence about what is not shown; empty where all is.
+    """
+
+    sequence: str
+    webp: bytes
+    width: int
+    height: int
+    seconds: float
+    shown: tuple[tuple[str, str], ...]
+    note: str = ''
+
+    @property
+    def source(self) -> str:
+        """The image as a data URI."""
+        return 'data:image/webp;base64,' + base64.b64encode(self.webp).decode('ascii')
+
+
+class Headline(NamedTuple):
+    """The outcome in one sentence and the error that decides it.
+
+    ``before`` and ``after`` are root mean squares in units of the noise scale.
+    """
+
+    verdict: Tag
+    sentence: str
+    error_name: str
+    before: float
+    after: float
+    change: str
+
+
+def _headline(result: CalibrationResult) -> Headline:
+    """Say whether the result was accepted, why, and how the deciding error changed."""
+    held_out = math.isfinite(result.held_out_before) or math.isfinite(result.held_out_after)
+    before, after = (
+        (result.held_out_before, result.held_out_after)
+        if held_out
+        else (result.training_before, result.training_after)
+    )
+    word = 'Accepted' if result.accepted else 'Rejected'
+    sentence = ' '.join(result.acceptance.split())
+    sentence = sentence[:1].upper() + sentence[1:]
+    if sentence and sentence[-1] not in '.!?':
+        sentence += '.'
+    return Headline(
+        Tag(word, '✓', 'good') if result.accepted else Tag(word, '✕', 'bad'),
+        sentence,
+        'Held-out error' if held_out else 'Training error (nothing is held out)',
+        before,
+        after,
+        numbers.times(before, after),
+    )
+
+
+def _sensor_rows(result: CalibrationResult) -> list[SensorRow]:
+    """Put the errors of each sensor on one line, in the order of the result."""
+    errors = {(error.sensor, error.role): error for error in result.errors}
+    units = {error.sensor: error.unit for error in result.errors}
+    return [
+        SensorRow(sensor, unit, errors.get((sensor, 'train')), errors.get((sensor, 'validate')))
+        for sensor, unit in units.items()
+    ]
 
 
 def _breakable(text: str) -> Markup:
@@ -62,10 +183,9 @@ def _environment() -> jinja2.Environment:
         interval=numbers.interval,
         number=_number,
         padded=numbers.padded,
-        role_names=view.ROLE_NAMES,
+        role_names=signals.ROLE_NAMES,
         rounded=numbers.rounded,
         significant=numbers.significant,
-        starts_text=view.starts_text,
         times=numbers.times,
     )
     return environment
@@ -83,33 +203,51 @@ def _context(
     films: Sequence[Film],
 ) -> dict[str, Any]:
     """Gather what the template names."""
-    rows = view.parameter_rows(result, truth)
-    groups = view.sequences(result)
+    rows = [
+        ParameterRow(
+            parameter,
+            Tag(
+                parameter.verdict_kind,
+                *_VERDICTS[parameter.verdict_kind],
+                f'with {", ".join(parameter.confounded_with)}' if parameter.confounded_with else '',
+            ),
+            pictures.true_value(parameter, truth),
+        )
+        for parameter in result.parameters
+    ]
+    counts = Counter(row.verdict.word for row in rows)
+    groups = signals.sequences(result)
+    bags = list(dict.fromkeys(topic.bag for topic in result.topics))
+    ends = sorted(
+        start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
+    )
+    config = json.loads(json.dumps(result.provenance.config, default=str))
     library, script = get_plotlyjs(), _asset('report.js')
     return {
         'result': result,
         'title': title or f'Calibration of {result.model}',
         'films': films,
-        'headline': view.headline(result),
+        'headline': _headline(result),
         'parameters': rows,
-        'verdict_counts': view.verdict_counts(rows),
+        'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),
-        'panels': forest.panels(result, truth),
-        'sensors': view.sensor_rows(result),
+        'panels': pictures.panels(result, truth),
+        'sensors': _sensor_rows(result),
         'sequences': groups,
-        'noise_sources': view.noise_sources(result),
-        'unsure': trust.unsure(result),
-        'strong_pairs': trust.strong_pairs(result),
-        'correlations': trust.correlations(result),
-        'over_folds': trust.over_folds(result),
-        'over_windows': trust.over_windows(result),
-        'horizon': trust.horizon(result),
-        'bags': view.bags(result),
-        'config_text': view.config_text(result),
+        'noise_sources': list(dict.fromkeys(scale.source for scale in result.noise)),
+        'unsure': [parameter for parameter in result.parameters if parameter.explanation],
+        'strong_pairs': pictures.strong_pairs(result),
+        'correlations': pictures.correlations(result),
+        'horizon': pictures.horizon(result),
+        'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
+        'final_costs': [numbers.significant(end) for end in ends],
+        'config_text': (
+            yaml.safe_dump(config, sort_keys=False, allow_unicode=True) if config else ''
+        ),
         # The three below hold no text of the user's but inside the JSON, which escapes it.
         'style': Markup(_asset('report.css')),  # noqa: S704
         'scripts': (Markup(library), Markup(script)),  # noqa: S704
-        'curves': Markup(curves_json(result, groups)),  # noqa: S704
+        'curves': Markup(signals.curves_json(result, groups)),  # noqa: S704
         'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
     }
 

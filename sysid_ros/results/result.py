@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,9 @@ from pydantic import ValidationError
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.calibration import Role
 from sysid_ros.config.section import explain
-from sysid_ros.errors import ResultError, nearest
+from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
+from sysid_ros.json_text import read_object
 from sysid_ros.results.parts import (
     CombinationResult,
     Drift,
@@ -140,8 +140,9 @@ class CalibrationResult(UnjudgedResult):
     gate: tuple[GateCheck, ...] = ()
 
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
-        """Return the same result with more warnings."""
-        return self.model_copy(update={'warnings': (*self.warnings, *more)})
+        """Return the same result with warnings that it has not got yet."""
+        warnings = tuple(dict.fromkeys((*self.warnings, *more)))
+        return self.model_copy(update={'warnings': warnings})
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.
@@ -166,24 +167,8 @@ class CalibrationResult(UnjudgedResult):
         Raises:
             ResultError: There is no such file, or it is not a result that this version can read.
         """
-        try:
-            document = json.loads(path.read_text('utf-8'))
-        except FileNotFoundError as err:
-            near = path.parent.glob('*.json') if path.parent.is_dir() else []
-            hint = nearest(path.name, sorted(entry.name for entry in near))
-            msg = f'There is no result {str(path)!r}; {hint}.'
-            raise ResultError(msg) from err
-        except OSError as err:
-            msg = f'Cannot read the result {str(path)!r}: {err.strerror}.'
-            raise ResultError(msg) from err
-        except json.JSONDecodeError as err:
-            what = f'{err.msg.lower()} (line {err.lineno}, column {err.colno})'
-            msg = f'The result {str(path)!r} is not JSON: {what}.'
-            raise ResultError(msg) from err
-        except UnicodeDecodeError as err:
-            msg = f'The result {str(path)!r} is not JSON: byte {err.start} is not UTF-8 text.'
-            raise ResultError(msg) from err
-        found = document.get('schema_version') if isinstance(document, dict) else None
+        document = read_object(path, ResultError, 'result')
+        found = document.get('schema_version')
         if found is None:
             msg = f'{str(path)!r} is not a result of a calibration: it has no schema_version.'
             raise ResultError(msg)
@@ -198,19 +183,15 @@ class CalibrationResult(UnjudgedResult):
             try:
                 return cls.model_validate(document)
             except ValidationError as err:
-                if not _is_later(document):
+                minor = document['schema_minor']
+                if not (isinstance(minor, int) and minor > SCHEMA_MINOR):
                     raise
+                # A version that knows more fields than this one wrote it.
                 _drop_unknown(document, err)
                 return cls.model_validate(document)
         except ValidationError as err:
             msg = f'The result is damaged: {explain(err, cls, str(path))}'
             raise ResultError(msg) from err
-
-
-def _is_later(document: dict[str, object]) -> bool:
-    """Whether a file was written by a version that knows more fields than this one."""
-    minor = document['schema_minor']
-    return isinstance(minor, int) and minor > SCHEMA_MINOR
 
 
 def _drop_unknown(document: Any, error: ValidationError) -> None:

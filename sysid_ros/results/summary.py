@@ -7,7 +7,6 @@ from __future__ import annotations
 import datetime as dt
 import importlib.metadata
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -15,7 +14,6 @@ import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
-from sysid_ros.results.gate import judge
 from sysid_ros.results.result import (
     CombinationResult,
     InferenceSummary,
@@ -36,20 +34,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.health import HealthFinding, TopicRate
-    from sysid_ros.config import GateConfig
+    from sysid_ros.config.calibration import Role
     from sysid_ros.identification.fit import Fit
     from sysid_ros.results.diagnostics import SignalCurve
-    from sysid_ros.results.result import (
-        CalibrationResult,
-        Drift,
-        FileHash,
-        FitDiagnostics,
-        Fold,
-        HorizonPoint,
-        SensorError,
-        WindowFit,
-    )
+    from sysid_ros.results.result import FileHash, Fold, HorizonPoint, WindowFit
 
 #: Points that a report can show in all, and per curve.
 _PLOT_POINTS = 100_000
@@ -57,39 +45,6 @@ _CURVE_POINTS = 1500
 _FEWEST_POINTS = 100
 _DIGITS = 6
 _LIBRARIES = ('numpy', 'scipy', 'rosbags')
-
-
-@dataclass(frozen=True)
-class FitSummary:
-    """What a fit and its curves say, as parts of a result.
-
-    Attributes:
-        model: What was fitted.
-        parameters: What was found.
-        held_out: Error before and after in units of the noise, NaN where nothing is held out.
-        training: The same on training data.
-        errors: By sensor and role.
-        noise: By sensor.
-        plots: The curves, thinned for display.
-        diagnostics: What all samples of the curves say.
-        solver: How the fit went.
-        inference: How intervals were found.
-        combinations: What is determined of parameters that cannot be told apart.
-        diverged: Sequences in which the fitted model becomes unstable.
-    """
-
-    model: str
-    parameters: tuple[ParameterResult, ...]
-    held_out: tuple[float, float]
-    training: tuple[float, float]
-    errors: tuple[SensorError, ...]
-    noise: tuple[NoiseScale, ...]
-    plots: tuple[SignalPlot, ...]
-    diagnostics: FitDiagnostics
-    solver: SolverSummary
-    inference: InferenceSummary
-    combinations: tuple[CombinationResult, ...]
-    diverged: tuple[str, ...]
 
 
 class Validation(NamedTuple):
@@ -113,88 +68,47 @@ def summarise(
     fit: Fit,
     curves: Sequence[SignalCurve],
     units: Mapping[str, str],
+    provenance: Provenance,
     *,
     backend: str,
     loss: str,
     advice: Callable[[str], str] | None = None,
-) -> FitSummary:
-    """Return what a fit found.
+) -> UnjudgedResult:
+    """Return what a fit found; what its recordings, tests and memory say is not in it yet.
 
     Args:
         model: What was fitted.
         fit: What was found.
         curves: Of all sequences, measured and predicted.
         units: Sensor name to its SI unit.
+        provenance: What it was made from.
         backend: Name of the solver.
         loss: Name of the loss.
         advice: Says what to record for a parameter that is not identified, by its name; this is
             added to its explanation.
     """
-    return FitSummary(
+    held_out = _whitened(curves, fit.noise, 'validate')
+    training = _whitened(curves, fit.noise, 'train')
+    return UnjudgedResult(
         model=model,
         parameters=tuple(_parameters(fit, advice)),
-        held_out=whitened(curves, fit.noise, 'validate'),
-        training=whitened(curves, fit.noise, 'train'),
+        held_out_before=held_out[0],
+        held_out_after=held_out[1],
+        training_before=training[0],
+        training_after=training[1],
         errors=sensor_errors(curves, units),
         noise=tuple(_noise(fit, units)),
         plots=tuple(_plots(curves, units)),
-        diagnostics=diagnose(curves, units, fit.noise),
+        topics=(),
+        health=(),
         solver=_solver(fit, backend, loss),
+        warnings=(),
+        provenance=provenance,
         inference=_inference(fit),
         combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
         diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
+        diagnostics=diagnose(curves, units, fit.noise),
     )
-
-
-def judged_result(
-    fit: FitSummary,
-    gate: GateConfig,
-    *,
-    provenance: Provenance,
-    warnings: tuple[str, ...],
-    topics: tuple[TopicRate, ...] = (),
-    health: tuple[HealthFinding, ...] = (),
-    validation: Validation | None = None,
-    drift: Drift | None = None,
-) -> CalibrationResult:
-    """Put all parts of a result together, and judge it.
-
-    Args:
-        fit: What was found.
-        gate: The conditions for using it.
-        provenance: What it was made from.
-        warnings: What its reader must know first.
-        topics: What arrived in the recordings.
-        health: What is wrong with them.
-        validation: What the fit is worth on data that it did not see; nothing unless given.
-        drift: Whether the robot changed since an earlier result.
-    """
-    validation = validation or Validation()
-    found = UnjudgedResult(
-        model=fit.model,
-        parameters=fit.parameters,
-        held_out_before=fit.held_out[0],
-        held_out_after=fit.held_out[1],
-        training_before=fit.training[0],
-        training_after=fit.training[1],
-        errors=fit.errors,
-        noise=fit.noise,
-        plots=fit.plots,
-        topics=topics,
-        health=health,
-        solver=fit.solver,
-        warnings=warnings,
-        provenance=provenance,
-        inference=fit.inference,
-        combinations=fit.combinations,
-        folds=validation.folds,
-        horizon=validation.horizon,
-        windows=validation.windows,
-        drift=drift,
-        diverged=fit.diverged,
-        diagnostics=fit.diagnostics,
-    )
-    return judge(found, gate)
 
 
 def provenance_now(
@@ -281,8 +195,8 @@ def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
         )
 
 
-def whitened(
-    curves: Sequence[SignalCurve], noise: Mapping[str, float], role: str
+def _whitened(
+    curves: Sequence[SignalCurve], noise: Mapping[str, float], role: Role
 ) -> tuple[float, float]:
     """Return the root mean square residual before and after, in units of the noise."""
     chosen = [curve for curve in curves if curve.role == role and curve.sensor in noise]
@@ -341,12 +255,13 @@ def _plots(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[
             role=curve.role,
             sensor=curve.name,
             unit=units[curve.sensor],
-            times=_rounded(curve.times[::stride]),
-            measured=_rounded(curve.measured[::stride]),
-            before=_rounded(curve.before[::stride]),
-            after=_rounded(curve.after[::stride]),
+            times=rounded(curve.times[::stride]),
+            measured=rounded(curve.measured[::stride]),
+            before=rounded(curve.before[::stride]),
+            after=rounded(curve.after[::stride]),
         )
 
 
-def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+def rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return samples with as many digits as a plot can show."""
     return tuple(float(f'{value:.{_DIGITS}g}') for value in values)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.model.targets import Role
-from sysid_ros.rollout.runs import lookup, lookup_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.runs import Channels, Lookup, LookupEach
+    from sysid_ros.signals import TimeSeries
+
+#: A sample this close to a step is on it, s: stamps are differences of rounded numbers.
+ON_STEP = 1e-9
+#: The recorded field that holds what the model's sensors say.
+SENSORS = 'sensordata'
 
 
 @dataclass(frozen=True)
@@ -85,54 +89,127 @@ def combined(one: MeasurementModel, other: MeasurementModel) -> MeasurementModel
     )
 
 
-def models_along(
-    models: Mapping[Signal, MeasurementModel], sensors: Sequence[str]
-) -> tuple[MeasurementModel, ...]:
-    """Return the model of each of (k,) columns, those of one sensor in the order of its axes."""
-    return tuple(
-        combined(
-            models.get(sensor, MeasurementModel()),
-            models.get((sensor, sensors[:column].count(sensor)), MeasurementModel()),
-        )
-        for column, sensor in enumerate(sensors)
-    )
-
-
-class Reading(NamedTuple):
-    """One candidate's residuals of one series, and their derivatives.
+class Lookup(NamedTuple):
+    """Where samples lie between the rows of a simulation.
 
     Attributes:
-        residual: (n, k), dimensionless.
-        derivatives: Column of the candidate to the (n, k) derivative by its value.
+        rows: (n,) row at or before each sample; (n, k) for columns with times of their own.
+        weights: (n, 1) or (n, k) share of the row after it; None where every sample is on a row.
+        regular: The rows as a slice, where they are evenly spaced and every sample is on one.
     """
 
-    residual: NDArray[np.float64]
-    derivatives: dict[int, NDArray[np.float64]]
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
+    regular: slice | None = None
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate (…, steps, k) rows at the (…, n, k) samples; (steps, k) for columns apart."""
+        if self.regular is not None:
+            return values[..., self.regular, :]
+        if self.weights is None:
+            return values[..., self.rows, :]
+        if self.rows.ndim > 1:
+            before = np.take_along_axis(values, self.rows, axis=0)
+            after = np.take_along_axis(values, self.rows + 1, axis=0)
+        else:
+            before, after = values[..., self.rows, :], values[..., self.rows + 1, :]
+        result: NDArray[np.float64] = before + self.weights * (after - before)
+        return result
+
+
+def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
+    """Find samples between the rows of a simulation; row k describes ``k * timestep``.
+
+    Args:
+        times: (n,) seconds from the start, or (n, k) for columns with times of their own.
+        timestep: Seconds.
+    """
+    position = np.maximum(times / timestep, 0.0)
+    near = np.rint(position)
+    position = np.where(np.abs(position - near) * timestep <= ON_STEP, near, position)
+    rows = np.floor(position).astype(np.int64)
+    weights: NDArray[np.float64] = position - rows
+    if rows.ndim > 1:
+        return Lookup(rows, weights)
+    if np.any(weights):
+        return Lookup(rows, weights[:, None])
+    strides = np.diff(rows)
+    if len(strides) and strides[0] > 0 and np.all(strides == strides[0]):
+        return Lookup(rows, regular=slice(int(rows[0]), int(rows[-1]) + 1, int(strides[0])))
+    return Lookup(rows)
+
+
+def _selection(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return columns as a slice where they are consecutive: what it selects is not copied."""
+    if not len(columns) or np.any(np.diff(columns) != 1):
+        return columns
+    return slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 @dataclass(frozen=True)
 class Readings:
-    """The laws of the channels of one measured series.
+    """A measured series, where a simulation has the same, and the laws between the two.
 
     Attributes:
-        channels: The series.
-        laws: (k,) law of each column.
+        series: What was measured; its samples are not copied.
+        own: (k,) columns of the series that are read from the same recorded field.
+        sensors: (k,) name of the signal that each of them belongs to.
+        source: Recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``.
+        columns: (k,) columns of that field.
+        timestep: Of the simulation, seconds.
+        laws: (k,) law of each column, once they are known: see `under`.
     """
 
-    channels: Channels
-    laws: tuple[MeasurementModel, ...]
-    delayed: tuple[int, ...] = field(init=False)
-    lawful: bool = field(init=False)
+    series: TimeSeries
+    own: NDArray[np.int64]
+    sensors: tuple[str, ...]
+    source: str
+    columns: NDArray[np.int64]
+    timestep: float
+    laws: tuple[MeasurementModel, ...] = ()
+    measured: NDArray[np.float64] = field(init=False, repr=False)
+    _lookup: Lookup = field(init=False, repr=False)
+    _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, 'lawful', bool(self.columns))
-        delayed = tuple(k for k, law in enumerate(self.laws) if law.delay is not None)
-        object.__setattr__(self, 'delayed', delayed)
+        object.__setattr__(self, 'measured', self.series.data[:, _selection(self.own)])
+        object.__setattr__(self, '_lookup', lookup(self.times, self.timestep))
+        object.__setattr__(self, '_columns', _selection(self.columns))
 
     @property
-    def columns(self) -> set[int]:
-        """All columns of a candidate that act on the series."""
-        return set().union(*(law.columns for law in self.laws))
+    def times(self) -> NDArray[np.float64]:
+        """(n,) seconds from the start of the sequence."""
+        return self.series.times
+
+    @property
+    def lawful(self) -> bool:
+        """Whether what was measured differs from what the model's sensors say."""
+        return any(law.columns for law in self.laws)
+
+    def under(self, models: Mapping[Signal, MeasurementModel]) -> Readings:
+        """Return the same with the laws of sensors, those of one sensor's axes in their order."""
+        nothing = MeasurementModel()
+        return replace(
+            self,
+            laws=tuple(
+                combined(
+                    models.get(sensor, nothing),
+                    models.get((sensor, self.sensors[:column].count(sensor)), nothing),
+                )
+                for column, sensor in enumerate(self.sensors)
+            ),
+        )
+
+    def values(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the (…, steps, k) rows of the columns, from (…, steps, width) of their field."""
+        return rows[self.source][..., self._columns]
+
+    def simulated(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the (m, n, k) values that (m, steps, width) rows have at the measured stamps.
+
+        Row k describes the state at ``k * timestep``. No law acts on them.
+        """
+        return self._lookup(self.values(rows))
 
     def predicted(
         self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
@@ -143,50 +220,54 @@ class Readings:
             rows: Recorded field to (steps, width).
             x: (p,) candidate.
         """
-        state, _ = self._state(rows, x)
-        return state * self._product(x, 'gains') + self._sum(x, 'biases')
+        return self._state(rows, x)[0] * self._product(x, 'gains') + self._sum(x, 'biases')
 
-    def evaluate(
-        self,
-        rows: Mapping[str, NDArray[np.float64]],
-        x: NDArray[np.float64],
-        scale: NDArray[np.float64],
-        *,
-        derivatives: bool = False,
-        shift: float = 0.0,
-    ) -> Reading:
-        """Evaluate one candidate.
+    def residual(
+        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64], shift: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the (n, k) measured minus predicted readings of one candidate.
 
         Args:
             rows: Recorded field to (steps, width); row k describes the state at ``k * timestep``.
             x: (p,) candidate.
-            scale: (k,) what residuals are multiplied by.
-            derivatives: Whether to differentiate, too.
             shift: Seconds by which the measurements are moved to later stamps.
         """
+        state, _ = self._state(rows, x, shift=shift)
         if not self.lawful:
-            state, _ = self._state(rows, x, shift=shift)
-            return Reading(scale * (self.channels.measured - state), {})
-        state, slope = self._state(rows, x, slopes=derivatives, shift=shift)
-        gain, measured_gain = self._product(x, 'gains'), self._product(x, 'measured_gains')
-        measured = self.channels.measured
-        residual = scale * (
-            measured * measured_gain
+            return self.measured - state
+        found: NDArray[np.float64] = (
+            self.measured * self._product(x, 'measured_gains')
             + self._sum(x, 'measured_biases')
-            - state * gain
+            - state * self._product(x, 'gains')
             - self._sum(x, 'biases')
         )
+        return found
+
+    def derivatives(
+        self,
+        rows: Mapping[str, NDArray[np.float64]],
+        x: NDArray[np.float64],
+        scale: NDArray[np.float64],
+    ) -> dict[int, NDArray[np.float64]]:
+        """Return columns of a candidate and the (n, k) derivatives of the residual by them.
+
+        Args:
+            rows: Recorded field to (steps, width).
+            x: (p,) candidate.
+            scale: (k,) what residuals are multiplied by.
+        """
+        state, slope = self._state(rows, x, slopes=True)
         found: dict[int, NDArray[np.float64]] = {}
-        for column, k, factor, what in self._factors(x) if derivatives else ():
+        for column, k, factor, what in self._factors(x):
             if what == 'state':
                 change = -state[:, k]
             elif what == 'measured':
-                change = measured[:, k]
+                change = self.measured[:, k]
             else:
                 change = slope[:, k] if what == 'slope' else np.ones(len(state))
-            into = found.setdefault(column, np.zeros_like(residual))
+            into = found.setdefault(column, np.zeros_like(state))
             into[:, k] += scale[k] * factor * change
-        return Reading(residual, found)
+        return found
 
     def _factors(self, x: NDArray[np.float64]) -> Iterator[tuple[int, int, float, str]]:
         """Yield candidate column, channel, factor, and what the factor multiplies."""
@@ -215,20 +296,16 @@ class Readings:
         shift: float = 0.0,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the (n, k) values at the times that the readings describe, and their slopes."""
-        channels = self.channels
         delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws]) - shift
-        if not delays.any() and not (slopes and self.delayed):
-            return np.array(channels.predict(rows)), np.empty((0, 0))
-        values = channels.values(rows)
+        delayed = any(law.delay is not None for law in self.laws)
+        if not delays.any() and not (slopes and delayed):
+            return np.array(self.simulated(rows)), np.empty((0, 0))
+        values = self.values(rows)
+        common = np.all(delays == delays[0])
+        times = self.times - delays[0] if common else self.times[:, None] - delays
         # Never beyond the last row: what lies there is not compared.
-        end = (len(values) - 2) * channels.timestep
-        if np.all(delays == delays[0]):
-            times = np.minimum(channels.times - delays[0], end)
-            at: Lookup | LookupEach = lookup(times, channels.timestep)
-        else:
-            times = np.minimum(channels.times[:, None] - delays, end)
-            at = lookup_each(times, channels.timestep)
+        at = lookup(np.minimum(times, (len(values) - 2) * self.timestep), self.timestep)
         state = np.array(at(values))
         if not slopes:
             return state, np.empty((0, 0))
-        return state, at(np.gradient(values, channels.timestep, axis=0))
+        return state, at(np.gradient(values, self.timestep, axis=0))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mujoco.batch import Batch
 
-from sysid_ros.model.targets.frames import APART
+from sysid_ros.model.targets.writer import APART
 
 if TYPE_CHECKING:
     import mujoco

@@ -13,7 +13,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
-from sysid_ros.rollout.measurement import Readings, measurement_models, models_along
+from sysid_ros.rollout.measurement import measurement_models
 from sysid_ros.rollout.simulation import Prediction, Simulator
 
 if TYPE_CHECKING:
@@ -117,12 +117,12 @@ def predict(
         for block in simulator.simulate(x[None, :], [one] * len(simulator.runs)):
             rows = {field: values[0] for field, values in block.rows.items()}
             channels = []
-            for entry in simulator.runs[block.run].channels:
-                own = models_along(laws, entry.sensors)
-                reading = Readings(entry, own).predicted(rows, x)
-                delays = [0.0 if law.delay is None else float(x[law.delay]) for law in own]
-                early = entry.times[:, None] - np.array(delays) < 0
-                early &= np.array(delays) > 0
-                channels.append(np.where(early, np.nan, reading)[None])
+            for bare in simulator.runs[block.run].readings:
+                readings = bare.under(laws)
+                delays = np.array(
+                    [0.0 if law.delay is None else x[law.delay] for law in readings.laws]
+                )
+                early = (readings.times[:, None] - delays < 0) & (delays > 0)
+                channels.append(np.where(early, np.nan, readings.predicted(rows, x))[None])
             found[block.run] = Prediction(tuple(channels), block.diverged.copy())
     return tuple(found[index] for index in range(len(found)))

@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.rollout.measurement import ON_STEP, SENSORS, Readings
 from sysid_ros.signals import SignalType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -74,8 +75,6 @@ class HeldCommand:
         return np.where(index[1:] == index[:-1], held[:-1], mean)
 
 
-#: A sample this close to a step is on it, s: stamps are differences of rounded numbers.
-_ON_STEP = 1e-9
 #: Activation dynamics whose steady state is the control itself.
 _FILTERS = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
 #: Which recorded field a signal of the state is found in.
@@ -84,7 +83,6 @@ _STATE_FIELDS = {
     SignalType.MjStateQVel: 'qvel',
     SignalType.MjStateAct: 'act',
 }
-SENSORS = 'sensordata'
 
 
 class Command(NamedTuple):
@@ -103,135 +101,6 @@ class Command(NamedTuple):
     series: int
 
 
-class Lookup(NamedTuple):
-    """Where samples lie between the rows of a simulation.
-
-    Attributes:
-        rows: (n,) row at or before each sample.
-        weights: (n, 1) share of the row after it; None where every sample is on a row.
-        regular: The rows as a slice, where they are evenly spaced and every sample is on one.
-    """
-
-    rows: NDArray[np.int64]
-    weights: NDArray[np.float64] | None
-    regular: slice | None
-
-    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Evaluate (…, steps, k) rows at the (…, n, k) samples."""
-        if self.regular is not None:
-            return values[..., self.regular, :]
-        before = values[..., self.rows, :]
-        if self.weights is None:
-            return before
-        result: NDArray[np.float64] = before + self.weights * (
-            values[..., self.rows + 1, :] - before
-        )
-        return result
-
-
-class LookupEach(NamedTuple):
-    """The same for columns that are looked up at times of their own.
-
-    Attributes:
-        rows: (n, k) row at or before each sample.
-        weights: (n, k) share of the row after it.
-    """
-
-    rows: NDArray[np.int64]
-    weights: NDArray[np.float64]
-
-    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Evaluate (steps, k) rows at the (n, k) samples."""
-        before = np.take_along_axis(values, self.rows, axis=0)
-        after = np.take_along_axis(values, self.rows + 1, axis=0)
-        result: NDArray[np.float64] = before + self.weights * (after - before)
-        return result
-
-
-def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
-    """Find samples between the rows of a simulation; row k describes ``k * timestep``.
-
-    Args:
-        times: (n,) seconds from the start.
-        timestep: Seconds.
-    """
-    rows, weights = _split(times, timestep)
-    if np.any(weights):
-        return Lookup(rows, weights[:, None], None)
-    strides = np.diff(rows)
-    if len(strides) and strides[0] > 0 and np.all(strides == strides[0]):
-        return Lookup(rows, None, slice(int(rows[0]), int(rows[-1]) + 1, int(strides[0])))
-    return Lookup(rows, None, None)
-
-
-def lookup_each(times: NDArray[np.float64], timestep: float) -> LookupEach:
-    """Find samples of columns at (n, k) times of their own, s."""
-    return LookupEach(*_split(times, timestep))
-
-
-def _split(
-    times: NDArray[np.float64], timestep: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the row at or before each time, and the share of the row after it."""
-    position = np.maximum(times / timestep, 0.0)
-    near = np.rint(position)
-    position = np.where(np.abs(position - near) * timestep <= _ON_STEP, near, position)
-    rows = np.floor(position).astype(np.int64)
-    weights: NDArray[np.float64] = position - rows
-    return rows, weights
-
-
-@dataclass(frozen=True)
-class Channels:
-    """Where the samples of one measured series are found in a simulation.
-
-    Attributes:
-        sensors: (k,) name of the signal that each column belongs to.
-        source: Recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``.
-        columns: (k,) columns of that field.
-        own: (k,) columns of the measured series.
-        measured: (n, k) measured samples; NaN where there is none.
-        times: (n,) seconds from the start of the sequence.
-        timestep: Of the simulation, seconds.
-    """
-
-    sensors: tuple[str, ...]
-    source: str
-    columns: NDArray[np.int64]
-    own: NDArray[np.int64]
-    measured: NDArray[np.float64]
-    times: NDArray[np.float64]
-    timestep: float
-    _lookup: Lookup = field(init=False)
-    _columns: NDArray[np.int64] | slice = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, '_lookup', lookup(self.times, self.timestep))
-        consecutive = bool(np.all(np.diff(self.columns) == 1))
-        first = int(self.columns[0]) if len(self.columns) else 0
-        object.__setattr__(
-            self,
-            '_columns',
-            slice(first, first + len(self.columns)) if consecutive else self.columns,
-        )
-
-    def values(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the (…, steps, k) rows of the channels' own columns."""
-        return rows[self.source][..., self._columns]
-
-    def predict(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Evaluate simulations at the measured stamps.
-
-        Args:
-            rows: Recorded field to (m, steps, width); row k describes the state at
-                ``k * timestep``.
-
-        Returns:
-            (m, n, k) predictions.
-        """
-        return self._lookup(self.values(rows))
-
-
 @dataclass(frozen=True)
 class Run:
     """One sequence, prepared for simulation with any candidate.
@@ -243,7 +112,7 @@ class Run:
         qvel: (nv,) at the start.
         act: (na,) at the start.
         commands: What the controls were told.
-        channels: One per measured series.
+        readings: Of each measured series, one per recorded field that it is found in.
         timestep: Of the simulation, seconds.
     """
 
@@ -253,7 +122,7 @@ class Run:
     qvel: NDArray[np.float64]
     act: NDArray[np.float64]
     commands: tuple[Command, ...]
-    channels: tuple[Channels, ...]
+    readings: tuple[Readings, ...]
     timestep: float
 
 
@@ -271,7 +140,7 @@ def prepare(model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0) -> R
     """
     timestep = float(model.opt.timestep)
     # One row more than the last sample needs, so that every sample lies between two rows.
-    steps = int(np.floor((sequence.duration + lead) / timestep + _ON_STEP / timestep)) + 2
+    steps = int(np.floor((sequence.duration + lead) / timestep + ON_STEP / timestep)) + 2
     for what, values, size in (
         ('qpos', sequence.initial_qpos, model.nq),
         ('qvel', sequence.initial_qvel, model.nv),
@@ -292,9 +161,9 @@ def prepare(model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0) -> R
         _activation(model, sequence, commands),
         commands,
         tuple(
-            channels
+            readings
             for series in sequence.measurements
-            for channels in _channels(model, series, sequence.name)
+            for readings in _readings(model, series, sequence.name)
         ),
         timestep,
     )
@@ -341,26 +210,19 @@ def _activation(
     return act
 
 
-def _channels(model: mujoco.MjModel, series: TimeSeries, sequence: str) -> list[Channels]:
+def _readings(model: mujoco.MjModel, series: TimeSeries, sequence: str) -> list[Readings]:
     """Return one entry per recorded field that the series' signals are found in."""
     places: dict[str, list[tuple[str, int, int]]] = {}
     for name, (kind, own) in series.signal_mapping.items():
         source, columns = _place(model, name, kind, len(own), sequence)
-        places.setdefault(source, []).extend(
-            (name, column, int(mine)) for column, mine in zip(columns, own, strict=True)
-        )
-    return [
-        Channels(
-            tuple(name for name, _, _ in found),
-            source,
-            np.array([column for _, column, _ in found], dtype=np.int64),
-            np.array([mine for _, _, mine in found], dtype=np.int64),
-            series.data[:, [mine for _, _, mine in found]],
-            series.times,
-            float(model.opt.timestep),
-        )
-        for source, found in places.items()
-    ]
+        for column, mine in zip(columns, own, strict=True):
+            places.setdefault(source, []).append((name, column, int(mine)))
+    timestep = float(model.opt.timestep)
+    found = []
+    for source, entries in places.items():
+        names, there, here = zip(*entries, strict=True)
+        found.append(Readings(series, np.array(here), names, source, np.array(there), timestep))
+    return found
 
 
 def _place(

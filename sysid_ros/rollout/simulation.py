@@ -14,11 +14,12 @@ import numpy as np
 
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.targets import Role, Writer
-from sysid_ros.model.targets.frames import APART, all_frames
+from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.rollout.controls import Controls
 from sysid_ros.rollout.drives import check_compiled_once, check_undriven
+from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import Pool
-from sysid_ros.rollout.runs import SENSORS, prepare, retimed
+from sysid_ros.rollout.runs import prepare, retimed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,7 +195,7 @@ class Simulator:
         )
         names = [sequence.name for sequence in sequences]
         self._starts, self._offsets = _per_sequence(self._written, names)
-        sources = {channels.source for run in self.runs for channels in run.channels}
+        sources = {readings.source for run in self.runs for readings in run.readings}
         self._sources = tuple(sorted(sources | {SENSORS}))
         recorded = (s for s in self._sources if s != SENSORS or self.model.nsensordata)
         self._record = (_CLOCK, *recorded)
@@ -247,8 +248,8 @@ class Simulator:
         every = np.arange(len(candidates))
         found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
         for block in self.simulate(candidates, [every] * len(self.runs)):
-            channels = self.runs[block.run].channels
-            values = tuple(np.array(channel.predict(block.rows)) for channel in channels)
+            readings = self.runs[block.run].readings
+            values = tuple(np.array(each.simulated(block.rows)) for each in readings)
             found[block.run].append((block, values))
         return tuple(
             Prediction(
@@ -270,8 +271,9 @@ class Simulator:
         self._writer.write(model, values)
         if self._writer.fields and not self._writer.constant:
             mujoco.mj_setConst(model, mujoco.MjData(model))
-        frames = self._writer.frames if self._build is None else all_frames(model)
-        for field, rows in frames.items():
+        if self._build is not None:
+            set_all_apart(model)
+        for field, rows in self._writer.frames.items():
             getattr(model, field)[rows] = APART
         return model
 

@@ -44,7 +44,7 @@ ModifyResidualFn: TypeAlias = Callable[..., tuple[NDArray[np.float64], TimeSerie
 _DIVERGED = 1e3
 
 
-class Measured(NamedTuple):
+class MeasuredTrajectory(NamedTuple):
     """A measured trajectory and what predicts it.
 
     Attributes:
@@ -88,7 +88,7 @@ class CustomResiduals(FunctionResiduals):
         callbacks: Callbacks,
         params: ParameterDict,
         unknowns: tuple[Unknown, ...],
-        measured: Sequence[Measured],
+        measured: Sequence[MeasuredTrajectory],
         noise: Mapping[str, float],
     ) -> None:
         """Keep what residuals are made of.
@@ -167,7 +167,9 @@ class CustomResiduals(FunctionResiduals):
         self.refusals += len(self.refused)
         return found, predicted, measured
 
-    def _models(self, entry: Measured, candidates: NDArray[np.float64]) -> list[mujoco.MjModel]:
+    def _models(
+        self, entry: MeasuredTrajectory, candidates: NDArray[np.float64]
+    ) -> list[mujoco.MjModel]:
         """Return a model per candidate, any of them where there is none with the values."""
         models: dict[int, mujoco.MjModel] = {}
         for index, x in enumerate(candidates):
@@ -183,7 +185,10 @@ class CustomResiduals(FunctionResiduals):
         return [models.get(index, spare) for index in range(len(candidates))]
 
     def _rollouts(
-        self, entry: Measured, models: list[mujoco.MjModel], candidates: NDArray[np.float64]
+        self,
+        entry: MeasuredTrajectory,
+        models: list[mujoco.MjModel],
+        candidates: NDArray[np.float64],
     ) -> Sequence[SystemTrajectory]:
         """Simulate one trajectory with every candidate, on the user's clock."""
         count, model = len(candidates), models[0]
@@ -216,7 +221,7 @@ class CustomResiduals(FunctionResiduals):
 
     def _compared(
         self,
-        entry: Measured,
+        entry: MeasuredTrajectory,
         model: mujoco.MjModel,
         rollout: SystemTrajectory,
         x: NDArray[np.float64],
@@ -300,7 +305,7 @@ def _with_start(rollout: SystemTrajectory) -> TimeSeries:
     )
 
 
-def _step_controls(entry: Measured) -> TimeSeries:
+def _step_controls(entry: MeasuredTrajectory) -> TimeSeries:
     """Return the controls, one per step from the start on, each the mean over its step."""
     timestep = float(entry.simulator.model.opt.timestep)
     origin = entry.recorded.origin

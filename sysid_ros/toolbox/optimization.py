@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.least_squares import Backend, Solution
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Backend, Loss
+    from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport
@@ -161,17 +161,23 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
         return params, _nothing()
     x0 = params.as_vector()
-    residuals, before = _residuals(residual_fn, params, single=optimizer == 'scipy'), 0
+    residuals: ResidualLike
+    if isinstance(residual_fn, ResidualFunction):
+        residuals = residual_fn.prepared(params).residuals
+    else:
+        function = _OwnFunction(residual_fn, params, single=optimizer == 'scipy')
+        residuals = FunctionResiduals(function, unknowns_of(params))
+    before = 0
     if isinstance(residuals, (Residuals, CustomResiduals)):
         residuals.check(x0)
         before = residuals.refusals
     if check_conditioning:
         _check_conditioning(residuals, x0)
-    search = _Search(
+    search = _MinimumSearch(
         SolverSettings(method, loss, max_iters),
         tolerance,
         cancel,
-        _Progress(observe) if verbose else observe,
+        _printing(observe) if verbose else observe,
     )
     attempts: tuple[Attempt, ...] = ()
     if starts > 1:
@@ -211,7 +217,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     return params, result
 
 
-class _Search(NamedTuple):
+class _MinimumSearch(NamedTuple):
     """How minima are looked for; see `optimize`."""
 
     settings: SolverSettings
@@ -308,7 +314,7 @@ class _Fit(NamedTuple):
 
 
 def _with_right_times(
-    fit: _Fit, residual_fn: ResidualFunction, search: _Search, params: ParameterDict
+    fit: _Fit, residual_fn: ResidualFunction, search: _MinimumSearch, params: ParameterDict
 ) -> _Fit:
     """Check the stamps of what was fitted, and fit again where they are those of a rollout."""
     shift = examine_stamps(fit.residuals, fit.solution)
@@ -346,19 +352,18 @@ def _say(text: str) -> None:
     sys.stdout.write(text + '\n')
 
 
-class _Progress:
-    """Prints iterations and passes them on."""
+def _printing(observe: Callable[[Iteration], None] | None) -> Callable[[Iteration], None]:
+    """Return what prints iterations and passes them on."""
 
-    def __init__(self, observe: Callable[[Iteration], None] | None) -> None:
-        self._observe = observe
-
-    def __call__(self, iteration: Iteration) -> None:
+    def say(iteration: Iteration) -> None:
         _say(
             f'{iteration.number:4d}  cost {iteration.cost:<12.6g} step {iteration.step:<9.3g} '
             f'{iteration.rollouts} rollouts  {iteration.seconds:.2f} s'
         )
-        if self._observe is not None:
-            self._observe(iteration)
+        if observe is not None:
+            observe(iteration)
+
+    return say
 
 
 def _backend(optimizer: str, backend: dict[str, Any]) -> Backend:
@@ -383,24 +388,11 @@ def _backend(optimizer: str, backend: dict[str, Any]) -> Backend:
     return _METHODS[method]
 
 
-def _residuals(
-    residual_fn: Callable[..., Any], params: ParameterDict, *, single: bool
-) -> ResidualLike:
-    """Return what the solver evaluates.
-
-    Args:
-        residual_fn: The user's function.
-        params: What it gets.
-        single: Call a function that is not ours with one candidate at a time, ``x`` being (p,).
-    """
-    if isinstance(residual_fn, ResidualFunction):
-        return residual_fn.prepared(params).residuals
-    function = _OwnFunction(residual_fn, params, single=single)
-    return FunctionResiduals(function, unknowns_of(params))
-
-
 class _OwnFunction:
-    """A function of the user's own as one of (m, p) candidates; NaN where no model can be built."""
+    """A function of the user's own as one of (m, p) candidates; NaN where no model can be built.
+
+    With ``single`` it is called with one candidate at a time, ``x`` being (p,).
+    """
 
     def __init__(
         self, function: Callable[..., Any], params: ParameterDict, *, single: bool

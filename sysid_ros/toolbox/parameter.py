@@ -16,7 +16,7 @@ import math
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mujoco
 import numpy as np
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from sysid_ros.model.unknown import Scale
+    from sysid_ros.config.calibration import Scale
 
     Array = NDArray[np.float64]
 
@@ -579,28 +579,53 @@ class ParameterDict:
         if not self.size:
             return 'No non-frozen parameters to compare.'
         low, high = self.get_bounds()
-        return _comparison_table(
-            _Compared(
-                names=self.get_non_frozen_parameter_names(),
-                units=[
-                    parameter.unit for _, parameter in self._free() for _ in parameter.as_vector()
-                ],
-                initial=self._checked(init_params, 'initial values'),
-                identified=self._checked(predicted_params, 'identified values'),
-                true=None
-                if measured_params is None
-                else self._checked(measured_params, 'true values'),
-                low=low,
-                high=high,
-            ),
-            sig_digits,
-        )
+        units = [parameter.unit for _, parameter in self._free() for _ in parameter.as_vector()]
+        initial = self._checked(init_params, 'initial values')
+        identified = self._checked(predicted_params, 'identified values')
+        change = identified - initial
+        relative_change = _relative(change, initial)
+        header = ['Parameter', 'Initial', 'Identified', 'Lower', 'Upper', 'Abs Del', 'Rel Del']
+        columns = [
+            self.get_non_frozen_parameter_names(),
+            _numbers(initial, sig_digits),
+            _numbers(identified, sig_digits),
+            _numbers(low, sig_digits),
+            _numbers(high, sig_digits),
+            _numbers(np.abs(change), sig_digits),
+            _percents(relative_change),
+        ]
+        summary = f'RMS Rel Del: {_rms(relative_change)}'
+        if measured_params is not None:
+            true = self._checked(measured_params, 'true values')
+            error = identified - true
+            relative_error = _relative(error, true)
+            header[2:2] = ['True']
+            columns[2:2] = [_numbers(true, sig_digits)]
+            header += ['Abs Err', 'Rel Err']
+            columns += [_numbers(np.abs(error), sig_digits), _percents(relative_error)]
+            summary = f'RMS Rel Err: {_rms(relative_error)}\n{summary}'
+        notes = _notes(identified, low, high)
+        for title, texts in (('Unit', units), ('', notes)):
+            if any(texts):
+                header.append(title)
+                columns.append(texts)
+        return f'{_table(header, columns)}\n{summary}'
 
     def get_parameter_info(self) -> str:
         """Return a table of names, shapes and units, and of which are frozen."""
         if not self.parameters:
             return 'No parameters in dictionary.'
-        return _overview_table(self.parameters)
+        entries = list(self.parameters.values())
+        return _table(
+            ['Name', 'Size', 'Shape', 'Frozen', 'Unit'],
+            [
+                list(self.parameters),
+                [str(entry.size) for entry in entries],
+                [str(entry.shape) for entry in entries],
+                ['yes' if entry.frozen else 'no' for entry in entries],
+                [entry.unit for entry in entries],
+            ],
+        )
 
     def save_to_disk(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters to a YAML file that MuJoCo's toolbox reads too.
@@ -611,7 +636,11 @@ class ParameterDict:
         Raises:
             ResultError: The file cannot be written.
         """
-        _write(Path(path), self.parameters)
+        content = {name: _entry(parameter) for name, parameter in self.parameters.items()}
+        text = yaml.safe_dump(
+            content, default_flow_style=False, allow_unicode=True, sort_keys=False
+        )
+        replace_file(Path(path), text.encode())
 
     @classmethod
     def load_from_disk(cls, path: str | os.PathLike[str]) -> ParameterDict:
@@ -690,84 +719,10 @@ def _explained(error: Exception) -> str:
     return text
 
 
-class _Compared(NamedTuple):
-    """What a comparison shows, one entry per component, all arrays (n,).
-
-    Attributes:
-        names: Of the components.
-        units: Of the components, empty where unknown.
-        initial: Values before the fit.
-        identified: Values after it.
-        true: True values; None where unknown.
-        low: Lower bounds.
-        high: Upper bounds.
-    """
-
-    names: Sequence[str]
-    units: Sequence[str]
-    initial: Array
-    identified: Array
-    true: Array | None
-    low: Array
-    high: Array
-
-
-def _comparison_table(compared: _Compared, digits: int) -> str:
-    """Lay out a comparison: a line per component, and the root mean square of relative changes.
-
-    Args:
-        compared: The values.
-        digits: Significant digits.
-    """
-    change = compared.identified - compared.initial
-    relative_change = _relative(change, compared.initial)
-    header = ['Parameter', 'Initial', 'Identified', 'Lower', 'Upper', 'Abs Del', 'Rel Del']
-    columns = [
-        list(compared.names),
-        _numbers(compared.initial, digits),
-        _numbers(compared.identified, digits),
-        _numbers(compared.low, digits),
-        _numbers(compared.high, digits),
-        _numbers(np.abs(change), digits),
-        _percents(relative_change),
-    ]
-    summary = f'RMS Rel Del: {_rms(relative_change)}'
-    if compared.true is not None:
-        error = compared.identified - compared.true
-        relative_error = _relative(error, compared.true)
-        header[2:2] = ['True']
-        columns[2:2] = [_numbers(compared.true, digits)]
-        header += ['Abs Err', 'Rel Err']
-        columns += [_numbers(np.abs(error), digits), _percents(relative_error)]
-        summary = f'RMS Rel Err: {_rms(relative_error)}\n{summary}'
-    if any(compared.units):
-        header.append('Unit')
-        columns.append(list(compared.units))
-    notes = _notes(compared)
-    if any(notes):
-        header.append('')
-        columns.append(notes)
-    return f'{_table(header, columns)}\n{summary}'
-
-
-def _overview_table(parameters: Mapping[str, Parameter]) -> str:
-    """Lay out names, sizes, shapes, units and which parameters are frozen."""
-    entries = list(parameters.values())
-    return _table(
-        ['Name', 'Size', 'Shape', 'Frozen', 'Unit'],
-        [
-            list(parameters),
-            [str(entry.size) for entry in entries],
-            [str(entry.shape) for entry in entries],
-            ['yes' if entry.frozen else 'no' for entry in entries],
-            [entry.unit for entry in entries],
-        ],
-    )
-
-
-def _notes(compared: _Compared) -> list[str]:
-    tolerance = _AT_BOUND * (compared.high - compared.low)
-    rows = zip(compared.identified, compared.low, compared.high, tolerance, strict=True)
+def _notes(values: Array, lows: Array, highs: Array) -> list[str]:
+    """Return which bound each value lies on; empty where on none."""
+    tolerance = _AT_BOUND * (highs - lows)
+    rows = zip(values, lows, highs, tolerance, strict=True)
     return [
         'at lower bound'
         if np.isfinite(low) and value - low <= (slack if np.isfinite(slack) else 0.0)
@@ -813,17 +768,6 @@ def _table(header: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
 
     rule = '  '.join('-' * width for width in widths)
     return '\n'.join([line(header), rule, *(line(row) for row in zip(*columns, strict=True))])
-
-
-def _write(path: Path, parameters: Mapping[str, Parameter]) -> None:
-    """Write parameters.
-
-    Raises:
-        ResultError: The file cannot be written.
-    """
-    content = {name: _entry(parameter) for name, parameter in parameters.items()}
-    text = yaml.safe_dump(content, default_flow_style=False, allow_unicode=True, sort_keys=False)
-    replace_file(path, text.encode())
 
 
 def _read(path: Path) -> dict[str, Parameter]:

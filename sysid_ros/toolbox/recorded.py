@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.rollout.runs import Channels
+    from sysid_ros.rollout.measurement import Readings
     from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
 
 
@@ -59,17 +59,17 @@ class Recorded(NamedTuple):
     excluded: int
 
     def predicted(
-        self, channels: tuple[Channels, ...], readings: tuple[NDArray[np.float64], ...]
+        self, readings: tuple[Readings, ...], values: tuple[NDArray[np.float64], ...]
     ) -> TimeSeries:
         """Return what a candidate predicts of the measured samples.
 
         Args:
-            channels: The sequence's channels, prepared for simulation.
-            readings: (n, k) readings for each of them.
+            readings: The sequence's, prepared for simulation.
+            values: (n, k) predicted for each of them.
         """
         data = np.full_like(self.measured.matrix, np.nan)
-        for channel, values in zip(channels, readings, strict=True):
-            data[:, channel.own] = values
+        for each, own in zip(readings, values, strict=True):
+            data[:, each.own] = own
         return TimeSeries(self.measured.times, data, self.measured.signal_mapping)
 
 

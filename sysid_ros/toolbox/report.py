@@ -7,6 +7,7 @@ The report's packages are imported when a report is made: identification does no
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +17,9 @@ import numpy as np
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.toolbox.comparison import compare
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.rendering import render_rollout
+from sysid_ros.toolbox.result import fitted_result
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.trajectory import sequence_labels
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import scipy.optimize
     from numpy.typing import NDArray
 
-    from sysid_ros.report.films import Film
+    from sysid_ros.report.html import Film
     from sysid_ros.results.result import CalibrationResult
     from sysid_ros.toolbox.callbacks import BuildModelFn
     from sysid_ros.toolbox.parameter import ParameterDict
@@ -48,6 +49,9 @@ COLORS: dict[str, Color] = {
     'after': (0.043, 0.361, 0.678, 0.6),
     'measured': (0.604, 0.627, 0.663, 0.6),
 }
+#: Of WebP; a frame of 480 by 360 pixels takes about 4 kB.
+_QUALITY = 75
+_METHOD = 2
 #: Colours above and below the horizon, and the light from all sides.
 _SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
 _TEXELS = 64
@@ -123,7 +127,6 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         ResultError: The file cannot be written.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
-    from sysid_ros.toolbox.comparison import summarize  # noqa: PLC0415
 
     films: tuple[Film, ...] = ()
     remark = ''
@@ -137,8 +140,15 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
             films = _films(models_sequences, initial_params, opt_params, build_model)
         except ModelError as err:
             remark = f'There is no animation: {err}'
-    comparison = compare(models_sequences, initial_params, opt_params, residual_fn, opt_result)
-    result = summarize(title, comparison, opt_result, (remark,) if remark else ())
+    result = fitted_result(
+        title,
+        models_sequences,
+        initial_params,
+        opt_params,
+        residual_fn,
+        opt_result,
+        (remark,) if remark else (),
+    )
     report = ToolboxReport(
         title, result, render_report(result, truth=truth, title=title, films=films)
     )
@@ -153,7 +163,7 @@ def _films(
     opt_params: ParameterDict,
     build_model: BuildModelFn,
 ) -> tuple[Film, ...]:
-    from sysid_ros.report.films import Film, encode  # noqa: PLC0415 (see the module's docstring)
+    from sysid_ros.report.html import Film  # noqa: PLC0415 (see the module's docstring)
 
     return tuple(
         Film(
@@ -162,15 +172,40 @@ def _films(
             width=WIDTH,
             height=HEIGHT,
             seconds=len(overlay.frames) / FRAMERATE,
-            shown=tuple((name, _hex(COLORS[name])) for name in overlay.shown),
+            shown=tuple(
+                (name, '#' + ''.join(f'{round(255 * part):02x}' for part in COLORS[name][:3]))
+                for name in overlay.shown
+            ),
             note=f'The first {LONGEST:g} s of the recording.' if overlay.cut else '',
         )
         for overlay in overlays(models_sequences, initial_params, opt_params, build_model)
     )
 
 
-def _hex(color: tuple[float, ...]) -> str:
-    return '#' + ''.join(f'{round(255 * part):02x}' for part in color[:3])
+def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
+    """Encode (height, width, 3) RGB frames as an animated WebP that repeats.
+
+    Args:
+        frames: At least one.
+        framerate: Hz; the format stores whole milliseconds per frame, so their ends are rounded.
+    """
+    from PIL import Image  # noqa: PLC0415 (see the module's docstring)
+
+    pictures = [Image.fromarray(frame) for frame in frames]
+    ends = [round(1000 * (number + 1) / framerate) for number in range(len(pictures))]
+    durations = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    stream = io.BytesIO()
+    pictures[0].save(
+        stream,
+        format='WEBP',
+        save_all=True,
+        append_images=pictures[1:],
+        duration=durations,
+        loop=0,
+        quality=_QUALITY,
+        method=_METHOD,
+    )
+    return stream.getvalue()
 
 
 class Overlay(NamedTuple):

@@ -20,7 +20,7 @@ from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import STATES
-from sysid_ros.toolbox.callbacks import Callbacks, CustomResiduals, Measured
+from sysid_ros.toolbox.callbacks import Callbacks, CustomResiduals, MeasuredTrajectory
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.recorded import (
     Recorded,
@@ -314,7 +314,7 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
     else:
         shift = -1.0 if options.sensor_stamps == 'rollout' else 0.0
         measured = [
-            Measured(
+            MeasuredTrajectory(
                 simulator,
                 trajectory.replace(
                     sensordata=described(
@@ -458,8 +458,8 @@ def _laws(
         sensor
         for simulator in simulators
         for run in simulator.runs
-        for channels in run.channels
-        for sensor in channels.sensors
+        for readings in run.readings
+        for sensor in readings.sensors
     )
     return {
         acting.sensor: MeasurementModel(
@@ -476,14 +476,14 @@ def _laws(
 def _compare(
     residuals: Residuals, recorded: tuple[Recorded, ...], candidates: NDArray[np.float64]
 ) -> Outcome:
-    values, readings = residuals.compare(candidates)
+    values, simulated = residuals.compare(candidates)
     found: list[NDArray[np.float64]] = []
     predicted: list[list[TimeSeries]] = []
     measured: list[list[TimeSeries]] = []
     for index, entry in enumerate(recorded):
         found.append(values[residuals.rows(index)])
-        channels = residuals.runs[index].channels
-        predicted.append([entry.predicted(channels, own) for own in readings[index]])
+        readings = residuals.runs[index].readings
+        predicted.append([entry.predicted(readings, own) for own in simulated[index]])
         measured.append([entry.measured] * len(candidates))
     return found, predicted, measured
 
@@ -567,7 +567,7 @@ def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
         build_model: Compiles a model with parameters, ``build_model(params)``; what targets of the
             parameters name is its business, too.
         traj_measured: The trajectory, or several.
-        modify_residual: See `build_residual_fn`, as for all that follow.
+        modify_residual: As of `residual`, and so is all that follows.
         custom_rollout: Replaces the simulation.
         n_threads: 0 for one per core.
         return_pred_all: Also return series of sensors that do not count.
@@ -599,18 +599,20 @@ def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     untargeted = params.copy()
     for parameter in untargeted.values():
         parameter.target = None
-    found, predicted, measured = build_residual_fn(
-        models_sequences=[ModelSequences.of_trajectories('model', trajectories)],
-        build_model=build,
-        modify_residual=modify_residual,
-        custom_rollout=custom_rollout,
-        n_threads=n_threads,
-        return_pred_all=return_pred_all,
-        resample_true=resample_true,
-        sensor_weights=sensor_weights,
-        enabled_observations=enabled_observations,
+    found, predicted, measured = residual(
+        x,
+        untargeted,
+        [ModelSequences.of_trajectories('model', trajectories)],
+        build,
+        modify_residual,
+        custom_rollout,
+        n_threads,
+        return_pred_all,
+        resample_true,
+        sensor_weights,
+        enabled_observations,
         **options,
-    )(x, untargeted)
+    )
     return (
         np.concatenate(found),
         [series for candidate in zip(*predicted, strict=True) for series in candidate],
@@ -630,7 +632,7 @@ def construct_ts_from_defaults(
         state_ts: Simulated states with their own stamps and names.
         pred_sensordata: Simulated sensors; without names, their columns are those of
             ``measured_sensordata``.
-        measured_sensordata: Measured signals, with names.
+        measured_sensordata: MeasuredTrajectory signals, with names.
         enabled_observations: Names and types of those that count; all by default.
 
     Returns:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sysid_ros.errors import ModelError, ResultError
-from sysid_ros.toolbox.comparison import estimates
+from sysid_ros.json_text import to_json
 from sysid_ros.toolbox.modifiers import apply_param_modifiers_spec
 from sysid_ros.toolbox.optimization import calculate_intervals
+from sysid_ros.toolbox.result import estimates
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import scipy.optimize
     from numpy.typing import NDArray
@@ -86,7 +86,13 @@ def save_results(
     folder = Path(experiment_results_folder)
     residuals, _, _ = residual_fn(opt_params.as_vector(), opt_params)
     summary = _summary(initial_params, opt_params, residuals, opt_result)
-    arrays = _arrays(residuals, opt_result)
+    covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
+    arrays: dict[str, Any] = {
+        name: np.asarray(opt_result[name], dtype=np.float64)
+        for name in _SOLVER_ARRAYS
+        if opt_result.get(name) is not None
+    }
+    arrays |= {'covariance': covariance, 'intervals': half_widths}
     models = dict(_models(models_sequences, opt_params))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -98,22 +104,17 @@ def save_results(
             np.savez(beside / ARRAYS, **arrays)
             for name, text in models.items():
                 (beside / name).write_text(text, encoding='utf-8')
-            _move(beside, folder)
+            beside.chmod(0o755)
+            if not folder.exists():
+                beside.replace(folder)
+                return
+            for path in sorted(beside.iterdir()):
+                path.replace(folder / path.name)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     except OSError as err:
         msg = f'Cannot write results into {str(folder)!r}: {err.strerror}.'
         raise ResultError(msg) from err
-
-
-def _move(beside: Path, folder: Path) -> None:
-    """Let a complete folder take its place; in one that is there, file by file."""
-    beside.chmod(0o755)
-    if not folder.exists():
-        beside.replace(folder)
-        return
-    for path in sorted(beside.iterdir()):
-        path.replace(folder / path.name)
 
 
 def _summary(
@@ -122,53 +123,27 @@ def _summary(
     residuals: Sequence[NDArray[np.float64]],
     opt_result: scipy.optimize.OptimizeResult,
 ) -> str:
-    facts = {name: _as_json(opt_result[name]) for name in _SOLVER_FACTS if name in opt_result}
     shift = opt_result.get('shift')
     document = {
-        'solver': facts,
+        'solver': {name: opt_result[name] for name in _SOLVER_FACTS if name in opt_result},
         'stamp_shift': None
         if shift is None
         else {
-            'seconds': _as_json(shift.shift),
-            'gain': _as_json(shift.gain),
-            'p_value': _as_json(shift.p_value),
-            'significant': bool(shift.significant),
+            'seconds': shift.shift,
+            'gain': shift.gain,
+            'p_value': shift.p_value,
+            'significant': shift.significant,
         },
         'interval_level': 0.95,
         'parameters': [
             {
-                **{key: _as_json(value) for key, value in estimate._asdict().items()},
+                **estimate._asdict(),
                 'verdict': estimate.verdict.among(estimate.confounded_with),
             }
             for estimate in estimates(initial_params, opt_params, residuals, opt_result)
         ],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + '\n'
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON can hold it; None for what is not finite, as in other results."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if np.isfinite(value) else None
-    if isinstance(value, tuple):
-        return [_as_json(part) for part in value]
-    return str(value)
-
-
-def _arrays(
-    residuals: Sequence[NDArray[np.float64]], opt_result: Mapping[str, Any]
-) -> dict[str, Any]:
-    covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
-    found = {
-        name: np.asarray(opt_result[name], dtype=np.float64)
-        for name in _SOLVER_ARRAYS
-        if opt_result.get(name) is not None
-    }
-    return {**found, 'covariance': covariance, 'intervals': half_widths}
+    return to_json(document, indent=1) + '\n'
 
 
 def _models(

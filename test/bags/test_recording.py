@@ -15,7 +15,7 @@ import pytest
 import yaml
 from rosbags.rosbag2 import Reader
 
-from sysid_ros.bags.recording import Recording, TopicCount, TopicSpec, free_name, summary
+from sysid_ros.bags.recording import Buffering, Recording, TopicCount, TopicSpec, free_name, summary
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError
 
@@ -75,7 +75,9 @@ def test_what_does_not_fit_into_the_queue_is_counted_per_topic(
     tmp_path: Path, held_writer: tuple[threading.Event, threading.Event]
 ):
     reached, release = held_writer
-    recording = Recording(tmp_path / 'bag', [STATES, COMMANDS], queue_bytes=11 * 200)
+    recording = Recording(
+        tmp_path / 'bag', [STATES, COMMANDS], buffering=Buffering(queue_bytes=11 * 200)
+    )
     recording.put(STATES.topic, 0, b'first')
     assert reached.wait(TIMEOUT)
     for number in range(13):
@@ -94,7 +96,7 @@ def test_a_message_waits_no_longer_than_the_queue_is_set_to(
     tmp_path: Path, held_writer: tuple[threading.Event, threading.Event]
 ):
     reached, release = held_writer
-    recording = Recording(tmp_path / 'bag', [STATES], queue_seconds=0.05)
+    recording = Recording(tmp_path / 'bag', [STATES], buffering=Buffering(queue_seconds=0.05))
     recording.put(STATES.topic, 0, b'first')
     assert reached.wait(TIMEOUT)
     put = 1
@@ -186,8 +188,7 @@ def test_any_exception_in_a_thread_ends_the_recording_with_a_sentence(
             recording = Recording(
                 tmp_path / name,
                 [STATES],
-                sync_seconds=0.01,
-                flush_seconds=0.01,
+                buffering=Buffering(sync_seconds=0.01, flush_seconds=0.01),
                 on_failure=lambda err: (failures.append(err), failed.set()),  # noqa: B023
             )
             if name == 'write':
@@ -268,12 +269,13 @@ _FULL_DISK = """
 import resource, sys, threading
 from pathlib import Path
 from rosbags.rosbag2 import Reader
-from sysid_ros.bags.recording import Recording, TopicSpec
+from sysid_ros.bags.recording import Buffering, Recording, TopicSpec
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 failed = threading.Event()
 recording = Recording(
     Path(sys.argv[1]), [TopicSpec('/a', 'std_msgs/msg/String')],
-    storage=sys.argv[2], flush_seconds=0.01, on_failure=lambda error: failed.set(),
+    storage=sys.argv[2], buffering=Buffering(flush_seconds=0.01),
+    on_failure=lambda error: failed.set(),
 )
 number = 0
 while not failed.wait(0.001):

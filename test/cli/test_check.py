@@ -81,9 +81,10 @@ def test_parameters_that_came_and_went_are_differences(quick: Project, sysid: Sy
     ('content', 'complaint'),
     [
         (None, "There is no result 'old.json'; nearest: baseline.json."),
-        (b'{"schema_', 'is not JSON: unterminated string'),
-        (b'\xff\xfe', 'is not JSON: byte 0 is not UTF-8 text.'),
-        (b'[]', 'is not a result of a calibration: it has no schema_version.'),
+        (b'{"schema_', 'is not valid JSON: Unterminated string'),
+        (b'\xff\xfe', 'is not valid JSON: it is not UTF-8 text'),
+        (b'[]', "Expected keys and values in 'old.json', found []."),
+        (b'{}', 'is not a result of a calibration: it has no schema_version.'),
         (b'{"schema_version": 99}', 'has schema_version 99; this version reads 3.'),
         (b'{"schema_version": 3}', "The result is damaged: Missing key 'model' in old.json."),
     ],

@@ -16,7 +16,7 @@ from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.continuing import Known, continue_from
 from sysid_ros.identification.fit import fit
-from sysid_ros.inference.drift import Estimate, difference
+from sysid_ros.inference.drift import JointEstimate, difference
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.simulation import Simulator
@@ -134,7 +134,7 @@ def test_two_estimates_of_the_same_differ_as_often_as_the_level_says() -> None:
     before = rng.multivariate_normal(np.ones(4), first, draws)
     after = rng.multivariate_normal(np.ones(4), second, draws)
     seen = [
-        difference(Estimate(a, first, 1e6), Estimate(b, second, 1e6), 0.05)
+        difference(JointEstimate(a, first, 1e6), JointEstimate(b, second, 1e6), 0.05)
         for a, b in zip(before, after, strict=True)
     ]
     named = sum(bool(found.changed.any()) for found in seen)
@@ -152,8 +152,8 @@ def test_with_few_degrees_of_freedom_differences_are_not_seen_more_often() -> No
     for _ in range(draws):
         factor = rng.chisquare(freedom) / freedom
         delta = rng.normal(size=3)
-        own = Estimate(delta, factor * np.eye(3), freedom)
-        exact = Estimate(np.zeros(3), 1e-12 * np.eye(3), 1e9)
+        own = JointEstimate(delta, factor * np.eye(3), freedom)
+        exact = JointEstimate(np.zeros(3), 1e-12 * np.eye(3), 1e9)
         named += bool(difference(exact, own, 0.05).changed.any())
     assert named < scipy.stats.binom.ppf(0.999, draws, 0.05)
 
@@ -166,7 +166,9 @@ def test_what_changed_is_named_although_others_correlate_with_it() -> None:
     for _ in range(50):
         before = rng.multivariate_normal(np.zeros(5), covariance)
         after = rng.multivariate_normal(shift, covariance)
-        seen = difference(Estimate(before, covariance, 1e6), Estimate(after, covariance, 1e6), 0.01)
+        seen = difference(
+            JointEstimate(before, covariance, 1e6), JointEstimate(after, covariance, 1e6), 0.01
+        )
         named.append(seen.changed.tolist())
         assert seen.deviations[2] > 5
     assert named.count([False, False, True, False, False]) >= 48
@@ -176,7 +178,9 @@ def test_what_only_one_estimate_determines_is_not_compared() -> None:
     blind = np.diag([1.0, np.nan])
     blind[0, 1] = blind[1, 0] = np.nan
     seen = difference(
-        Estimate(np.zeros(2), np.eye(2), 100.0), Estimate(np.array([0.5, 99.0]), blind, 100.0), 0.01
+        JointEstimate(np.zeros(2), np.eye(2), 100.0),
+        JointEstimate(np.array([0.5, 99.0]), blind, 100.0),
+        0.01,
     )
     assert seen.compared.tolist() == [True, False]
     assert not seen.changed.any()
@@ -187,7 +191,7 @@ def known_of(found: Fit) -> Known:
     names = tuple(p.name for p in found.parameters)
     size = len(names)
     covariance = found.inference.covariance[:size, :size]
-    return Known(names, Estimate(found.solution.x, covariance, found.inference.effective))
+    return Known(names, JointEstimate(found.solution.x, covariance, found.inference.effective))
 
 
 def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets(

@@ -20,7 +20,7 @@ from sysid_ros.excitation.experiment import Experiment, SensorAccuracy, sensor_n
 from sysid_ros.excitation.fourier import make_plan
 from sysid_ros.excitation.limits import Collisions, Guard, find_limits
 from sysid_ros.excitation.surrogate import Surrogate
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.unknown import Scope, make_unknowns
 
 if TYPE_CHECKING:
     from sysid_ros.excitation.fourier import Plan
@@ -56,7 +56,7 @@ def slide(*, gravity: float = 0.0, wall: float = FAR, force: float = 20.0) -> mu
 
 def experiment(spec: mujoco.MjSpec, *paths: str, **limits: float) -> Experiment:
     model = spec.compile()
-    unknowns = [unknown for path in paths for unknown in make_unknowns(path, model, spec=spec)]
+    unknowns = [unknown for path in paths for unknown in make_unknowns(path, Scope(model, spec))]
     found = find_limits(model, **limits)
     noise = sensor_noise(model, SensorAccuracy())
     return Experiment(spec, Path('slide.xml'), unknowns, found, noise, rate=100.0, threads=1)

@@ -16,7 +16,7 @@ from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterErro
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
@@ -497,7 +497,7 @@ def test_what_only_the_compiler_reads_is_found_from_a_spec(
     run = measure(moved.compile(), {'actuator/b/kp': 12.0}, commands=commands)
     run = dataclasses.replace(run, initial_qpos=np.array([0.0, 0.3, 0.0]))
     parameters = [
-        *make_unknowns('joint/k/ref', model, bounds=(-1, 1), spec=spec),
+        *make_unknowns('joint/k/ref', Scope(model, spec), bounds=(-1, 1)),
         *make_unknowns('actuator/b/kp', model),
     ]
     with pytest.raises(FitError, match=r"'joint/k/ref' is read by the compiler: expected the spec"):
@@ -519,7 +519,7 @@ def test_a_delay_that_is_identified_replaces_the_models_own(
     run = measure(model, {'actuator/a/delay': 0.0123}, commands=commands)
     parameters = [
         *make_unknowns('actuator/a/delay', model),
-        *make_unknowns('joint/k/ref', model, bounds=(-1, 1), spec=spec),
+        *make_unknowns('joint/k/ref', Scope(model, spec), bounds=(-1, 1)),
     ]
     found = quick(spec, parameters, [run])
     assert found.solution.x[0] == pytest.approx(0.0123, rel=1e-5)
@@ -530,7 +530,7 @@ def test_values_that_do_not_compile_are_named(measure: Measure, commands: TimeSe
     spec = mujoco.MjSpec.from_string(ARM.replace('<geom type', '<geom name="rod" type', 1))
     model = spec.copy().compile()
     run = measure(model, commands=commands)
-    size = make_unknowns('geom/rod/size[0]', model, bounds=(0.0, 1.0), initial=0.0, spec=spec)
+    size = make_unknowns('geom/rod/size[0]', Scope(model, spec), bounds=(0.0, 1.0), initial=0.0)
     with pytest.raises(ModelError, match=r'Cannot compile the model with geom/rod/size\[0\] = 0: '):
         quick(spec, size, [run])
 
@@ -616,7 +616,7 @@ def test_what_belongs_to_one_sequence_starts_where_it_was_measured(
     guessed = dataclasses.replace(run, initial_qvel=np.array([0.9, 0.0, 0.0]))
     parameters = [
         *make_unknowns('joint/j/damping', model, bounds=(0, 5)),
-        *make_unknowns('sequence/run/initial_qvel[0]', model, sequences=[guessed]),
+        *make_unknowns('sequence/run/initial_qvel[0]', Scope(model, sequences=[guessed])),
     ]
     found = quick(model, parameters, [guessed], starts=4)
     assert {attempt.start[1] for attempt in found.attempts} == {0.9}
@@ -634,7 +634,7 @@ def test_an_arrival_offset_that_the_user_names_has_no_second_one(
     )
     parameters = [
         *unknowns(model, 'joint/j/damping'),
-        *make_unknowns('sequence/run/arrival_offset', model, sequences=['run']),
+        *make_unknowns('sequence/run/arrival_offset', Scope(model, sequences=['run'])),
     ]
     found = quick(model, parameters, [run])
     assert found.offsets == {}

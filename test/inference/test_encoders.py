@@ -58,8 +58,8 @@ def test_white_noise_of_the_same_size_would_be_far_off() -> None:
 
 
 def _runs(values: Any) -> Any:
-    channels = SimpleNamespace(sensors=('q',), measured=values[:, None])
-    return cast('Any', [SimpleNamespace(channels=(channels,))])
+    readings = SimpleNamespace(sensors=('q',), measured=values[:, None])
+    return cast('Any', [SimpleNamespace(readings=(readings,))])
 
 
 def test_readings_in_whole_steps_are_an_encoders() -> None:

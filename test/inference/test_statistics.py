@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.inference import Interval
 
     Noise = Callable[[np.random.Generator, int], NDArray[np.float64]]

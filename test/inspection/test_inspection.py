@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.coverage import excitation
@@ -45,7 +46,7 @@ def _kinds(found: Inspection) -> set[tuple[str, str]]:
 
 def _joint(name: str, position: Any, times: Any = TIMES) -> Joint:
     trace = Trace(
-        'position',
+        Quantity.POSITION,
         command=False,
         topic='/t',
         channel='/t',

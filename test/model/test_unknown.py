@@ -8,7 +8,7 @@ import mujoco
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.unknown import Unknown, check_distinct, make_unknowns
+from sysid_ros.model.unknown import Scope, Unknown, check_distinct, make_unknowns
 
 ARM = """
 <mujoco>
@@ -188,7 +188,7 @@ def test_open_kinds_have_bounds_of_their_own(
 
 
 def test_the_start_of_a_sequence_is_an_unknown(model: mujoco.MjModel) -> None:
-    found = make_unknowns('sequence/*/initial_qvel[0]', model, sequences=['a', 'b'])
+    found = make_unknowns('sequence/*/initial_qvel[0]', Scope(model, sequences=['a', 'b']))
     assert names(found) == ['sequence/a/initial_qvel[0]', 'sequence/b/initial_qvel[0]']
 
 

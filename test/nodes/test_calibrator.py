@@ -476,7 +476,7 @@ def test_an_unexpected_failure_is_told_and_the_node_goes_on(
     program.write_text(
         'import sys\n'
         'from sysid_ros.nodes import calibrator\n'
-        'from sysid_ros.nodes.calibrator import node\n'
+        'from sysid_ros.nodes.ros import calibrator as node\n'
         'works = node.calibrate\n'
         'def fails(*args, **kwargs):\n'
         '    node.calibrate = works\n'

@@ -106,7 +106,7 @@ def owner(ros_env: dict[str, str]) -> Iterator[Any]:
 @pytest.fixture
 def listener(owner: Any, failures: queue.SimpleQueue[BaseException]) -> Iterator[Any]:
     """Return a listener, which is closed at the end of the test if it still runs."""
-    from sysid_ros.nodes.recorder.listener import Listener  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.ros.recorder.listener import Listener  # noqa: PLC0415 (needs ROS)
 
     made = Listener(owner, failures.put)
     yield made

@@ -70,7 +70,7 @@ def test_the_panel_shows_every_topic_and_joint() -> None:
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
 
     from sysid_ros.inspection.live import LiveQuality  # noqa: PLC0415
-    from sysid_ros.nodes.recorder.diagnostics import panel  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.ros.recorder.diagnostics import panel  # noqa: PLC0415 (needs ROS)
 
     live = LiveQuality()
     start = time.time_ns()

@@ -12,8 +12,13 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.nodes.recorder.graph import Endpoint, Offer, Selection
-from sysid_ros.nodes.recorder.message_types import installed_definition, message_class
+from sysid_ros.nodes.ros.recorder.graph import (
+    Endpoint,
+    Offer,
+    Selection,
+    installed_definition,
+    message_class,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,14 +235,17 @@ def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
 def test_overrides_are_checked(ros_client: RosClient, tmp_path: Path) -> None:
     from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
 
-    from sysid_ros.nodes.recorder.qos_overrides import read_overrides  # noqa: PLC0415
+    from sysid_ros.nodes.ros.recorder.subscriptions import (  # noqa: PLC0415
+        apply_override,
+        read_overrides,
+    )
 
     file = tmp_path / 'qos.yaml'
     file.write_text('joint_states:\n  history: keep_all\n  deadline: {sec: 1, nsec: 500000000}\n')
     (override,) = (found := read_overrides(ros_client.node, str(file))).values()
     assert found.keys() == {'/joint_states'}
     qos = QoSProfile(depth=5)
-    override.apply(qos)
+    apply_override(override, qos)
     assert qos.history is HistoryPolicy.KEEP_ALL
     assert (qos.depth, qos.deadline.nanoseconds) == (5, 1_500_000_000)
     file.write_text('/joint_states:\n  reliability: best_efort\n')
@@ -251,7 +259,7 @@ def test_overrides_are_checked(ros_client: RosClient, tmp_path: Path) -> None:
 @pytest.mark.ros
 @pytest.mark.patient
 def test_what_two_subscriptions_hear_is_taken_once() -> None:
-    from sysid_ros.nodes.recorder.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.ros.recorder.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
 
     balance: dict[bytes, int] = {}
     old, new = 1, -1

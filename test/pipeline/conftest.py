@@ -14,7 +14,7 @@ import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
@@ -108,7 +108,7 @@ class Workshop:
         parameters = tuple(
             unknown
             for target in targets
-            for unknown in make_unknowns(target, model, sequences=sequences, spec=spec)
+            for unknown in make_unknowns(target, Scope(model, spec, sequences))
         )
         return Problem(spec, model, recordings, parameters)
 

@@ -14,7 +14,7 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.identification.fit import fit
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.signals import SignalType, TimeSeries
@@ -103,7 +103,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
             )
             for sequence in sequences
         )
-        parameters = tuple(u for p in PARAMETERS for u in make_unknowns(p, model, spec=spec))
+        parameters = tuple(u for p in PARAMETERS for u in make_unknowns(p, Scope(model, spec)))
         found = fit(spec, parameters, sequences[:-1], threads=1)
         config = CalibrationConfig(
             model=path,

@@ -36,7 +36,6 @@ from sysid_ros.errors import (
     ParameterError,
     ResultError,
 )
-from sysid_ros.model.loading import load_spec
 from sysid_ros.pipeline import (
     Calibration,
     Identified,
@@ -258,11 +257,8 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
 ):
     text = (FOLDER / 'arm.xml').read_text().replace('kv="1.5"', 'dampratio="1"')
     (tmp_path / 'ratio.xml').write_text(text)
-    spec = load_spec(tmp_path / 'ratio.xml')
-    ratio = dataclasses.replace(identified.problem, spec=spec)
-    done = write(
-        dataclasses.replace(identified, problem=ratio), _with(config, model=tmp_path / 'ratio.xml')
-    )
+    result = identified.result.model_copy(update={'model': str(tmp_path / 'ratio.xml')})
+    done = write(dataclasses.replace(identified, result=result, spec=None), config.output)
     assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from rosbags.typesys import Stores, get_typestore
 
+from sysid_ros.api import Result
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import ServoConfig, load_calibration, load_servos
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
@@ -206,6 +207,20 @@ def test_the_model_that_is_written_has_the_armatures(found: tuple[CalibrationCon
 
 
 @pytest.mark.slow
+def test_a_stored_result_writes_the_same_coefficients(
+    found: tuple[CalibrationConfig, Any], tmp_path: Path
+):
+    config, done = found
+
+    written = Result.load(config.output).save(tmp_path)
+
+    assert written.mjcf_path is not None
+    assert written.result_path.read_bytes() == done.result_path.read_bytes()
+    for name in ('elbow.json', 'shoulder.json'):
+        first = config.output / 'servos' / name
+        assert (tmp_path / 'servos' / name).read_bytes() == first.read_bytes()
+
+
 def test_parameters_start_and_end_where_the_kind_of_servo_says(folder: Path):
     found = _parameters(folder)
     assert len(found) == 2 * len(TRUTH)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sysid_ros.report import forest
+from sysid_ros.report import pictures
 
 if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult, ParameterResult
@@ -24,13 +24,13 @@ def _changed(result: CalibrationResult, **fields: object) -> ParameterResult:
 
 
 def test_every_parameter_is_drawn_once(rich_result: CalibrationResult) -> None:
-    drawn = [mark.parameter.name for panel in forest.panels(rich_result) for mark in panel.marks]
+    drawn = [mark.parameter.name for panel in pictures.panels(rich_result) for mark in panel.marks]
     assert sorted(drawn) == sorted(parameter.name for parameter in rich_result.parameters)
 
 
 def test_values_initial_values_and_truths_lie_on_the_axis(rich_result: CalibrationResult) -> None:
     truth = {'joint/elbow/armature': 0.6}
-    for panel in forest.panels(rich_result, truth):
+    for panel in pictures.panels(rich_result, truth):
         for mark in panel.marks:
             ends = [mark.value, mark.initial]
             ends += [x for x in (mark.low, mark.high, mark.truth) if x is not None]
@@ -39,7 +39,7 @@ def test_values_initial_values_and_truths_lie_on_the_axis(rich_result: Calibrati
 
 def test_ticks_of_a_linear_axis_are_where_ratios_are(rich_result: CalibrationResult) -> None:
     parameter = _changed(rich_result, initial=2.0, value=3.0, low=2.9, high=3.1)
-    (panel,) = forest.panels(_only(rich_result, parameter))
+    (panel,) = pictures.panels(_only(rich_result, parameter))
     positions = {tick.label: tick.position for tick in panel.ticks}
     assert not panel.logarithmic
     assert positions['1'] == pytest.approx(panel.marks[0].initial)
@@ -48,7 +48,7 @@ def test_ticks_of_a_linear_axis_are_where_ratios_are(rich_result: CalibrationRes
 
 def test_a_wide_interval_is_cut_and_says_so(rich_result: CalibrationResult) -> None:
     parameter = _changed(rich_result, initial=1.0, value=1.5, low=-1e6, high=1e6)
-    mark = forest.panels(_only(rich_result, parameter))[0].marks[0]
+    mark = pictures.panels(_only(rich_result, parameter))[0].marks[0]
     assert (mark.low, mark.high, mark.cut_low, mark.cut_high) == (0, 1, True, True)
 
 
@@ -56,7 +56,7 @@ def test_a_negative_initial_value_keeps_the_interval_in_order(
     rich_result: CalibrationResult,
 ) -> None:
     parameter = _changed(rich_result, initial=-9.0, value=-9.8, low=-10.0, high=-9.6)
-    mark = forest.panels(_only(rich_result, parameter))[0].marks[0]
+    mark = pictures.panels(_only(rich_result, parameter))[0].marks[0]
     assert mark.low is not None
     assert mark.high is not None
     assert mark.initial < mark.low < mark.value < mark.high
@@ -67,7 +67,7 @@ def test_ratios_far_apart_go_on_a_logarithmic_axis(rich_result: CalibrationResul
         _changed(rich_result, name=name, initial=1.0, value=value, low=-math.inf, high=math.inf)
         for name, value in (('a', 1e-4), ('b', 3e5))
     ]
-    (panel,) = forest.panels(_only(rich_result, *parameters))
+    (panel,) = pictures.panels(_only(rich_result, *parameters))
     assert panel.logarithmic
     assert 2 <= len(panel.ticks) <= 8
     assert panel.marks[0].value < panel.marks[0].initial < panel.marks[1].value
@@ -78,14 +78,14 @@ def test_a_parameter_from_zero_has_an_axis_whatever_its_size(
     rich_result: CalibrationResult, value: float
 ) -> None:
     parameter = _changed(rich_result, initial=0.0, value=value, low=math.nan, high=math.nan)
-    (panel,) = forest.panels(_only(rich_result, parameter))
+    (panel,) = pictures.panels(_only(rich_result, parameter))
     assert math.isfinite(panel.marks[0].value)
     assert panel.marks[0].low is None
 
 
 def test_a_true_value_is_found_by_target_too(rich_result: CalibrationResult) -> None:
     parameter = _changed(rich_result, name='elbow inertia')
-    assert forest.true_value(parameter, {parameter.targets[0]: 0.25}) == 0.25
-    assert forest.true_value(parameter, {'elbow inertia': 0.5}) == 0.5
-    assert forest.true_value(parameter, {'other': 0.5}) is None
-    assert forest.true_value(parameter, None) is None
+    assert pictures.true_value(parameter, {parameter.targets[0]: 0.25}) == 0.25
+    assert pictures.true_value(parameter, {'elbow inertia': 0.5}) == 0.5
+    assert pictures.true_value(parameter, {'other': 0.5}) is None
+    assert pictures.true_value(parameter, None) is None

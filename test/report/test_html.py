@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ResultError
-from sysid_ros.report import render_report, view, write_report
-from sysid_ros.report.curves import curves_json, limits, script_json
+from sysid_ros.report import render_report, write_report
+from sysid_ros.report.signals import curves_json, limits, script_json, sequences
 from sysid_ros.results.result import CalibrationResult, StartEntry
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResu
 
 
 def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
-    groups = view.sequences(rich_result)
+    groups = sequences(rich_result)
     document = json.loads(curves_json(rich_result, groups))
     plot = groups[0].figures[3].plot
     packed = document['plots'][3]
@@ -242,7 +242,7 @@ def test_sensors_with_the_same_stamps_share_them(rich_result: CalibrationResult)
         for plot in rich_result.plots[:5]
     )
     result = rich_result.model_copy(update={'plots': plots})
-    document = json.loads(curves_json(result, view.sequences(result)))
+    document = json.loads(curves_json(result, sequences(result)))
     assert len(document['times']) == 1
     assert len(document['plots']) == 5
 

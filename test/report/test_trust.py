@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import lxml.html
 import pytest
 
-from sysid_ros.report import render_report, trust
+from sysid_ros.report import pictures, render_report
 from sysid_ros.results.result import HorizonPoint
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_the_method_and_the_effective_size_stand_beside_the_intervals(
 def test_correlations_are_listed_by_strength_and_drawn_for_every_pair(
     rich_result: CalibrationResult,
 ) -> None:
-    pairs = trust.strong_pairs(rich_result)
+    pairs = pictures.strong_pairs(rich_result)
     assert {pairs[0].first, pairs[0].second} == {
         rich_result.parameters[2].name,
         rich_result.parameters[3].name,
@@ -52,7 +52,7 @@ def test_correlations_are_listed_by_strength_and_drawn_for_every_pair(
     strengths = [abs(pair.correlation) for pair in pairs]
     assert strengths == sorted(strengths, reverse=True)
     count = len(rich_result.parameters)
-    cells = trust.correlations(rich_result)
+    cells = pictures.correlations(rich_result)
     assert len(cells) == count * (count - 1) // 2
     unknown = [cell for cell in cells if cell.tone == 'none']
     assert len(unknown) == count - 1
@@ -88,7 +88,7 @@ def test_errors_that_grow_tenfold_rise_in_the_picture(rich_result: CalibrationRe
     points = tuple(
         HorizonPoint(seconds=s, role='validate', before=10 * s, after=s) for s in (0.1, 1.0)
     )
-    picture = trust.horizon(rich_result.model_copy(update={'horizon': points}))
+    picture = pictures.horizon(rich_result.model_copy(update={'horizon': points}))
     assert picture is not None
     before, after = picture.lines
     assert before.points == '0.00,50.00 100.00,0.00'
@@ -100,4 +100,4 @@ def test_a_single_or_diverged_horizon_has_no_picture(rich_result: CalibrationRes
     one = HorizonPoint(seconds=1.0, role='train', before=2.0, after=1.0)
     lost = HorizonPoint(seconds=2.0, role='train', before=math.nan, after=math.nan)
     result = rich_result.model_copy(update={'horizon': (one, lost)})
-    assert trust.horizon(result) is None
+    assert pictures.horizon(result) is None

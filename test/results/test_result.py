@@ -227,7 +227,7 @@ def test_a_folder_is_not_a_result(tmp_path: Path) -> None:
 def test_what_is_not_json_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / 'result.json'
     path.write_bytes(content)
-    with pytest.raises(ResultError, match=r"The result '.*result.json' is not JSON: ") as caught:
+    with pytest.raises(ResultError, match=r"'.*result.json' is not valid JSON: ") as caught:
         CalibrationResult.load(path)
     assert '\n' not in str(caught.value)
 
@@ -248,11 +248,19 @@ def test_another_version_is_an_error(tmp_path: Path, text: str, found: str) -> N
         CalibrationResult.load(path)
 
 
-@pytest.mark.parametrize('text', ['{}', '[]', '3', 'null', '"schema_version"'])
-def test_json_of_another_kind_is_an_error(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ('text', 'sentence'),
+    [
+        ('{}', r"result.json' is not a result of a calibration: it has"),
+        ('[]', r"Expected keys and values in '.*result.json', found \[\]"),
+        ('3', r"Expected keys and values in '.*result.json', found 3"),
+        ('null', r"Expected keys and values in '.*result.json', found null"),
+    ],
+)
+def test_json_of_another_kind_is_an_error(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / 'result.json'
     path.write_text(text)
-    with pytest.raises(ResultError, match=r"result.json' is not a result of a calibration: it has"):
+    with pytest.raises(ResultError, match=sentence):
         CalibrationResult.load(path)
 
 

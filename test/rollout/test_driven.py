@@ -15,7 +15,7 @@ from sysid_ros.errors import FitError, ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.pipeline.servos import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoints, starting_values
@@ -268,7 +268,7 @@ def test_what_the_compiler_reads_cannot_be_beside_servos():
         '<actuator><motor name="s" joint="j"/></actuator></mujoco>'
     )
     model = spec.compile()
-    (density,) = make_unknowns('geom/g/density', model, initial=900.0, spec=spec)
+    (density,) = make_unknowns('geom/g/density', Scope(model, spec), initial=900.0)
     own = ServoJoints(model, [ServoDrive(('s',), SERVO, TRUTH)])
     with pytest.raises(FitError, match="'geom/g/density' is read by the compiler: beside servos"):
         make_simulator(spec, [density], [], 1, drives=own)

@@ -198,10 +198,10 @@ def test_a_bad_number_or_name_costs_one_sentence(
 @pytest.mark.parametrize(
     ('content', 'sentence'),
     [
-        (b'name: [', "The actuator file 'bad.yml' is not YAML: while parsing"),
-        (b'\xff\xfe\xfa', "The actuator file 'bad.yml' is not YAML: 'utf-8' codec can't decode"),
-        (b'', "Bad value null for '' in bad.yml: expected keys and values (name, law, constants"),
-        (b'- 1', "Bad value [1] for '' in bad.yml: expected keys and values (name, law, constants"),
+        (b'name: [', "'bad.yml' is not valid YAML: "),
+        (b'\xff\xfe\xfa', "'bad.yml' is not valid YAML: byte 0 is not UTF-8"),
+        (b'', "Expected keys and values in 'bad.yml', found nothing."),
+        (b'- 1', "Expected keys and values in 'bad.yml', found a list."),
     ],
 )
 def test_a_file_that_is_no_definition_costs_one_sentence(
@@ -219,10 +219,10 @@ def test_a_file_that_cannot_be_read_costs_one_sentence(
 ):
     monkeypatch.chdir(tmp_path)
     Path('folder.yaml').mkdir()
-    for name, reason in (
-        ('none.yaml', 'No such file or directory'),
-        ('folder.yaml', 'Is a directory'),
+    for name, sentence in (
+        ('folders.yaml', "There is no file 'folders.yaml'; nearest: folder.yaml."),
+        ('folder.yaml', "Cannot read 'folder.yaml': Is a directory."),
     ):
         with pytest.raises(ConfigError) as raised:
             Servo.named(name, 'm1')
-        assert str(raised.value) == f'Cannot read the actuator file {name!r}: {reason}.'
+        assert str(raised.value) == sentence

@@ -15,7 +15,7 @@ from sysid_ros.bags import BagWriter, read_bag
 from sysid_ros.cli import main
 from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
 from sysid_ros.errors import AlignmentError, ConfigError, SysidError
-from sysid_ros.servos.formats.from_bag import logs_from_bag
+from sysid_ros.servos.formats.from_bag import align_servo, logs_of
 from sysid_ros.servos.formats.logs import read_logs
 
 if TYPE_CHECKING:
@@ -113,8 +113,12 @@ def record(tmp_path: Path) -> Callable[..., Path]:
 
 
 def _logs(path: Path, **changes: Any) -> tuple[ServoLog, ...]:
-    config = validate(ServoBagConfig, {**CONFIG, **changes}, 'the test')
-    return logs_from_bag(read_bag(path), config)
+    return _logs_as_told(path, validate(ServoBagConfig, {**CONFIG, **changes}, 'the test'))
+
+
+def _logs_as_told(path: Path, config: ServoBagConfig) -> tuple[ServoLog, ...]:
+    bag = read_bag(path)
+    return logs_of(bag, align_servo(bag, config), config)
 
 
 @pytest.mark.slow
@@ -190,8 +194,8 @@ def test_without_a_switch_the_motor_is_on_while_commands_are_numbers(record: Cal
 
 def test_a_servo_that_is_off_needs_no_commands(record: Callable[..., Path]):
     config = {key: value for key, value in CONFIG.items() if key != 'command'}
-    log, _ = logs_from_bag(
-        read_bag(record()), validate(ServoBagConfig, {**config, 'torque_enable': False}, 'the test')
+    log, _ = _logs_as_told(
+        record(), validate(ServoBagConfig, {**config, 'torque_enable': False}, 'the test')
     )
 
     assert not log.enabled.any()
@@ -237,7 +241,7 @@ def test_the_command_writes_logs_that_fits_read(
 
     assert main(['servo-logs', str(record()), str(config), '-o', str(folder)]) == 0
     assert 'bench_00_sin_sin_kp100.json: 39' in capsys.readouterr().out
-    made = logs_from_bag(read_bag(tmp_path / 'bench'), load_servo_bag(config))
+    made = _logs_as_told(tmp_path / 'bench', load_servo_bag(config))
     for log, read in zip(made, read_logs(folder), strict=True):
         assert (read.name, read.trajectory) == (log.name, log.trajectory)
         assert read.constants == dict(log.constants)

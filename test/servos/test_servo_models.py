@@ -18,15 +18,20 @@ from sysid_ros.servos.bench.coverage import group, limits
 from sysid_ros.servos.formats.logs import write_log
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session.choice import choose_servo, compare_servos
-from sysid_ros.servos.session.comparison import GroupError, ServoScore, recommend
+from sysid_ros.servos.session.choice import (
+    GroupError,
+    ServoScore,
+    choose_servo,
+    compare_servos,
+    recommend,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from sysid_ros.servos.formats.logs import ServoLog
-    from sysid_ros.servos.session.comparison import ServoComparison
+    from sysid_ros.servos.session.choice import ServoComparison
 
 SERVO = Servo.named('xl330', 'm1')
 #: Friction of gears that bear much.

@@ -13,12 +13,12 @@ from sysid_ros.errors import LogError
 from sysid_ros.servos.formats.logs import ServoLog, read_logs
 from sysid_ros.servos.formats.parameter_file import write_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.report.predictions import predict, read_candidates
+from sysid_ros.servos.pictures import predict_logs, read_candidates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sysid_ros.servos.report.predictions import ParameterFile
+    from sysid_ros.servos.pictures import ParameterFile
 
 M1 = {'kt': 0.37, 'R': 2.8, 'armature': 0.002, 'q_offset': 0.0}
 M1 |= {'friction_base': 0.012, 'friction_viscous': 0.004}
@@ -52,10 +52,10 @@ def candidate(tmp_path: Path) -> ParameterFile:
 
 def test_logs_of_several_sampling_periods_and_lengths_keep_their_places(candidate: ParameterFile):
     logs = [_log('a', 0.005, 60), _log('b', 0.01, 40), _log('c', 0.005, 90)]
-    together = predict([candidate], logs)
+    together = predict_logs([candidate], logs)
     assert together.logs == ('a', 'b', 'c')
     for place, log in enumerate(logs):
-        alone = predict([candidate], [log])
+        alone = predict_logs([candidate], [log])
         assert np.array_equal(together.positions[0][place], alone.positions[0][0])
         assert together.errors[0, place] == alone.errors[0, 0]
         assert together.errors[0, place] == np.abs(alone.positions[0][0] - log.position).mean()
@@ -63,7 +63,7 @@ def test_logs_of_several_sampling_periods_and_lengths_keep_their_places(candidat
 
 def test_predictions_go_on_from_the_measured_state_when_told(candidate: ParameterFile):
     log = _log('a', 0.005, 200)
-    free, held = (predict([candidate], [log], period).errors[0, 0] for period in (None, 0.02))
+    free, held = (predict_logs([candidate], [log], period).errors[0, 0] for period in (None, 0.02))
     assert held < 0.5 * free
 
 
@@ -80,7 +80,7 @@ def test_parameters_of_another_servo_predict_nothing(tmp_path: Path):
     values = {name: usual.initial for name, usual in servo.coefficients.items()}
     write_parameters(tmp_path / 'mx.json', servo, values)
     with pytest.raises(LogError, match='logs of the servo mx106, found xl330'):
-        predict(read_candidates([tmp_path / 'mx.json']), [_log('a', 0.005, 20)])
+        predict_logs(read_candidates([tmp_path / 'mx.json']), [_log('a', 0.005, 20)])
 
 
 @pytest.mark.shared
@@ -91,5 +91,5 @@ def test_published_parameters_are_as_near_to_logs_made_from_them_as_their_noise(
     if not folder.is_dir():
         pytest.skip(f'no {folder}')
     write_parameters(tmp_path / 'm1.json', Servo.named('xl330', 'm1'), PUBLISHED_M1)
-    found = predict(read_candidates([tmp_path / 'm1.json']), read_logs(folder))
+    found = predict_logs(read_candidates([tmp_path / 'm1.json']), read_logs(folder))
     assert 1e3 * found.errors.mean() == pytest.approx(0.3506, abs=2e-4)

@@ -20,7 +20,7 @@ from sysid_ros.errors import CancelledError, ConfigError
 from sysid_ros.servos.formats.logs import write_log
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session import progress as servo_progress
+from sysid_ros.servos.session import calibration as session
 from sysid_ros.servos.session.calibration import ServoCalibration, calibrate_servo
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_trials_go_on_in_the_study_that_an_earlier_fit_left(request_: ServoFitCo
 def test_the_best_values_so_far_are_written_while_trials_go_on(
     request_: ServoFitConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servo_progress, '_PERIOD', 0.0)
+    monkeypatch.setattr(session, '_PERIOD', 0.0)
     heard = Listener()
     with pytest.raises(CancelledError):
         calibrate_servo(
@@ -151,7 +151,7 @@ def test_the_best_values_so_far_are_written_while_trials_go_on(
 def test_wandb_is_told_under_the_names_of_bam(
     request_: ServoFitConfig, board: Board, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr(servo_progress, '_PERIOD', 0.0)
+    monkeypatch.setattr(session, '_PERIOD', 0.0)
     changes = {'wandb': True, 'method': method, 'starts': 1}
     done = calibrate_servo(request_.model_copy(update=changes))
     assert board.began['project'] == 'xl330_identification'

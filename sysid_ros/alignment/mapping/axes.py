@@ -19,6 +19,7 @@ from sysid_ros.alignment.mapping.by_name import (
     controller_of,
     is_command,
 )
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.alignment.stamps import longest_increasing
 
 if TYPE_CHECKING:
@@ -29,14 +30,11 @@ if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 #: Words in the name of a field or topic, and what they say that its numbers are.
-_KINDS = {
-    'position': ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
-    'velocity': ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
-    'effort': ['effort', 'efforts', 'torque', 'torques', 'tau'],
+_WORDS = {
+    Quantity.POSITION: ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
+    Quantity.VELOCITY: ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
+    Quantity.EFFORT: ['effort', 'efforts', 'torque', 'torques', 'tau'],
 }
-KINDS = tuple(_KINDS)
-#: What a column is whose names do not say it.
-UNKNOWN = 'unknown'
 #: Parts of a path under which a controller's state holds its commands.
 _COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
 #: Parts of a path under which it holds what is neither measured nor commanded.
@@ -85,12 +83,12 @@ class Axis(NamedTuple):
     Attributes:
         name: What the bag calls it; an index where it has no name.
         commanded: Whether these are commands.
-        columns: Kind (position, velocity, effort, unknown) to the column.
+        columns: Quantity to the column; None is that of a column whose names do not say it.
     """
 
     name: str
     commanded: bool
-    columns: dict[str, AxisColumn]
+    columns: dict[Quantity | None, AxisColumn]
 
     @property
     def topic(self) -> str:
@@ -109,10 +107,11 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
     orders = controller_joints(bag)
     for topic in bag.topics:
         for field in topic.fields:
-            kind, commanded = _meaning(topic, field)
-            if kind is None:
+            meaning = _meaning(topic, field)
+            if meaning is None:
                 continue
-            group = _without_kind(topic.topic), field.name.rpartition('.')[0]
+            quantity, commanded = meaning
+            group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
                 if not np.isfinite(values).any():
@@ -123,34 +122,37 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
                 column = AxisColumn(
                     topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
                 )
-                axis.columns.setdefault(kind, column)
+                axis.columns.setdefault(quantity, column)
     return _distinct(list(found.values()))
 
 
-def _meaning(topic: TopicColumns, field: Field) -> tuple[str | None, bool]:
-    """Return the kind of a field's numbers, None for what belongs to no joint; and if commanded."""
+def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:
+    """Return what a field's numbers are, None where names do not say it, and if they are commanded.
+
+    What belongs to no joint has no meaning.
+    """
     path = re.split(r'[._/]', field.name.lower())
     if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
-        return None, False
+        return None
     commanded = (
         topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(_COMMANDED & set(path))
     )
     if 'feedback' in path or 'actual' in path:
         commanded = False
-    for kind, words in _KINDS.items():
+    for quantity, words in _WORDS.items():
         if set(words) & set(path):
-            return kind, commanded
+            return quantity, commanded
     if path[-1] not in {'data', 'values'}:
-        return None, False
-    for kind, words in _KINDS.items():
+        return None
+    for quantity, words in _WORDS.items():
         if set(words) & set(re.split(r'[/_]', topic.topic.lower())):
-            return kind, commanded
-    return UNKNOWN, commanded or topic.msgtype == ARRAY
+            return quantity, commanded
+    return None, commanded or topic.msgtype == ARRAY
 
 
-def _without_kind(topic: str) -> str:
-    """Return a topic without the word for its kind: ``/joint_positions`` has a sibling."""
-    words = {word for several in _KINDS.values() for word in several}
+def _without_quantity(topic: str) -> str:
+    """Return a topic without the word for its quantity: ``/joint_positions`` has a sibling."""
+    words = {word for several in _WORDS.values() for word in several}
     return '/'.join(
         '_'.join(part for part in level.split('_') if part.lower() not in words)
         for level in topic.split('/')
@@ -168,7 +170,7 @@ def _name(label: str, topic: str, orders: dict[str, list[str]]) -> str:
 
 
 def _distinct(axes: list[Axis]) -> tuple[Axis, ...]:
-    """Keep one axis per name and role: most kinds first, then the top of a message."""
+    """Keep one axis per name and role: most quantities first, then the top of a message."""
     best: dict[tuple[object, ...], Axis] = {}
     for axis in axes:
         key = (axis.commanded, axis.name if axis.named else (axis.topic, axis.name))
@@ -201,12 +203,12 @@ class AxesMotion(NamedTuple):
     Attributes:
         step: Distance of the instants, s.
         whole: (n,) where all that was measured is known.
-        signals: Index of the axis and kind to its signal.
+        signals: Index of the axis and quantity to its signal.
     """
 
     step: float
     whole: NDArray[np.bool_]
-    signals: dict[tuple[int, str], SmoothSignal]
+    signals: dict[tuple[int, Quantity | None], SmoothSignal]
 
     @property
     def seconds(self) -> float:
@@ -237,7 +239,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     signals = {}
     whole = np.ones(len(instants), dtype=bool)
     for row, axis in enumerate(axes):
-        for kind, column in axis.columns.items():
+        for quantity, column in axis.columns.items():
             known = np.isfinite(column.values) & longest_increasing(column.receive_ns)
             own = times[id(column)]
             absent = not axis.commanded and id(column) not in kept
@@ -246,7 +248,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
             values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
                 whole &= _near(own[known], instants)
-            signals[row, kind] = SmoothSignal(
+            signals[row, quantity] = SmoothSignal(
                 *(
                     scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
                     for deriv in range(3)

@@ -25,7 +25,8 @@ from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     Mapping,
     Pair,
-    Role,
+    PairRole,
+    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -210,20 +211,20 @@ def _sensor_pairs(
         for topic in states:
             columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
             if columns is not None and label in columns.labels:
-                pairs.append(Pair(Role.SENSOR, name, topic.topic, field, label))
+                pairs.append(Pair(PairRole.SENSOR, name, topic.topic, field.value, label))
                 taken.add((field, joint))
                 break
     return pairs
 
 
-def command_field(model: mujoco.MjModel, actuator: int) -> str:
-    """Return which field of a command an actuator follows: position, velocity or effort."""
+def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
+    """Return what an actuator is commanded."""
     if model.actuator_biastype[actuator] != mujoco.mjtBias.mjBIAS_AFFINE:
-        return 'effort'
+        return Quantity.EFFORT
     _, position, velocity = model.actuator_biasprm[actuator, :3]
     if position:
-        return 'position'
-    return 'velocity' if velocity else 'effort'
+        return Quantity.POSITION
+    return Quantity.VELOCITY if velocity else Quantity.EFFORT
 
 
 def _actuator_pairs(
@@ -294,7 +295,7 @@ def _commands_by_controller(
             joint = int(model.actuator_trnid[actuator, 0])
             if len(order) == _width(topic) and joint in ids:
                 label = str(ids.index(joint))
-                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, 'data', label))
+                pairs.append(Pair(PairRole.ACTUATOR, name, topic.topic, 'data', label))
                 break
     return pairs
 
@@ -309,11 +310,11 @@ def _commands_by_joint(
         joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
         if not name or joint is None or not drives_joint(model, actuator):
             continue
-        field = command_field(model, actuator)
+        field = command_quantity(model, actuator)
         for topic in topics:
             columns, label = field_columns(topic, field), shared[topic.topic].get(joint)
             if columns is not None and label in columns.labels:
-                pairs.append(Pair(Role.ACTUATOR, name, topic.topic, field, label))
+                pairs.append(Pair(PairRole.ACTUATOR, name, topic.topic, field.value, label))
                 break
     return pairs
 
@@ -337,7 +338,7 @@ def _commands_by_order(
         return [], refused, ()
     (topic,) = fitting
     pairs = [
-        Pair(Role.ACTUATOR, name, topic.topic, 'data', str(index))
+        Pair(PairRole.ACTUATOR, name, topic.topic, 'data', str(index))
         for index, name in enumerate(names)
     ]
     detail = f'carries no names; taken in the order of the model: {_joined(names)}'

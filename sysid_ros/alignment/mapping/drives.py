@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from sysid_ros.alignment.mapping.axes import UNKNOWN, Axis, Response, respond
+from sysid_ros.alignment.mapping.axes import Axis, Response, respond
+from sysid_ros.alignment.pairs import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,22 +67,23 @@ GEAR_COST = 5.0
 #: Gear ratios within this of a whole number are taken to be that.
 _WHOLE = 0.02
 _SMALLEST_GEAR = 1.5
+_NO_RESPONSE = Response(0.0, 0.0, 0.0)
 
 
 @functools.cache
-def units(kind: str, *, hinge: bool, whole: bool) -> tuple[Unit, ...]:
-    """Return the units of position, velocity or effort.
+def units(quantity: Quantity, *, hinge: bool, whole: bool) -> tuple[Unit, ...]:
+    """Return the units that a quantity may be in.
 
     Args:
-        kind: Which.
+        quantity: Position, velocity or effort.
         hinge: Of a hinge, not of a slide.
         whole: Whether all values are whole numbers, as counts of an encoder are.
     """
-    if kind == 'effort':
+    if quantity is Quantity.EFFORT:
         return _EFFORT
     if not hinge:
-        return _LENGTH if kind == 'position' else _SPEED
-    if kind == 'position':
+        return _LENGTH if quantity is Quantity.POSITION else _SPEED
+    if quantity is Quantity.POSITION:
         return _ANGLE + (_TICKS if whole else ())
     counts = tuple(Unit(f'{unit.name} and second', unit.factor, unit.cost) for unit in _TICKS)
     return _RATE + (counts if whole else ())
@@ -121,7 +123,7 @@ class RecordedDrive(NamedTuple):
     Attributes:
         axis: What is measured.
         command: What it follows, or None.
-        kind: What the command tells: position, velocity or effort.
+        commanded: What the command tells.
         command_values: (n,) the command in units of the bag, or None.
         position: (n,) signals of the position, or None.
         effort: (n,) or None.
@@ -132,7 +134,7 @@ class RecordedDrive(NamedTuple):
 
     axis: Axis
     command: Axis | None
-    kind: str
+    commanded: Quantity
     command_values: NDArray[np.float64] | None
     position: SmoothSignal | None
     effort: NDArray[np.float64] | None
@@ -142,13 +144,14 @@ class RecordedDrive(NamedTuple):
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
-        usual = units('position', hinge=hinge, whole=self.whole)
+        usual = units(Quantity.POSITION, hinge=hinge, whole=self.whole)
         found = list(usual)
         if abs(self.speeding.correlation) >= _CLEAR:
-            other = units('velocity', hinge=hinge, whole=False)
+            other = units(Quantity.VELOCITY, hinge=hinge, whole=False)
             found += _gears(usual, other, abs(self.speeding.slope), _EXACT)
-        if self.kind == 'position' and abs(self.following.correlation) >= _CLEAR:
-            other = units('position', hinge=hinge, whole=True)
+        follows = abs(self.following.correlation) >= _CLEAR
+        if self.commanded is Quantity.POSITION and follows:
+            other = units(Quantity.POSITION, hinge=hinge, whole=True)
             found += _gears(usual, other, 1 / abs(self.following.slope), _WAY)
         return tuple(dict.fromkeys(found))
 
@@ -162,18 +165,18 @@ class RecordedDrive(NamedTuple):
             hinge: Of a hinge, not of a slide.
             like: Take the same unit, however far the servo goes.
         """
-        if self.kind == 'effort':
-            return units('effort', hinge=hinge, whole=False)[0]
+        if self.commanded is Quantity.EFFORT:
+            return _EFFORT[0]
         slope = abs(self.following.slope)
         responds = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
         if like or not responds or abs(math.log(slope)) < _WAY:
-            return _same(position, self.kind, hinge=hinge)
+            return _same(position, self.commanded, hinge=hinge)
         factor = slope * position.factor
-        usual = units(self.kind, hinge=hinge, whole=False)
-        counted = units(self.kind, hinge=hinge, whole=True)
+        usual = units(self.commanded, hinge=hinge, whole=False)
+        with_counts = units(self.commanded, hinge=hinge, whole=True)
         return (
             nearest_unit(factor, usual, _WAY)
-            or nearest_unit(factor, counted, _LOOSE)
+            or nearest_unit(factor, with_counts, _LOOSE)
             or _odd(usual[0], factor)
         )
 
@@ -181,15 +184,15 @@ class RecordedDrive(NamedTuple):
         """Return what the velocity is in, given what the position is in."""
         slope = abs(self.speeding.slope)
         if abs(self.speeding.correlation) < _CLEAR or not slope:
-            return _same(position, 'velocity', hinge=hinge)
-        usual = units('velocity', hinge=hinge, whole=True)
+            return _same(position, Quantity.VELOCITY, hinge=hinge)
+        usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
         factor = position.factor / slope
         return nearest_unit(factor, usual, _TIGHT) or _odd(usual[0], factor)
 
 
-def _same(position: Unit, kind: str, *, hinge: bool) -> Unit:
+def _same(position: Unit, quantity: Quantity, *, hinge: bool) -> Unit:
     """Return the unit of a command or velocity that goes with that of the position."""
-    usual = units(kind, hinge=hinge, whole=True)
+    usual = units(quantity, hinge=hinge, whole=True)
     return next((unit for unit in usual if unit.factor == position.factor), usual[0])
 
 
@@ -217,107 +220,109 @@ def _gears(
 
 
 def make_drives(
-    axes: Sequence[Axis], motion: AxesMotion | None, kinds: frozenset[str]
+    axes: Sequence[Axis], motion: AxesMotion | None, quantities: frozenset[Quantity]
 ) -> tuple[RecordedDrive, ...]:
     """Bind each measured axis to the command that it follows.
 
     Args:
         axes: Of the bag.
         motion: What they did, or None where nothing is known.
-        kinds: Which quantities the model's actuators are commanded.
+        quantities: What the model's actuators are commanded.
     """
     measured = [row for row, axis in enumerate(axes) if not axis.commanded]
     commanded = [row for row, axis in enumerate(axes) if axis.commanded]
     table = [
-        [_follow(axes, motion, row, command, kinds) for command in commanded] for row in measured
+        [_follow(axes, motion, row, command, quantities) for command in commanded]
+        for row in measured
     ]
     bound = _bind(axes, measured, commanded, table)
-    rows = _samples(motion)
+    rows = np.zeros(0, dtype=np.int64)
+    if motion is not None:
+        known = np.flatnonzero(motion.whole)
+        spread = np.linspace(0, len(known) - 1, min(len(known), _SAMPLES))
+        rows = known[spread.astype(np.int64)]
     made = []
     for index, row in enumerate(measured):
         axis, column = axes[row], bound.get(index)
-        kind, following = (
-            ('position', Response(0, 0, 0)) if column is None else table[index][column]
+        quantity, following = (
+            (Quantity.POSITION, _NO_RESPONSE) if column is None else table[index][column]
         )
         command = None
         if column is not None and motion is not None:
-            signal = _command(motion, commanded[column], kind)
+            signal = _command(motion, commanded[column], quantity)
             command = None if signal is None else signal.values[rows]
-        position = None if motion is None else motion.signals.get((row, 'position'))
-        effort = None if motion is None else motion.signals.get((row, 'effort'))
+        position = None if motion is None else motion.signals.get((row, Quantity.POSITION))
+        effort = None if motion is None else motion.signals.get((row, Quantity.EFFORT))
         if effort is not None and not float(np.ptp(effort.values)) > 0:
             effort = None
         made.append(
             RecordedDrive(
                 axis,
                 None if column is None else axes[commanded[column]],
-                kind,
+                quantity,
                 command,
                 None if position is None else type(position)(*(item[rows] for item in position)),
                 None if effort is None else effort.values[rows],
                 following,
-                _speeding(motion, row),
+                _NO_RESPONSE if motion is None else velocity_response(motion, row),
                 _whole(axis),
             )
         )
     return tuple(made)
 
 
-def _samples(motion: AxesMotion | None) -> NDArray[np.int64]:
-    if motion is None:
-        return np.zeros(0, dtype=np.int64)
-    rows = np.flatnonzero(motion.whole)
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLES)).astype(np.int64)]
-
-
 def _whole(axis: Axis) -> bool:
-    column = axis.columns.get('position')
+    column = axis.columns.get(Quantity.POSITION)
     if column is None:
         return False
     values = column.values[np.isfinite(column.values)]
     return bool((values == np.round(values)).all() and np.ptp(values) > 1)
 
 
-def _command(motion: AxesMotion, row: int, kind: str) -> SmoothSignal | None:
-    return motion.signals.get((row, kind)) or motion.signals.get((row, UNKNOWN))
+def _command(motion: AxesMotion, row: int, quantity: Quantity) -> SmoothSignal | None:
+    return motion.signals.get((row, quantity)) or motion.signals.get((row, None))
 
 
-def _speeding(motion: AxesMotion | None, row: int) -> Response:
-    if motion is None or not {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
-        return Response(0.0, 0.0, 0.0)
-    rate = motion.signals[row, 'position'].rate
-    return respond(rate, motion.signals[row, 'velocity'].values, motion, longest=0.0)
+def velocity_response(motion: AxesMotion, row: int) -> Response:
+    """Return how the velocity of an axis follows the slope of its position; 0 if unknown."""
+    position = motion.signals.get((row, Quantity.POSITION))
+    velocity = motion.signals.get((row, Quantity.VELOCITY))
+    if position is None or velocity is None:
+        return _NO_RESPONSE
+    return respond(position.rate, velocity.values, motion, longest=0.0)
 
 
 def _follow(
-    axes: Sequence[Axis], motion: AxesMotion | None, row: int, commanded: int, kinds: frozenset[str]
-) -> tuple[str, Response]:
+    axes: Sequence[Axis],
+    motion: AxesMotion | None,
+    row: int,
+    commanded: int,
+    quantities: frozenset[Quantity],
+) -> tuple[Quantity, Response]:
     """Return as what an axis follows a command best, and how."""
-    own = [kind for kind in axes[commanded].columns if kind != UNKNOWN]
-    tried = [
-        kind for kind in sorted(kinds) if kind in own or UNKNOWN in axes[commanded].columns
-    ] or own
-    nothing = Response(0.0, 0.0, 0.0)
+    columns = axes[commanded].columns
+    tried = [quantity for quantity in sorted(quantities) if quantity in columns or None in columns]
+    tried = tried or [quantity for quantity in columns if quantity is not None]
+    best = tried[0], _NO_RESPONSE
     if motion is None:
-        return tried[0], nothing
-    best = tried[0], nothing
-    for kind in tried:
-        command = _command(motion, commanded, kind)
-        answer = motion.signals.get((row, kind))
+        return best
+    for quantity in tried:
+        command = _command(motion, commanded, quantity)
+        answer = motion.signals.get((row, quantity))
         if command is None:
             continue
-        if answer is None and kind == 'velocity':
-            position = motion.signals.get((row, 'position'))
+        if answer is None and quantity is Quantity.VELOCITY:
+            position = motion.signals.get((row, Quantity.POSITION))
             answer = None if position is None else position._replace(values=position.rate)
         if answer is None:
             continue
-        if kind == 'position':
+        if quantity is Quantity.POSITION:
             # Slow drifts of two axes are alike; their speeds are not.
             found = respond(command.rate, answer.rate, motion)
         else:
             found = respond(command.values, answer.values, motion)
         if abs(found.correlation) > abs(best[1].correlation):
-            best = kind, found
+            best = quantity, found
     return best
 
 
@@ -325,7 +330,7 @@ def _bind(
     axes: Sequence[Axis],
     measured: list[int],
     commanded: list[int],
-    table: list[list[tuple[str, Response]]],
+    table: list[list[tuple[Quantity, Response]]],
 ) -> dict[int, int]:
     """Choose the command of each measured axis: the strongest correlations, names beside them."""
     if not measured or not commanded:
@@ -334,11 +339,11 @@ def _bind(
     certain = np.zeros(merit.shape, dtype=bool)
     for index, row in enumerate(measured):
         for column, row_of_command in enumerate(commanded):
-            kind, response = table[index][column]
+            quantity, response = table[index][column]
             strength = abs(response.correlation)
             same = axes[row].named and axes[row].name == axes[row_of_command].name
             level = (
-                _level(axes[row], axes[row_of_command], kind)
+                _level(axes[row], axes[row_of_command], quantity)
                 if strength > LEAST_CORRELATION
                 else 0.0
             )
@@ -348,11 +353,11 @@ def _bind(
     return {int(index): int(column) for index, column in found if certain[index, column]}
 
 
-def _level(measured: Axis, commanded: Axis, kind: str) -> float:
+def _level(measured: Axis, commanded: Axis, quantity: Quantity) -> float:
     """Return from 0 to 1 how near positions are to a command: all joints may move in step."""
-    position = measured.columns.get('position')
-    command = commanded.columns.get(kind) or commanded.columns.get(UNKNOWN)
-    if kind != 'position' or position is None or command is None:
+    position = measured.columns.get(Quantity.POSITION)
+    command = commanded.columns.get(quantity) or commanded.columns.get(None)
+    if quantity is not Quantity.POSITION or position is None or command is None:
         return 0.0
     spread = float(np.nanstd(command.values)) or 1.0
     away = abs(float(np.nanmean(command.values)) - float(np.nanmean(position.values)))

@@ -24,7 +24,7 @@ import enum
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -37,6 +37,7 @@ from sysid_ros.alignment.mapping.mechanism import (
     servo_torque,
 )
 from sysid_ros.alignment.mapping.names import similarities
+from sysid_ros.alignment.pairs import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,9 +80,20 @@ _MANY = 12
 class Shift(enum.Enum):
     """Which side of a drive has an offset of its own."""
 
-    NONE = 'none'
-    POSITION = 'position'
-    COMMAND = 'command'
+    NONE = enum.auto()
+    POSITION = enum.auto()
+    COMMAND = enum.auto()
+
+
+class Choice(enum.Enum):
+    """What a hypothesis decides about a drive."""
+
+    JOINT = enum.auto()
+    SIGN = enum.auto()
+    UNIT = enum.auto()
+    OFFSET = enum.auto()
+    COMMAND = enum.auto()
+    EFFORT = enum.auto()
 
 
 #: Cost of an offset of one side.
@@ -110,7 +122,7 @@ class Guess:
     shift: Shift = Shift.NONE
     turn: float = 0.0
     effort_sign: int = 1
-    effort_unit: Unit = units('effort', hinge=True, whole=False)[0]
+    effort_unit: Unit = units(Quantity.EFFORT, hinge=True, whole=False)[0]
     command_sign: int = 1
     command_like: bool = False
 
@@ -267,7 +279,9 @@ class Judge:
             return both, both
         law = self.joints[guess.joint].law
         command = self.command_values(drive, guess, both)
-        if law is None or not law.known or law.kind != 'position' or command is None:
+        if law is None or not law.known or command is None:
+            return both, both
+        if law.commanded is not Quantity.POSITION:
             return both, both
         factor = guess.sign * guess.unit.factor
         gap = float(np.mean(command - factor * drive.position.values)) - both
@@ -329,7 +343,7 @@ class Judge:
         rate = factor * drive.position.rate
         effort = self.effort(drive, guess)
         servo = servo_torque(
-            joint, drive.kind, self.command_values(drive, guess, offset[1]), position, rate
+            joint, drive.commanded, self.command_values(drive, guess, offset[1]), position, rate
         )
         explained, cost = math.nan, 0.0
         if effort is not None and servo is not None:
@@ -400,25 +414,12 @@ class BestHypothesis(NamedTuple):
     Attributes:
         guesses: One per drive.
         verdict: How it fares.
-        margins: Drive and choice (joint, sign, unit, offset) to how much worse the best rival is.
+        margins: Drive and choice to how much worse the best rival is.
     """
 
     guesses: tuple[Guess, ...]
     verdict: HypothesisScore
-    margins: dict[tuple[int, str], float]
-
-
-class _Change(NamedTuple):
-    """A change of one drive: choice, attributes that change their sign, attributes that are set."""
-
-    choice: str
-    flipped: tuple[str, ...]
-    values: dict[str, Any]
-
-    def of(self, guess: Guess) -> Guess:
-        """Return the changed guess."""
-        signs = {name: -getattr(guess, name) for name in self.flipped}
-        return dataclasses.replace(guess, **signs, **self.values)
+    margins: dict[tuple[int, Choice], float]
 
 
 def search(judge: Judge) -> BestHypothesis:
@@ -444,10 +445,10 @@ def search(judge: Judge) -> BestHypothesis:
 
 def _climb(
     judge: Judge, current: list[Guess], *, excuses: bool
-) -> tuple[HypothesisScore, dict[tuple[int, str], float]]:
+) -> tuple[HypothesisScore, dict[tuple[int, Choice], float]]:
     """Change guesses, in place, until no move is better."""
     verdict = judge.judge(tuple(current))
-    margins: dict[tuple[int, str], float] = {}
+    margins: dict[tuple[int, Choice], float] = {}
     for _ in range(_SWEEPS):
         margins = {}
         better = False
@@ -481,26 +482,27 @@ def _start(judge: Judge) -> list[Guess]:
 
 def _moves(
     judge: Judge, current: list[Guess], *, excuses: bool
-) -> Iterator[tuple[str, dict[int, Guess]]]:
+) -> Iterator[tuple[Choice, dict[int, Guess]]]:
     """Yield all hypotheses that differ in one choice; ``current`` may change on the way."""
     for row, drive in enumerate(judge.drives):
         if current[row].joint >= 0:
             hinge = judge.joints[current[row].joint].hinge
-            for change in _changes(drive, hinge=hinge, turning=hinge and excuses):
-                rival = change.of(current[row])
+            for choice, rival in _changes(
+                drive, current, row, hinge=hinge, turning=hinge and excuses
+            ):
                 if rival != current[row] and not _same_command(
                     drive, current[row], rival, hinge=hinge
                 ):
-                    yield change.choice, {row: rival}
+                    yield choice, {row: rival}
     signs = (1, -1) if len(judge.drives) <= _MANY else (1,)
     for a, b in itertools.combinations(range(len(judge.drives)), 2):
-        for moved in _exchanges(judge, current, a, b, signs):
-            yield 'joint', moved
+        for exchanged in _exchanges(judge, current, a, b, signs):
+            yield Choice.JOINT, exchanged
     for row in range(len(judge.drives)):
-        for moved in _placements(judge, current, row, signs):
-            yield 'joint', moved
+        for placed in _placements(judge, current, row, signs):
+            yield Choice.JOINT, placed
         if excuses and current[row].joint >= 0:
-            yield 'joint', {row: _moved(current[row], -1, 1)}
+            yield Choice.JOINT, {row: _moved(current[row], -1, 1)}
 
 
 def _placements(
@@ -530,7 +532,9 @@ def _exchanges(
     """Yield the ways in which two drives exchange their joints."""
     for first, second, reset in itertools.product(signs, signs, (False, True)):
         joints = current[a].joint, current[b].joint
-        if max(joints) < 0 or _differ(judge, joints):
+        hinges = {judge.joints[joint].hinge for joint in joints if joint >= 0}
+        # Of a joint that turns and one that slides, the units are not the same.
+        if len(hinges) != 1:
             return
         moved = _moved(current[a], joints[1], first), _moved(current[b], joints[0], second)
         if reset:
@@ -548,29 +552,26 @@ def _moved(guess: Guess, joint: int, sign: int) -> Guess:
     return dataclasses.replace(guess, joint=joint, sign=sign * guess.sign)
 
 
-def _differ(judge: Judge, joints: tuple[int, int]) -> bool:
-    """Tell whether one joint turns and the other slides: their units are not the same."""
-    return min(joints) >= 0 and judge.joints[joints[0]].hinge != judge.joints[joints[1]].hinge
-
-
-def _changes(drive: RecordedDrive, *, hinge: bool, turning: bool) -> list[_Change]:
-    """Return the changes of one drive that leave its joint as it is."""
-    found = [_Change('sign', ('sign',), {})]
-    found += [_Change('sign', ('sign',), {'shift': shift, 'turn': 0.0}) for shift in Shift]
-    if drive.command and abs(drive.following.correlation) < LEAST_CORRELATION:
-        found.append(_Change('sign', ('command_sign',), {}))
-    if drive.command:
-        found += [_Change('command', (), {'command_like': like}) for like in (False, True)]
-    if drive.effort is not None:
-        found.append(_Change('effort', ('effort_sign',), {}))
-        found += [
-            _Change('effort', (), {'effort_unit': unit})
-            for unit in units('effort', hinge=hinge, whole=False)
-        ]
-    for unit in drive.position_units(hinge=hinge):
-        found.append(_Change('unit', (), {'unit': unit}))
-    turns = (0.0, *TURNS) if turning else (0.0,)
+def _changes(
+    drive: RecordedDrive, current: list[Guess], row: int, *, hinge: bool, turning: bool
+) -> Iterator[tuple[Choice, Guess]]:
+    """Yield what changes one drive and leaves its joint; ``current`` may change on the way."""
+    replace = dataclasses.replace
+    yield Choice.SIGN, replace(current[row], sign=-current[row].sign)
     for shift in Shift:
-        found.append(_Change('offset', (), {'shift': shift}))
-        found += [_Change('offset', (), {'shift': shift, 'turn': turn}) for turn in turns]
-    return found
+        yield Choice.SIGN, replace(current[row], sign=-current[row].sign, shift=shift, turn=0.0)
+    if drive.command and abs(drive.following.correlation) < LEAST_CORRELATION:
+        yield Choice.SIGN, replace(current[row], command_sign=-current[row].command_sign)
+    if drive.command:
+        for like in (False, True):
+            yield Choice.COMMAND, replace(current[row], command_like=like)
+    if drive.effort is not None:
+        yield Choice.EFFORT, replace(current[row], effort_sign=-current[row].effort_sign)
+        for unit in units(Quantity.EFFORT, hinge=hinge, whole=False):
+            yield Choice.EFFORT, replace(current[row], effort_unit=unit)
+    for unit in drive.position_units(hinge=hinge):
+        yield Choice.UNIT, replace(current[row], unit=unit)
+    for shift in Shift:
+        yield Choice.OFFSET, replace(current[row], shift=shift)
+        for turn in (0.0, *TURNS) if turning else (0.0,):
+            yield Choice.OFFSET, replace(current[row], shift=shift, turn=turn)

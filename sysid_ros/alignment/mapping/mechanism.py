@@ -12,8 +12,8 @@ import mujoco
 import numpy as np
 from scipy.optimize import nnls
 
-from sysid_ros.alignment.mapping.by_name import command_field
-from sysid_ros.alignment.pairs import actuator_names, drives_joint, scalar_joints
+from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import Quantity, actuator_names, drives_joint, scalar_joints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class ActuatorLaw(NamedTuple):
 
     Attributes:
         actuator: Its id.
-        kind: The quantity that is commanded: position, velocity or effort.
+        commanded: What x is.
         stiffness: N·m/rad or N/m.
         damping: N·m·s/rad or N·s/m.
         slope: Control per unit of x.
@@ -56,7 +56,7 @@ class ActuatorLaw(NamedTuple):
     """
 
     actuator: int
-    kind: str
+    commanded: Quantity
     stiffness: float
     damping: float
     slope: float
@@ -196,7 +196,7 @@ def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
 
 
 def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
-    kind = command_field(model, actuator)
+    commanded = command_quantity(model, actuator)
     gain = float(model.actuator_gainprm[actuator, 0])
     bias = [float(value) for value in model.actuator_biasprm[actuator, :3]]
     affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
@@ -205,13 +205,13 @@ def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
     known = bool(linear and fixed and gain and gear)
     stiffness, damping = -(gear**2) * bias[1], -(gear**2) * bias[2]
     slope, intercept = 1.0, 0.0
-    if known and kind == 'position':
+    if known and commanded is Quantity.POSITION:
         slope, intercept = -bias[1] * gear / gain, -bias[0] / gain
-    elif known and kind == 'velocity':
+    elif known and commanded is Quantity.VELOCITY:
         slope = -bias[2] * gear / gain
     elif known:
         slope = 1.0 / (gear * gain)
-    return ActuatorLaw(actuator, kind, stiffness, damping, slope, intercept, known)
+    return ActuatorLaw(actuator, commanded, stiffness, damping, slope, intercept, known)
 
 
 def _followers(model: mujoco.MjModel, scalar: set[int]) -> tuple[Follower, ...]:
@@ -244,18 +244,18 @@ def _stands_fast(model: mujoco.MjModel, joint: int) -> bool:
 
 def servo_torque(
     joint: ModelJoint,
-    kind: str,
+    commanded: Quantity,
     command: NDArray[np.float64] | None,
     position: NDArray[np.float64],
     rate: NDArray[np.float64],
 ) -> NDArray[np.float64] | None:
     """Return the (n,) torques of the actuator by the model's gains."""
     law = joint.law
-    if law is None or not law.known or command is None or law.kind != kind:
+    if law is None or not law.known or command is None or law.commanded is not commanded:
         return None
-    if kind == 'position':
+    if commanded is Quantity.POSITION:
         return law.stiffness * (command - position) - law.damping * rate
-    return law.damping * (command - rate) if kind == 'velocity' else command
+    return law.damping * (command - rate) if commanded is Quantity.VELOCITY else command
 
 
 def law_part(

@@ -13,12 +13,14 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind, HealthFinding, dead_columns
 from sysid_ros.alignment.mapping import by_name as auto
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
+from sysid_ros.alignment.mapping.drives import velocity_response
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     Mapping,
     Pair,
-    Role,
+    PairRole,
+    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -73,9 +75,9 @@ def map_columns(
         return found
     widths = [int(width) for width in model.sensor_dim]
     pairs = [
-        *_explicit(bag, Role.SENSOR, mapping.sensors, sensor_names(model), widths),
+        *_explicit(bag, PairRole.SENSOR, mapping.sensors, sensor_names(model), widths),
         *_explicit(
-            bag, Role.ACTUATOR, mapping.actuators, actuator_names(model), [1] * model.nactuator
+            bag, PairRole.ACTUATOR, mapping.actuators, actuator_names(model), [1] * model.nactuator
         ),
     ]
     if not mapping.sensors:
@@ -98,7 +100,7 @@ def map_columns(
             f'never changes; kept as {pair.name!r} because the mapping names it',
         )
         for pair in pairs
-        if pair.role is Role.SENSOR
+        if pair.role is PairRole.SENSOR
         and (pair.field, pair.label)
         in [(field.name, label) for field, label in dead_columns(topic_columns(bag, pair.topic))]
     ]
@@ -107,7 +109,7 @@ def map_columns(
 
 def _explicit(
     bag: BagColumns,
-    role: Role,
+    role: PairRole,
     channels: dict[str, ChannelMapping],
     names: list[str],
     widths: list[int],
@@ -202,7 +204,7 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         reason: tuple[FindingKind, str] | None = None
         if not np.isfinite(raw_values(bag, pair)).any():
             reason = (FindingKind.MASKED, 'no finite value in the whole bag')
-        elif pair.role is Role.SENSOR and channel in dead:
+        elif pair.role is PairRole.SENSOR and channel in dead:
             reason = (FindingKind.DEAD_CHANNEL, 'never changes while others move')
         if reason is None:
             kept.append(pair)
@@ -221,7 +223,7 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             )
         )
         unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
-    if not any(pair.role is Role.SENSOR for pair in kept):
+    if not any(pair.role is PairRole.SENSOR for pair in kept):
         msg = f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
         raise AlignmentError(msg)
     mapping = Mapping(tuple(kept), tuple(unmapped), tuple(health))
@@ -249,8 +251,8 @@ def _completed(
     health = list(mapping.health)
     explained = {(item.kind.value, item.name) for item in unmapped}
     used = {(pair.role, pair.name) for pair in mapping.pairs}
-    model_names = [(Role.SENSOR, item) for item in sensor_names(model)]
-    model_names += [(Role.ACTUATOR, item) for item in actuator_names(model)]
+    model_names = [(PairRole.SENSOR, item) for item in sensor_names(model)]
+    model_names += [(PairRole.ACTUATOR, item) for item in actuator_names(model)]
     for role, item in model_names:
         if (role, item) in used or (role.value, item) in explained:
             continue
@@ -301,8 +303,14 @@ def _contradictions(
     if motion is None:
         return
     for row, axis in enumerate(axes):
-        if {(row, 'position'), (row, 'velocity')} <= motion.signals.keys():
-            yield from _against(axis, row, motion)
+        found = velocity_response(motion, row)
+        if abs(found.correlation) > _CERTAIN:
+            velocity = _name(axis.columns[Quantity.VELOCITY])
+            position = _name(axis.columns[Quantity.POSITION])
+            if found.correlation < 0:
+                yield f'{velocity} runs against the derivative of {position}'
+            elif abs(math.log(found.slope)) > math.log(_FACTOR):
+                yield f'{velocity} is {found.slope:.3g} times the derivative of {position}'
     yield from _not_followed(axes, joints, motion)
 
 
@@ -314,18 +322,19 @@ def _axes(
     laws = {joint.law.actuator: joint for joint in Mechanism(model).joints if joint.law is not None}
     sensors, actuators = sensor_names(model), actuator_names(model)
     for pair in pairs:
-        if pair.role is Role.SENSOR:
+        if pair.role is PairRole.SENSOR:
             sensor = sensors.index(pair.name)
-            kind = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
+            quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
             joint = int(model.sensor_objid[sensor])
         else:
             driven = laws.get(actuators.index(pair.name))
             law = None if driven is None else driven.law
             # Gears and units of controls other than positions leave signs and factors open.
-            comparable = law is not None and law.kind == 'position' and law.known and law.slope > 0
-            kind = 'position' if comparable else None
+            comparable = law is not None and law.known and law.slope > 0
+            positional = law is not None and law.commanded is Quantity.POSITION
+            quantity = Quantity.POSITION if comparable and positional else None
             joint = -1 if driven is None else driven.id
-        if kind is None:
+        if quantity is None:
             continue
         topic = topic_columns(bag, pair.topic)
         if field_columns(topic, pair.field) is None:
@@ -338,15 +347,15 @@ def _axes(
             topic.header_ns,
             raw_values(bag, pair),
         )
-        key = pair.role is Role.ACTUATOR, joint
+        key = pair.role is PairRole.ACTUATOR, joint
         axis = found.setdefault(key, Axis(model.joint(joint).name, key[0], {}))
-        axis.columns[kind] = column
+        axis.columns[quantity] = column
     return list(found.values()), [joint for _, joint in found]
 
 
 def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) -> Iterator[str]:
     for axis, joint in zip(axes, joints, strict=True):
-        column = axis.columns.get('position')
+        column = axis.columns.get(Quantity.POSITION)
         if column is None or axis.commanded or not model.jnt_limited[joint]:
             continue
         low, high = (float(value) for value in model.jnt_range[joint])
@@ -360,38 +369,27 @@ def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) ->
             yield f'{_name(column)} runs {found}, the range of joint {axis.name!r} is {allowed}'
 
 
-def _against(axis: Axis, row: int, motion: AxesMotion) -> Iterator[str]:
-    """Compare a velocity with the derivative of its position."""
-    rate = motion.signals[row, 'position'].rate
-    found = respond(rate, motion.signals[row, 'velocity'].values, motion, longest=0.0)
-    velocity, position = _name(axis.columns['velocity']), _name(axis.columns['position'])
-    if found.correlation < -_CERTAIN:
-        yield f'{velocity} runs against the derivative of {position}'
-    elif found.correlation > _CERTAIN and abs(math.log(found.slope)) > math.log(_FACTOR):
-        yield f'{velocity} is {found.slope:.3g} times the derivative of {position}'
-
-
 def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> Iterator[str]:
     """Look for commands that their joint goes against, or that another joint follows."""
     measured = [
         row
         for row, axis in enumerate(axes)
-        if not axis.commanded and (row, 'position') in motion.signals
+        if not axis.commanded and (row, Quantity.POSITION) in motion.signals
     ]
     for commanded, axis in enumerate(axes):
-        command = motion.signals.get((commanded, 'position'))
+        command = motion.signals.get((commanded, Quantity.POSITION))
         if not axis.commanded or command is None:
             continue
         found = {
             joints[row]: respond(
-                command.rate, motion.signals[row, 'position'].rate, motion
+                command.rate, motion.signals[row, Quantity.POSITION].rate, motion
             ).correlation
             for row in measured
         }
         own = found.pop(joints[commanded], None)
         if own is None:
             continue
-        name = _name(axis.columns['position'])
+        name = _name(axis.columns[Quantity.POSITION])
         if own < -_CERTAIN:
             yield f'joint {axis.name!r} moves against its command {name}'
         best = max(found, key=lambda joint: abs(found[joint]), default=None)

@@ -14,14 +14,15 @@ import mujoco
 import numpy as np
 import yaml
 
-from sysid_ros.alignment.mapping.axes import UNKNOWN, find_axes, make_motion
+from sysid_ros.alignment.mapping.axes import find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
-from sysid_ros.alignment.mapping.hypotheses import Judge, Shift, search
+from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
-    Role,
+    PairRole,
+    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -63,11 +64,11 @@ _HIGHEST = 0.99
 #: Parts of a variance that are explained below this are named as evidence.
 _EXPLAINED = 0.5
 
-#: Sensor of an actuator to the kind of column, and the power of the gear that acts on it.
+#: Sensor of an actuator to what it measures, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
-    mujoco.mjtSensor.mjSENS_ACTUATORPOS: ('position', 1),
-    mujoco.mjtSensor.mjSENS_ACTUATORVEL: ('velocity', 1),
-    mujoco.mjtSensor.mjSENS_ACTUATORFRC: ('effort', -1),
+    mujoco.mjtSensor.mjSENS_ACTUATORPOS: (Quantity.POSITION, 1),
+    mujoco.mjtSensor.mjSENS_ACTUATORVEL: (Quantity.VELOCITY, 1),
+    mujoco.mjtSensor.mjSENS_ACTUATORFRC: (Quantity.EFFORT, -1),
 }
 #: Numbers that a proposal rounds to: an offset is not known better.
 _DIGITS = 10
@@ -76,27 +77,7 @@ _OFFSET_DIGITS = 5
 _PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
 
 
-class SensorMatch(NamedTuple):
-    """A sensor and the field that it may be.
-
-    Attributes:
-        sensor: Its name in the model.
-        topic: Topic in the bag.
-        field: Field of the message.
-        labels: Its columns, in the sensor's order.
-        score: 0 to 1.
-        reason: Why.
-    """
-
-    sensor: str
-    topic: str
-    field: str
-    labels: tuple[str, ...]
-    score: float
-    reason: str
-
-
-def match_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[SensorMatch]:
+def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
     """Find the field of each sensor that measures no joint, by its quantity and its name."""
     found = []
     kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
@@ -146,7 +127,7 @@ def _best(
     place: str,
     fitting: list[tuple[TopicColumns, Field, tuple[str, ...]]],
     rivals: int,
-) -> SensorMatch:
+) -> ProposedPair:
     words = [_words(f'{name}_{place}') & _words(topic.topic) for topic, _, _ in fitting]
     alike = [
         max(len(shared), float(similarities([topic.topic.strip('/')], [name, place]).max()))
@@ -166,7 +147,9 @@ def _best(
             reason += ' whose topic has such a name'
     if labels == _QUATERNION:
         reason += '; w first in the model, last in ROS'
-    return SensorMatch(name, topic.topic, field.name, labels, score, reason)
+    return ProposedPair(
+        PairRole.SENSOR, name, topic.topic, field.name, labels, 1.0, 0.0, score, reason
+    )
 
 
 def _words(text: str) -> set[str]:
@@ -188,7 +171,7 @@ class ProposedPair(NamedTuple):
         reason: Why, in words.
     """
 
-    role: Role
+    role: PairRole
     name: str
     topic: str
     field: str
@@ -251,22 +234,27 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
     mechanism = Mechanism(model)
     axes = find_axes(bag)
     motion = make_motion(axes)
-    kinds = frozenset(joint.law.kind for joint in mechanism.joints if joint.law is not None)
-    drives = make_drives(axes, motion, kinds or frozenset({'position'}))
+    commanded = frozenset(joint.law.commanded for joint in mechanism.joints if joint.law)
+    drives = make_drives(axes, motion, commanded or frozenset({Quantity.POSITION}))
     judge = Judge(drives, mechanism, motion.seconds if motion else 0.0)
     found = search(judge)
-    readings = {
-        (judge.joints[guess.joint].id, kind): reading
+    placed = {
+        row: judge.joints[guess.joint].id
         for row, guess in enumerate(found.guesses)
         if guess.joint >= 0
-        for kind, reading in _readings(judge, found, row).items()
     }
+    readings = {
+        (joint, quantity): reading
+        for row, joint in placed.items()
+        for quantity, reading in _readings(judge, found, row).items()
+    }
+    commands = {joint: _command(judge, found, row) for row, joint in placed.items()}
     _follow(readings, mechanism, axes)
     pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
     order = sensor_names(model)
     pairs.sort(key=lambda pair: order.index(pair.name))
-    pairs += _actuators(model, mechanism, readings)
-    if not any(pair.role is Role.SENSOR for pair in pairs):
+    pairs += _actuators(model, mechanism, commands)
+    if not any(pair.role is PairRole.SENSOR for pair in pairs):
         topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
         msg = (
             f'Nothing in {bag.path.name!r} can be a sensor of the model: expected positions, '
@@ -277,58 +265,71 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
 
 
-def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[str, _Reading]:
-    """Return how each column of a drive is read: position, velocity, effort and command."""
+def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:
+    """Return how each measured column of a drive is read."""
     drive, guess = judge.drives[row], found.guesses[row]
     joint = judge.joints[guess.joint]
-    offsets = found.verdict.offsets[row]
+    offset = found.verdict.offsets[row][0]
     name = _identity(judge, found, row)
     readings = {}
     columns = drive.axis.columns
-    if 'position' in columns:
+    if Quantity.POSITION in columns:
         scale = guess.sign * guess.unit.factor
-        scores = _score(found, row, 'joint', 'sign', 'unit', 'offset')
-        notes = [name, *_notes(scale, guess.unit.name, offsets[0], joint)]
-        if offsets[0] and guess.shift is Shift.POSITION:
+        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
+        notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
+        if offset and guess.shift is Shift.POSITION:
             notes.append('by the command it is held at')
-        readings['position'] = _Reading(
-            columns['position'], scale, offsets[0], scores, _join(notes)
+        readings[Quantity.POSITION] = _Reading(
+            columns[Quantity.POSITION], scale, offset, score, _join(notes)
         )
-    if 'velocity' in columns:
+    if Quantity.VELOCITY in columns:
         unit = drive.velocity_unit(guess.unit, hinge=joint.hinge)
         follows = drive.speeding.correlation
         known = abs(follows) >= LEAST_CORRELATION
         scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
-        score = _score(found, row, 'joint', 'sign', 'unit')
+        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT)
         notes = [name, *_notes(scale, unit.name, 0.0, joint)]
         if known:
             notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
-        readings['velocity'] = _Reading(columns['velocity'], scale, 0.0, score, _join(notes))
-    if 'effort' in columns:
+        readings[Quantity.VELOCITY] = _Reading(
+            columns[Quantity.VELOCITY], scale, 0.0, score, _join(notes)
+        )
+    if Quantity.EFFORT in columns:
         scale = guess.sign * guess.effort_sign * guess.effort_unit.factor
-        score = _score(found, row, 'joint', 'sign', 'effort')
+        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.EFFORT)
         notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint)]
         servo = found.verdict.parts[row][0]
         if servo < _EXPLAINED:
             notes.append(f'{1 - servo:.0%} explained by the servo')
-        readings['effort'] = _Reading(columns['effort'], scale, 0.0, score, _join(notes))
-    if drive.command is not None:
-        column = drive.command.columns.get(drive.kind) or drive.command.columns.get(UNKNOWN)
-        law = joint.law
-        if column is not None and law is not None and law.kind == drive.kind:
-            unit = drive.command_unit(guess.unit, hinge=joint.hinge, like=guess.command_like)
-            scale = guess.sign * guess.command_sign * unit.factor
-            score = _score(found, row, 'joint', 'sign', 'unit', 'offset', 'command')
-            follows = abs(drive.following.correlation)
-            notes = [
-                f'{drive.axis.name} follows it (correlation {follows:.2f})'
-                if follows >= LEAST_CORRELATION
-                else 'same name as what is measured',
-                name,
-                *_notes(scale, unit.name, offsets[1], joint),
-            ]
-            readings['command'] = _Reading(column, scale, offsets[1], score, _join(notes))
+        readings[Quantity.EFFORT] = _Reading(
+            columns[Quantity.EFFORT], scale, 0.0, score, _join(notes)
+        )
     return readings
+
+
+def _command(judge: Judge, found: BestHypothesis, row: int) -> _Reading | None:
+    """Return how the command of a drive is read; None without one that its actuator takes."""
+    drive, guess = judge.drives[row], found.guesses[row]
+    joint = judge.joints[guess.joint]
+    if drive.command is None or joint.law is None or joint.law.commanded is not drive.commanded:
+        return None
+    columns = drive.command.columns
+    column = columns.get(drive.commanded) or columns.get(None)
+    if column is None:
+        return None
+    offset = found.verdict.offsets[row][1]
+    unit = drive.command_unit(guess.unit, hinge=joint.hinge, like=guess.command_like)
+    scale = guess.sign * guess.command_sign * unit.factor
+    choices = (Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET, Choice.COMMAND)
+    follows = abs(drive.following.correlation)
+    notes = [
+        f'{drive.axis.name} follows it (correlation {follows:.2f})'
+        if follows >= LEAST_CORRELATION
+        else 'same name as what is measured',
+        _identity(judge, found, row),
+        *_notes(scale, unit.name, offset, joint),
+    ]
+    return _Reading(column, scale, offset, _score(found, row, *choices), _join(notes))
 
 
 def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
@@ -363,13 +364,13 @@ def _join(notes: list[str]) -> str:
     return '; '.join(dict.fromkeys(notes))
 
 
-def _score(found: BestHypothesis, row: int, *choices: str) -> float:
+def _score(found: BestHypothesis, row: int, *choices: Choice) -> float:
     margins = [found.margins[row, choice] for choice in choices if (row, choice) in found.margins]
     return min(1.0 / (1.0 + math.exp(-min(margins, default=0.0))), _HIGHEST)
 
 
 def _follow(
-    readings: dict[tuple[int, str], _Reading], mechanism: Mechanism, axes: tuple[Axis, ...]
+    readings: dict[tuple[int, Quantity], _Reading], mechanism: Mechanism, axes: tuple[Axis, ...]
 ) -> None:
     """Add joints that others drive by an equality constraint, in place."""
     model = mechanism.model
@@ -380,15 +381,16 @@ def _follow(
         row = int(np.argmax(own)) if names else -1
         if row >= 0 and own[row, 0] >= SAME_CORE:
             score, reason = float(own[row, 0]), in_words(float(own[row, 0]))
-            for kind, column in measured[row].columns.items():
-                readings[follower.joint, kind] = _Reading(column, 1.0, 0.0, score, reason)
+            for quantity, column in measured[row].columns.items():
+                if quantity is not None:
+                    reading = _Reading(column, 1.0, 0.0, score, reason)
+                    readings[follower.joint, quantity] = reading
             continue
         leader = model.joint(follower.leader).name
-        for kind in ('position', 'velocity'):
-            source = readings.get((follower.leader, kind))
+        for moving, shift in ((Quantity.POSITION, follower.offset), (Quantity.VELOCITY, 0.0)):
+            source = readings.get((follower.leader, moving))
             if source is not None:
-                shift = follower.offset if kind == 'position' else 0.0
-                readings[follower.joint, kind] = source._replace(
+                readings[follower.joint, moving] = source._replace(
                     scale=follower.ratio * source.scale,
                     offset=follower.ratio * source.offset + shift,
                     reason=f'follows {leader} by an equality constraint; {source.reason}',
@@ -396,7 +398,7 @@ def _follow(
 
 
 def _joint_sensors(
-    model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, str], _Reading]
+    model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, Quantity], _Reading]
 ) -> list[ProposedPair]:
     pairs = []
     by_actuator = {joint.law.actuator: joint for joint in mechanism.joints if joint.law is not None}
@@ -412,24 +414,28 @@ def _joint_sensors(
             gear = float(model.actuator_gear[element, 0]) ** power
             reading = readings.get((by_actuator[element].id, quantity))
         if name and reading is not None:
-            pairs.append(_pair(Role.SENSOR, name, reading, gear, 0.0))
+            pairs.append(_pair(PairRole.SENSOR, name, reading, gear, 0.0))
     return pairs
 
 
 def _actuators(
-    model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, str], _Reading]
+    model: mujoco.MjModel, mechanism: Mechanism, commands: dict[int, _Reading | None]
 ) -> list[ProposedPair]:
     pairs = []
     joints = {joint.law.actuator: joint for joint in mechanism.joints if joint.law is not None}
     for actuator, name in enumerate(actuator_names(model)):
         joint = joints.get(actuator)
-        reading = readings.get((joint.id, 'command')) if joint is not None else None
+        reading = commands.get(joint.id) if joint is not None else None
         if joint is not None and joint.law is not None and reading is not None:
-            pairs.append(_pair(Role.ACTUATOR, name, reading, joint.law.slope, joint.law.intercept))
+            pairs.append(
+                _pair(PairRole.ACTUATOR, name, reading, joint.law.slope, joint.law.intercept)
+            )
     return pairs
 
 
-def _pair(role: Role, name: str, reading: _Reading, slope: float, intercept: float) -> ProposedPair:
+def _pair(
+    role: PairRole, name: str, reading: _Reading, slope: float, intercept: float
+) -> ProposedPair:
     column = reading.column
     return ProposedPair(
         role,
@@ -444,15 +450,6 @@ def _pair(role: Role, name: str, reading: _Reading, slope: float, intercept: flo
     )
 
 
-def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
-    return [
-        ProposedPair(
-            Role.SENSOR, item.sensor, item.topic, item.field, item.labels, 1.0, 0.0, *item[4:]
-        )
-        for item in match_sensors(bag, model)
-    ]
-
-
 def _unmapped(
     bag: BagColumns, model: mujoco.MjModel, pairs: list[ProposedPair]
 ) -> tuple[Unmapped, ...]:
@@ -460,8 +457,8 @@ def _unmapped(
     found = [
         Unmapped(UnmappedKind(role.value), name or '(unnamed)', 'nothing in the bag is like it')
         for role, names in (
-            (Role.SENSOR, sensor_names(model)),
-            (Role.ACTUATOR, actuator_names(model)),
+            (PairRole.SENSOR, sensor_names(model)),
+            (PairRole.ACTUATOR, actuator_names(model)),
         )
         for name in names
         if (role, name) not in used
@@ -494,7 +491,7 @@ def to_yaml(proposal: Proposal, model: str) -> str:
         '# The value in the model is scale * bag value + offset.',
         '# Use it with `mapping: THIS_FILE` in calibration.yaml.',
     ]
-    for role, title in ((Role.SENSOR, 'sensors'), (Role.ACTUATOR, 'actuators')):
+    for role, title in ((PairRole.SENSOR, 'sensors'), (PairRole.ACTUATOR, 'actuators')):
         pairs = [pair for pair in proposal.pairs if pair.role is role]
         nothing = not any(pair.confident for pair in pairs)
         lines += ['', f'{title}: {{}}' if nothing else f'{title}:']

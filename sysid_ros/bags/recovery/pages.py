@@ -39,7 +39,7 @@ _BLOB = 12
 _MOST_COLUMNS = 12
 
 
-class Place(NamedTuple):
+class Cell(NamedTuple):
     """Where a row is.
 
     Attributes:
@@ -70,7 +70,7 @@ class Pages:
         self.announced = int.from_bytes(data[28:32], 'big')
         self._overflow: set[int] = set()
 
-    def cells(self) -> Iterator[Place]:
+    def cells(self) -> Iterator[Cell]:
         """Yield the rows of all tables, page by page."""
         for page in range(self.count):
             start, kind = self._page(page)
@@ -78,7 +78,7 @@ class Pages:
                 for offset in self._cells(start, 8):
                     _, after = self._varint(offset)
                     rowid, _ = self._varint(after)
-                    yield Place(rowid, offset)
+                    yield Cell(rowid, offset)
 
     def stamps(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs of integers in an index: a receive time, and the number of its row."""

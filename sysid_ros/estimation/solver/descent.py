@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
 
 #: Converged: the predicted step is below this in standard errors.

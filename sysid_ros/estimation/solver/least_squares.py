@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from sysid_ros.config.calibration import Backend
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.estimation.solver.descent import TOLERANCE, Descent
 from sysid_ros.estimation.solver.differences import Differences
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
 
-Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 #: A parameter without effect at the start is moved by this part of its bounds or, without bounds,

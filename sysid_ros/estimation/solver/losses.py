@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
+
+from sysid_ros.config.calibration import Loss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 #: Losses whose pull fades with the residual: far from the optimum they have others beside it.
 REDESCENDING: frozenset[Loss] = frozenset({'cauchy', 'arctan'})

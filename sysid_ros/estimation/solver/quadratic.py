@@ -15,7 +15,7 @@ from sysid_ros.estimation.solver.losses import curvature, rho
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.solver.losses import Loss
+    from sysid_ros.config.calibration import Loss
 
 #: A Jacobian kept from the point before, less than a hundredth of a standard error away.
 KEPT = 'kept'

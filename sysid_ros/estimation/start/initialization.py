@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.estimation.solver.losses import cost
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.start.windows import GrownWindows
 
 
-Choice = Literal['auto', 'nominal', 'regression', 'windows']
-CHOICES: tuple[Choice, ...] = get_args(Choice)
+CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
 
 #: A start whose residuals are so many times the noise in the mean square needs no better one.
 _NEAR = 4.0
@@ -74,7 +74,7 @@ def check_choice(choice: str) -> None:
 
 def choose(
     residuals: Residuals,
-    choice: Choice,
+    choice: StartChoice,
     settings: SolverSettings,
     cancel: threading.Event | None = None,
 ) -> Start:
@@ -180,7 +180,7 @@ class FirstSolution:
     window: float | None = None
 
 
-def initialize(context: FitContext, residuals: Residuals, choice: Choice) -> FirstSolution:
+def initialize(context: FitContext, residuals: Residuals, choice: StartChoice) -> FirstSolution:
     """Return the first solution from one start, by windows where that leads farther.
 
     Args:
@@ -204,7 +204,7 @@ def initialize(context: FitContext, residuals: Residuals, choice: Choice) -> Fir
 
 
 def initialize_from(
-    context: FitContext, residuals: Residuals, choice: Choice, candidates: NDArray[np.float64]
+    context: FitContext, residuals: Residuals, choice: StartChoice, candidates: NDArray[np.float64]
 ) -> FirstSolution:
     """Return the first solution from several starts, the last of which is the chosen one.
 

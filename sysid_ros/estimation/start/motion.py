@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.rollout.runs import SENSORS
+from sysid_ros.rollout.measurement import SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,11 +114,11 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
 def measured_joints(model: mujoco.MjModel, run: Run) -> Measured:
     """Return what a sequence measures of the joints of a model; of two channels, the denser."""
     found = Measured({}, {}, {})
-    for channels in run.channels:
-        for column, measured in zip(channels.columns, channels.measured.T, strict=True):
-            for kind, dof, gear in _meaning(model, channels.source, int(column)):
+    for readings in run.readings:
+        for column, measured in zip(readings.columns, readings.measured.T, strict=True):
+            for kind, dof, gear in _meaning(model, readings.source, int(column)):
                 finite = np.isfinite(measured)
-                channel = Channel(channels.times[finite], measured[finite] * gear)
+                channel = Channel(readings.times[finite], measured[finite] * gear)
                 place: dict[int, Channel] = getattr(found, kind)
                 if dof not in place or len(channel.times) > len(place[dof].times):
                     place[dof] = channel

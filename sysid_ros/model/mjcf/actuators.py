@@ -258,7 +258,16 @@ def pin_actuators(rewrite: Rewrite, written: mujoco.MjModel) -> bool:
         pid = actuator.gaintype == mujoco.mjtGain.mjGAIN_PID
         ratio = prm[2] > 0 and (pid or prm[1] == -actuator.gainprm[0])
         if ratio and written.actuator_biasprm[row, 2] != fitted.actuator_biasprm[row, 2]:
-            _pin_kv(rewrite, row)
+            node, name = _node(rewrite, row, 'kv', 'dampratio')
+            kv = -float(fitted.actuator_biasprm[row, 2])
+            if node.tag in (*_SERVOS, 'pid'):
+                node.rename('dampratio', 'kv', number(kv))
+            else:
+                set_component(node, 'biasprm', 2, -kv, fitted.actuator_biasprm[row])
+            rewrite.notes.append(
+                f'Actuator {name!r} keeps kv {kv:.6g}, which its dampratio compiled to '
+                'before masses, inertias or gains were identified.'
+            )
             pinned = True
         control = int(fitted.actuator_ctrladr[row])
         if actuator.inheritrange > 0 and not (
@@ -284,17 +293,3 @@ def _node(rewrite: Rewrite, row: int, what: str, source: str) -> tuple[Node, str
         return nodes[row], row
     msg = f'Cannot keep the {what} of actuator {row}, which has a {source}: name it.'
     raise ModelError(msg)
-
-
-def _pin_kv(rewrite: Rewrite, row: int) -> None:
-    """Replace an actuator's ``dampratio`` by the velocity gain that it compiles to."""
-    node, name = _node(rewrite, row, 'kv', 'dampratio')
-    kv = -float(rewrite.fitted.actuator_biasprm[row, 2])
-    if node.tag in (*_SERVOS, 'pid'):
-        node.rename('dampratio', 'kv', number(kv))
-    else:
-        set_component(node, 'biasprm', 2, -kv, rewrite.fitted.actuator_biasprm[row])
-    rewrite.notes.append(
-        f'Actuator {name!r} keeps kv {kv:.6g}, which its dampratio compiled to '
-        'before masses, inertias or gains were identified.'
-    )

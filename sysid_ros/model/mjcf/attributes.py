@@ -11,6 +11,8 @@ import mujoco
 import numpy as np
 
 from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.targets.kinds import MJCF_NAMES, SPEC_NAMES
+from sysid_ros.model.targets.spec import ANGLES, TURNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -191,28 +193,15 @@ def _same(text: str, value: float) -> bool:
         return False
 
 
-#: Attributes of a spec whose name in MJCF is another one.
-_MJCF_NAMES = {
-    'actfrcrange': 'actuatorfrcrange',
-    'solref_limit': 'solreflimit',
-    'solimp_limit': 'solimplimit',
-    'solref_friction': 'solreffriction',
-    'solimp_friction': 'solimpfriction',
-    'fluid_coefs': 'fluidcoef',
-}
-_SPEC_NAMES = {name: spelled for spelled, name in _MJCF_NAMES.items()}
 #: Vectors of which the text may give the first components only; the others are zero.
 _OPEN = frozenset({'damping', 'stiffness', 'gear', 'size', 'gainprm', 'biasprm', 'dynprm'})
-#: Angles, which the text has in degrees where ``compiler/angle`` says so, of joints that turn.
-_ANGLES = frozenset({'range', 'ref', 'springref'})
-_TURNING = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_BALL)
 #: Where the data of an equality of two bodies has the torque scale of a weld.
 _TORQUESCALE = 10
 _ANCHOR = 3
 _POLYNOMIAL = 5
 
 
-class Place(NamedTuple):
+class AttributePlace(NamedTuple):
     """Where the text of an element has a number.
 
     Attributes:
@@ -239,13 +228,8 @@ class Place(NamedTuple):
 
 
 def attribute_place(
-    owner: Any,
-    element: str,
-    attribute: str,
-    index: int,
-    *,
-    degrees: bool,
-) -> Place:
+    owner: Any, element: str, attribute: str, index: int, *, degrees: bool
+) -> AttributePlace:
     """Find where the text has a component of an attribute.
 
     Args:
@@ -256,24 +240,20 @@ def attribute_place(
         degrees: Whether the text has this attribute in degrees if it is an angle.
     """
     if element == 'equality' and attribute == 'data':
-        return _equality(owner, index)
-    spelled = attribute if element == 'pair' else _SPEC_NAMES.get(attribute, attribute)
+        if owner.type in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_TENDON):
+            return AttributePlace('polycoef', index, np.array(owner.data[:_POLYNOMIAL]))
+        if index == _TORQUESCALE:
+            return AttributePlace('torquescale', None, np.array(owner.data[index : index + 1]))
+        return AttributePlace('anchor', index, np.array(owner.data[:_ANCHOR]))
+    spelled = attribute if element == 'pair' else SPEC_NAMES.get(attribute, attribute)
     values = getattr(owner, spelled)
-    name = _MJCF_NAMES.get(spelled, spelled)
-    unit = float(np.pi / 180) if degrees and attribute in _ANGLES else 1.0
+    name = MJCF_NAMES.get(spelled, spelled)
+    unit = float(np.pi / 180) if degrees and attribute in ANGLES else 1.0
     if isinstance(values, np.ndarray):
-        return Place(name, index, np.array(values, dtype=np.float64), unit)
-    return Place(name, None, np.array([values], dtype=np.float64), unit)
+        return AttributePlace(name, index, np.array(values, dtype=np.float64), unit)
+    return AttributePlace(name, None, np.array([values], dtype=np.float64), unit)
 
 
 def turns(model: mujoco.MjModel, joint: int) -> bool:
     """Whether a joint's position is an angle."""
-    return any(model.jnt_type[joint] == kind for kind in _TURNING)
-
-
-def _equality(owner: mujoco.MjsEquality, index: int) -> Place:
-    if owner.type in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_TENDON):
-        return Place('polycoef', index, np.array(owner.data[:_POLYNOMIAL]))
-    if index == _TORQUESCALE:
-        return Place('torquescale', None, np.array(owner.data[index : index + 1]))
-    return Place('anchor', index, np.array(owner.data[:_ANCHOR]))
+    return any(model.jnt_type[joint] == kind for kind in TURNING)

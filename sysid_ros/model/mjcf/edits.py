@@ -1,15 +1,22 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Put each identified value where MJCF has it."""
+"""Put each identified value where MJCF has it: in elements, options and default classes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.mjcf.actuators import GAINS, own_range, spells_gain, write_delay, write_gain
+from sysid_ros.model.mjcf.actuators import (
+    GAINS,
+    TAGS,
+    own_range,
+    spells_gain,
+    write_delay,
+    write_gain,
+)
 from sysid_ros.model.mjcf.attributes import (
     attribute_place,
     frames_around,
@@ -19,19 +26,18 @@ from sysid_ros.model.mjcf.attributes import (
     set_scalar,
     turns,
 )
-from sysid_ros.model.mjcf.classes import Classes, Said
 from sysid_ros.model.mjcf.inertials import ATTRIBUTES as INERTIAL
 from sysid_ros.model.mjcf.inertials import write_inertials
 from sysid_ros.model.mjcf.text import Draft
 from sysid_ros.model.targets import Role, read_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.model.mjcf.attributes import Editable, Place
-    from sysid_ros.model.mjcf.source import Node, Rewrite
+    from sysid_ros.model.mjcf.attributes import AttributePlace, Editable
+    from sysid_ros.model.mjcf.source import Node, Rewrite, Source
     from sysid_ros.model.targets import Target
 
 #: Fields that hold places and orientations, which the text may have relative to a <frame>.
@@ -41,6 +47,112 @@ _PLACES = {
     ('site', 'pos'): 'site_pos',
 }
 _ORIENTATIONS = {('body', 'quat'): 'body_quat', ('site', 'quat'): 'site_quat'}
+
+
+_MAIN = 'main'
+
+
+class _Said(NamedTuple):
+    """What an element of the text itself says about a number that a class gives.
+
+    Attributes:
+        given: Whether it gives the number.
+        same: Whether all that it gives of the attribute is what the class gives.
+    """
+
+    given: bool
+    same: bool
+
+    @classmethod
+    def of(cls, text: Sequence[float], values: Sequence[float], index: int) -> _Said:
+        """Compare numbers of the text, which may be fewer, with those of the class."""
+        return cls(index < len(text), list(text) == list(values[: len(text)]))
+
+
+class _Classes:
+    """The default classes of a text."""
+
+    def __init__(self, source: Source) -> None:
+        """Find them.
+
+        Args:
+            source: The text; elements may be added to it.
+        """
+        self._source = source
+        self._nodes: dict[str, list[Node]] = {}
+        self._below: dict[str, list[str]] = {}
+        self._drafts: dict[tuple[str, str], Draft] = {}
+        for node in source.nodes:
+            if node.tag == 'default':
+                name = node.get('class') or _MAIN
+                self._nodes.setdefault(name, []).append(node)
+                if node.parent is not None and node.parent.tag == 'default':
+                    above = node.parent.get('class') or _MAIN
+                    self._below.setdefault(above, []).append(name)
+
+    def holders(
+        self,
+        name: str,
+        element: str,
+        path: str,
+        says: Callable[[Editable], _Said],
+        can_say: Callable[[Editable], bool],
+    ) -> list[Editable]:
+        """Return all elements of the text that must change for a class to give another value.
+
+        These are the element of the class, which is added where there is none, and everything
+        below that repeats the attribute of the class.
+
+        Args:
+            name: The class.
+            element: Kind of the elements that take the value.
+            path: The target, for the message.
+            says: Compares an element with what the class gives so far.
+            can_say: Whether an element has such an attribute.
+
+        Raises:
+            ModelError: The text has no such class: it comes with an attached model.
+        """
+        if name not in self._nodes and name != _MAIN:
+            msg = f'Cannot write {path!r} back: expected the class {name!r} in the MJCF text.'
+            raise ModelError(msg)
+        own = [node for node in self._of_class(name, element) if can_say(node)]
+        saying = [node for node in own if says(node).given]
+        first = (saying or own)[-1] if own else self._added(name, element)
+        names = list(self._followers(name, element, lambda node: says(node).same))
+        below = [node for follower in names[1:] for node in self._of_class(follower, element)]
+        every = self._source.of_kind(element, generated=True)
+        below += [node for node in every if self._class_of(node) in names]
+        return [first, *(node for node in below if says(node).given and says(node).same)]
+
+    def _of_class(self, name: str, element: str) -> list[Node]:
+        tags = TAGS if element == 'actuator' else (element,)
+        holders = self._nodes.get(name, [])
+        return [n for n in self._source.nodes if n.parent in holders and n.tag in tags]
+
+    def _followers(self, name: str, element: str, follows: Callable[[Node], bool]) -> Iterator[str]:
+        """Yield the class and those below that give the same."""
+        yield name
+        for below in self._below.get(name, []):
+            if all(follows(node) for node in self._of_class(below, element)):
+                yield from self._followers(below, element, follows)
+
+    @staticmethod
+    def _class_of(node: Node) -> str:
+        names = [node.get('class'), *(around.get('childclass') for around in node.ancestors())]
+        return next((name for name in names if name is not None), _MAIN)
+
+    def _added(self, name: str, element: str) -> Editable:
+        if (name, element) not in self._drafts:
+            draft = Draft('general' if element == 'actuator' else element)
+            if name in self._nodes:
+                self._nodes[name][-1].add(draft)
+            else:
+                section = Draft('default')
+                section.add(draft)
+                self._source.nodes[0].add(section)
+            self._drafts[name, element] = draft
+        return self._drafts[name, element]
 
 
 class Editor:
@@ -53,7 +165,7 @@ class Editor:
             rewrite: The text, and the models before and after.
         """
         self._rewrite = rewrite
-        self._classes = Classes(rewrite.source)
+        self._classes = _Classes(rewrite.source)
 
     def write(self, values: Iterable[tuple[Target, float]]) -> None:
         """Write values.
@@ -64,7 +176,7 @@ class Editor:
         Raises:
             ModelError: The text cannot hold a value.
         """
-        changed = [(target, value) for target, value in values if self._changes(target, value)]
+        changed = [(target, value) for target, value in values if self._present(target) != value]
         write_inertials(self._rewrite, (t for t, _ in changed if _is_inertial(t)))
         options: Draft | None = None
         for target, value in changed:
@@ -77,10 +189,11 @@ class Editor:
             else:
                 self._named(target, value)
 
-    def _changes(self, target: Target, value: float) -> bool:
+    def _present(self, target: Target) -> float | None:
+        """Return what the model says of a target, None where that is left open."""
         if target.role is Role.FIELD:
-            return target.read(self._rewrite.nominal) != value
-        return target.role is not Role.SPEC or read_spec(self._rewrite.spec, target) != value
+            return target.read(self._rewrite.nominal)
+        return read_spec(self._rewrite.spec, target) if target.role is Role.SPEC else None
 
     def _named(self, target: Target, value: float) -> None:
         rewrite, key = self._rewrite, (target.element, target.attribute)
@@ -110,20 +223,15 @@ class Editor:
             owner = getattr(rewrite.spec, target.element)(target.name)
             self._attribute_place(target, owner).write(node, value)
 
-    def _attribute_place(self, target: Target, owner: Any) -> Place:
+    def _attribute_place(self, target: Target, owner: Any) -> AttributePlace:
         element, attribute = target.element_and_attribute
         degrees = False
         if element == 'joint' and self._rewrite.spec.compiler.degree:
-            degrees = turns(self._rewrite.nominal, self._row(target))
+            row = target.rows[0] if target.rows else target.row
+            if target.rows and target.role is Role.SPEC:  # positions in the spec
+                row = int(self._rewrite.spec.joints[row].id)
+            degrees = turns(self._rewrite.nominal, row)
         return attribute_place(owner, element, attribute, target.index or 0, degrees=degrees)
-
-    def _row(self, target: Target) -> int:
-        if not target.rows:
-            return target.row
-        first = target.rows[0]
-        if target.role is Role.SPEC:  # positions in the spec, which knows the rows
-            first = int(self._rewrite.spec.joints[first].id)
-        return first
 
     def _place(self, node: Node, target: Target, value: float) -> None:
         _refuse_ends(node, target)
@@ -176,8 +284,8 @@ class Editor:
         place = self._attribute_place(target, owner)
         index = place.index or 0
 
-        def says(node: Editable) -> Said:
-            return Said.of(numbers_of(node, place.name), place.vector.tolist(), index)
+        def says(node: Editable) -> _Said:
+            return _Said.of(numbers_of(node, place.name), place.vector.tolist(), index)
 
         for holder in self._classes.holders(
             target.name, element, target.path, says, lambda _: True
@@ -194,15 +302,15 @@ class Editor:
         def can_say(node: Editable) -> bool:
             return bool(spells_gain(node.tag, rewrite, target, row))
 
-        def says(node: Editable) -> Said:
+        def says(node: Editable) -> _Said:
             if not can_say(node):
-                return Said(given=False, same=True)
+                return _Said(given=False, same=True)
             first = spells_gain(node.tag, rewrite, target, row)[0]
             text = numbers_of(node, first.attribute)
             if first.place is None:
-                return Said.of(text, [first.factor * so_far], 0)
+                return _Said.of(text, [first.factor * so_far], 0)
             values = [float(parameters(name)[place]) for name, place in first.vector]
-            return Said.of(text, values, first.place)
+            return _Said.of(text, values, first.place)
 
         for holder in self._classes.holders(target.name, 'actuator', target.path, says, can_say):
             write_gain(rewrite, holder, target, value, parameters)

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
-from sysid_ros.model.inertia import full_inertia, principal_axes
+from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
 from sysid_ros.model.mjcf.attributes import (
     ORIENTATIONS,
     frames_around,
@@ -26,8 +26,6 @@ from sysid_ros.model.targets import subtree
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
     from sysid_ros.model.mjcf.source import Node, Rewrite
     from sysid_ros.model.targets import Target
 
@@ -41,7 +39,6 @@ ATTRIBUTES = (
     'inertia',
     'subtree_mass',
 )
-_FIELDS = ('body_mass', 'body_ipos', 'body_iquat', 'body_inertia')
 #: ``mjsCompiler.inertiafromgeom``: geoms override every ``<inertial>``, or stand in for it.
 _FROM_GEOMS_ALWAYS = 1
 _FROM_GEOMS_AUTO = 2
@@ -53,20 +50,6 @@ _ZERO = 1e-15
 _ACCURACY = 1e-11
 #: At most so many bodies are named in a note.
 _NAMED_BODIES = 5
-
-
-class _Inertial(NamedTuple):
-    """The inertia of one body of a compiled model."""
-
-    mass: float
-    ipos: NDArray[np.float64]
-    iquat: NDArray[np.float64]
-    inertia: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, model: mujoco.MjModel, row: int) -> _Inertial:
-        mass, ipos, iquat, inertia = (np.array(getattr(model, field)[row]) for field in _FIELDS)
-        return cls(float(mass), ipos, iquat, inertia)
 
 
 def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
@@ -84,7 +67,9 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
         inside = target.attribute == 'subtree_mass'
         bodies = subtree(rewrite.nominal, target.row) if inside else (target.row,)
         paths.update(dict.fromkeys(bodies, target.path))
-    changed = {row: path for row, path in paths.items() if not _same(rewrite, row)}
+    changed = {
+        row: path for row, path in paths.items() if not _same(rewrite.nominal, rewrite.fitted, row)
+    }
     if not changed:
         return
     nodes = {row: rewrite.source.body(rewrite.nominal, row, changed[row]) for row in changed}
@@ -94,10 +79,19 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
     for row, body in nodes.items():
         inertial = rewrite.source.inertial(body)
         if inertial is None:
-            _insert(rewrite, body, row, scale)
-            inserted.append(_name(rewrite, row))
+            made = Inertial.of_body(rewrite.fitted, row)
+            body.add(
+                Draft(
+                    'inertial',
+                    pos=join(made.ipos),
+                    quat=join(made.iquat),
+                    mass=number(float(made.mass / scale)),
+                    diaginertia=join(made.inertia / scale),
+                )
+            )
+            inserted.append(row)
         else:
-            nominal = _Inertial.of(rewrite.nominal, row)
+            nominal = Inertial.of_body(rewrite.nominal, row)
             _change(rewrite, inertial, row, scale, None if row in overridden else nominal)
     for row in sorted(overridden - set(changed)):
         body = rewrite.source.body(rewrite.nominal, row, next(iter(changed.values())))
@@ -107,18 +101,18 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
     _note_inserted(rewrite, inserted)
 
 
-def _same(rewrite: Rewrite, row: int) -> bool:
-    pairs = ((getattr(rewrite.nominal, f)[row], getattr(rewrite.fitted, f)[row]) for f in _FIELDS)
+def _same(one: mujoco.MjModel, other: mujoco.MjModel, row: int) -> bool:
+    """Whether a body has the same inertia in two models."""
+    pairs = zip(Inertial.of_body(one, row), Inertial.of_body(other, row), strict=True)
     return all(np.array_equal(before, after) for before, after in pairs)
 
 
-def _name(rewrite: Rewrite, row: int) -> str:
-    return mujoco.mj_id2name(rewrite.nominal, mujoco.mjtObj.mjOBJ_BODY, row) or str(row)
-
-
-def _note_inserted(rewrite: Rewrite, names: list[str]) -> None:
-    if not names:
+def _note_inserted(rewrite: Rewrite, rows: list[int]) -> None:
+    """Say which bodies have an ``<inertial>`` now, in a note, if any."""
+    if not rows:
         return
+    body = mujoco.mjtObj.mjOBJ_BODY
+    names = [mujoco.mj_id2name(rewrite.nominal, body, row) or str(row) for row in rows]
     shown = ', '.join(repr(name) for name in names[:_NAMED_BODIES])
     more = f' and {len(names) - _NAMED_BODIES} more' if len(names) > _NAMED_BODIES else ''
     one = len(names) == 1
@@ -129,13 +123,13 @@ def _note_inserted(rewrite: Rewrite, names: list[str]) -> None:
 
 
 def _change(
-    rewrite: Rewrite, inertial: Node, row: int, scale: float, nominal: _Inertial | None
+    rewrite: Rewrite, inertial: Node, row: int, scale: float, nominal: Inertial | None
 ) -> None:
     """Change an ``<inertial>``, only where it differs from what it gave so far, where it did."""
-    fitted = _Inertial.of(rewrite.fitted, row)
+    fitted = Inertial.of_body(rewrite.fitted, row)
     frame = frames_around(inertial, rewrite.spec)
     if nominal is None or fitted.mass != nominal.mass:
-        set_scalar(inertial, 'mass', fitted.mass / scale)
+        set_scalar(inertial, 'mass', float(fitted.mass / scale))
     local = (
         fitted
         if frame is None
@@ -165,7 +159,7 @@ def _change(
         set_orientation(inertial, local.iquat)
 
 
-def _scale_full(inertial: Node, fitted: _Inertial, nominal: _Inertial | None) -> bool:
+def _scale_full(inertial: Node, fitted: Inertial, nominal: Inertial | None) -> bool:
     """Scale the six numbers of the text where only the size of the inertia changed."""
     if nominal is None or not np.array_equal(fitted.iquat, nominal.iquat):
         return False
@@ -177,7 +171,7 @@ def _scale_full(inertial: Node, fitted: _Inertial, nominal: _Inertial | None) ->
     return True
 
 
-def _set_full(inertial: Node, wanted: _Inertial, scale: float) -> bool:
+def _set_full(inertial: Node, wanted: Inertial, scale: float) -> bool:
     """Write six numbers, unless nearly equal moments leave the axes to rounding errors."""
     full = full_inertia(wanted.iquat, wanted.inertia) / scale
     full[np.abs(full) < _ZERO * np.abs(full).max()] = 0.0
@@ -194,19 +188,6 @@ def _set_full(inertial: Node, wanted: _Inertial, scale: float) -> bool:
         return False
     set_vector(inertial, 'fullinertia', six)
     return True
-
-
-def _insert(rewrite: Rewrite, body: Node, row: int, scale: float) -> None:
-    made = _Inertial.of(rewrite.fitted, row)
-    body.add(
-        Draft(
-            'inertial',
-            pos=join(made.ipos),
-            quat=join(made.iquat),
-            mass=number(made.mass / scale),
-            diaginertia=join(made.inertia / scale),
-        )
-    )
 
 
 def _total_mass(rewrite: Rewrite) -> float:
@@ -244,14 +225,8 @@ def _without_geoms(rewrite: Rewrite, changed: set[int]) -> set[int]:
     for node in rewrite.source.nodes:
         if node.tag == 'compiler' and node.get('inertiafromgeom') == 'true':
             node.set('inertiafromgeom', 'auto')
-    different = {
-        row
-        for row in range(1, rewrite.nominal.nbody)
-        if any(
-            not np.array_equal(getattr(model, f)[row], getattr(rewrite.nominal, f)[row])
-            for f in _FIELDS
-        )
-    }
+    bodies = range(1, rewrite.nominal.nbody)
+    different = {row for row in bodies if not _same(model, rewrite.nominal, row)}
     others = len(different - changed)
     also = f'; {others} more had to be rewritten with what geoms gave' if others else ''
     rewrite.notes.append(

@@ -244,7 +244,9 @@ class Document:
     def render(self) -> str:
         """Return the text with all changes."""
         splices = [
-            splice for index in self._touched() for splice in self._element_splices(index)
+            splice
+            for index in sorted({index for index, _ in self._values})
+            for splice in self._element_splices(index)
         ] + [
             self._child_splice(index, [str(child) for child in children])
             for index, children in self._children.items()
@@ -253,9 +255,6 @@ class Document:
         for splice in sorted(splices, reverse=True):
             text = text[: splice.start] + splice.text + text[splice.end :]
         return text
-
-    def _touched(self) -> list[int]:
-        return sorted({index for index, _ in self._values})
 
     def _element_splices(self, index: int) -> Iterable[_Splice]:
         element = self.elements[index]

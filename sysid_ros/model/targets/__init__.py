@@ -13,7 +13,7 @@ text is the business of ``sysid_ros.model.mjcf.write``.
 from sysid_ros.model.targets.kinds import Kind, Role
 from sysid_ros.model.targets.paths import element_names, object_id, resolve
 from sysid_ros.model.targets.slots import Assignment, Slot, subtree
-from sysid_ros.model.targets.spec_values import read_spec, write_spec
+from sysid_ros.model.targets.spec import read_spec, write_spec
 from sysid_ros.model.targets.table import KINDS
 from sysid_ros.model.targets.target import Target, kind_of
 from sysid_ros.model.targets.writer import Writer, write_value

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import mujoco
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import mujoco
 
     from sysid_ros.model.targets.slots import SlotsOf
 
@@ -97,3 +99,83 @@ class Kind:
         bounds = self.bounds[index] if isinstance(self.bounds[0], tuple) else self.bounds
         low, high = bounds
         return float(low), float(high)
+
+
+#: Attributes of a spec whose name in MJCF is another one.
+MJCF_NAMES = {
+    'actfrcrange': 'actuatorfrcrange',
+    'solref_limit': 'solreflimit',
+    'solimp_limit': 'solimplimit',
+    'solref_friction': 'solreffriction',
+    'solimp_friction': 'solimpfriction',
+    'fluid_coefs': 'fluidcoef',
+}
+SPEC_NAMES = {name: spelled for spelled, name in MJCF_NAMES.items()}
+#: Numbers that move nothing: appearance, conveniences of the compiler, sizes of buffers, and what
+#: decides how a solver works instead of what it solves.
+_EXCLUDED = {
+    'joint': {'springdamper'},
+    'body': {'fullinertia', 'inertia', 'iquat'},
+    'geom': {'fitscale', 'fromto', 'rgba', 'fluid_ellipsoid'},
+    'site': {'fromto', 'rgba'},
+    'tendon': {'rgba', 'width'},
+    'actuator': {'inheritrange', 'delay'},
+    'sensor': {'cutoff', 'delay', 'interval', 'noise'},
+    'option': {
+        'ccd_tolerance',
+        'ls_tolerance',
+        'noslip_tolerance',
+        'sleep_tolerance',
+        'timestep',
+        'tolerance',
+    },
+}
+
+
+@functools.cache
+def spec_attributes(element: str) -> dict[str, int]:
+    """Return the numeric attributes of a kind of element, as a spec names them, with their sizes.
+
+    Attributes that move nothing are left out, and so are integers, which choose among algorithms.
+    """
+    spec = mujoco.MjSpec()
+    body = spec.worldbody.add_body()
+    makers: dict[str, Any] = {
+        'joint': body.add_joint,
+        'body': lambda: body,
+        'geom': body.add_geom,
+        'site': body.add_site,
+        'pair': spec.add_pair,
+        'tendon': spec.add_tendon,
+        'equality': spec.add_equality,
+        'actuator': spec.add_actuator,
+        'sensor': spec.add_sensor,
+        'option': lambda: spec.option,
+    }
+    if element not in makers:
+        return {}
+    made = makers[element]()
+    found: dict[str, int] = {}
+    for name in dir(made):
+        value = None if name.startswith('_') else getattr(made, name)
+        if name in _EXCLUDED.get(element, ()):
+            continue
+        if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == 'f'):
+            found[name] = int(np.size(value))
+    return found
+
+
+def spec_name(element: str, attribute: str) -> str:
+    """Return how a spec calls an attribute."""
+    # A pair writes this one as MJCF does.
+    pair = element == 'pair' and attribute == 'solreffriction'
+    return attribute if pair else SPEC_NAMES.get(attribute, attribute)
+
+
+@functools.cache
+def spec_kind(element: str, attribute: str) -> Kind | None:
+    """Return the kind of an attribute that only a spec has; None where it has none such."""
+    size = spec_attributes(element).get(spec_name(element, attribute))
+    if size is None:
+        return None
+    return Kind('', (-INFINITY, INFINITY), role=Role.SPEC, size=size)

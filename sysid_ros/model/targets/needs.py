@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import mujoco
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.inertia import theta_from_body
+from sysid_ros.model.inertia import Inertial, theta_from_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,12 +114,7 @@ def massive(model: mujoco.MjModel, body: int, _: int) -> str | None:
 def voluminous(model: mujoco.MjModel, body: int, _: int) -> str | None:
     """Expect an inertia that θ can express."""
     try:
-        theta_from_body(
-            model.body_mass[body],
-            model.body_ipos[body],
-            model.body_iquat[body],
-            model.body_inertia[body],
-        )
+        theta_from_body(*Inertial.of_body(model, body))
     except ParameterError:
         return 'a body whose mass is positive and any two of whose moments exceed the third'
     return None

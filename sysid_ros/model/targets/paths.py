@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.model.targets.defaults import class_names, compiled_ids, followers
-from sysid_ros.model.targets.kinds import Kind, Role
-from sysid_ros.model.targets.spec_attributes import spec_attributes
-from sysid_ros.model.targets.spec_values import read_spec
+from sysid_ros.model.targets.kinds import Kind, Role, spec_attributes
+from sysid_ros.model.targets.spec import class_names, compiled_ids, followers, read_spec
 from sysid_ros.model.targets.table import KINDS
 from sysid_ros.model.targets.target import Target, kind_of
 
@@ -108,7 +106,9 @@ def resolve(
             if complaint:
                 refused.append(f'{path.element} {name!r} is not {complaint}')
             elif path.owner == 'sequence':
-                targets.append(_with_state(target, runs[name]))
+                state = getattr(runs[name], target.attribute, None)
+                start = None if state is None else float(state[target.index or 0])
+                targets.append(dataclasses.replace(target, start=start))
             else:
                 targets.append(_with_start(target, spec))
     if not targets:
@@ -188,8 +188,9 @@ def _unit(path: _Path, model: mujoco.MjModel, row: int, index: int) -> str:
         if path.attribute not in ('initial_qpos', 'initial_qvel'):
             return kind.component_unit(0)
         of_position = path.attribute == 'initial_qpos'
-        joint = _joint_of(model, index, of_position=of_position)
-        free_part = index - int((model.jnt_qposadr if of_position else model.jnt_dofadr)[joint])
+        starts = model.jnt_qposadr if of_position else model.jnt_dofadr
+        joint = max(joint for joint in range(model.njnt) if starts[joint] <= index)
+        free_part = index - int(starts[joint])
         if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE and free_part < 3:  # noqa: PLR2004
             return kind.component_unit(0, slide=True)
         if of_position and any(model.jnt_type[joint] == turning for turning in _TURNING):
@@ -200,22 +201,10 @@ def _unit(path: _Path, model: mujoco.MjModel, row: int, index: int) -> str:
     return kind.component_unit(component, slide=bool(model.jnt_type[joint] == _SLIDE))
 
 
-def _joint_of(model: mujoco.MjModel, index: int, *, of_position: bool) -> int:
-    starts = model.jnt_qposadr if of_position else model.jnt_dofadr
-    return max(joint for joint in range(model.njnt) if starts[joint] <= index)
-
-
 def _with_start(target: Target, spec: mujoco.MjSpec | None) -> Target:
     if spec is None or target.role is not Role.SPEC:
         return target
     return dataclasses.replace(target, start=read_spec(spec, target))
-
-
-def _with_state(target: Target, run: str | Trajectory) -> Target:
-    state = None if isinstance(run, str) else getattr(run, target.attribute, None)
-    if state is None:
-        return target
-    return dataclasses.replace(target, start=float(state[target.index or 0]))
 
 
 def _of_classes(path: _Path, model: mujoco.MjModel, spec: mujoco.MjSpec | None) -> Iterator[Target]:

@@ -105,80 +105,111 @@ def _solimp(field: slots.SlotsOf, need: needs.Need | None = None) -> Kind:
     return Kind('', _SOLIMP, field, size=5, needs=need)
 
 
+def _range(unit: str, field: slots.SlotsOf, need: needs.Need, slide: str | None = None) -> Kind:
+    return Kind(unit, _ANY, field, size=2, slide_unit=slide, needs=need)
+
+
+def _place(field: str, need: needs.Need | None = None) -> Kind:
+    return Kind('m', _ANY, slots.row(field), size=3, bare='each', needs=need, reach=_within(1.0))
+
+
+def _quaternion(field: str, need: needs.Need | None = None) -> Kind:
+    return Kind(
+        '1',
+        _ANY,
+        slots.row(field),
+        coupling=Coupling.UNIT,
+        size=4,
+        bare='each',
+        needs=need,
+        reach=_within(0.5),
+    )
+
+
+def _polynomial(
+    units: tuple[str, ...],
+    linear: slots.SlotsOf,
+    higher: slots.SlotsOf,
+    need: needs.Need | None = None,
+    slide: tuple[str, ...] | None = None,
+) -> Kind:
+    field = slots.polynomial(linear, higher)
+    return Kind(units, _POLYNOMIAL, field, size=3, scalar=True, slide_unit=slide, needs=need)
+
+
+def _mass_ipos(mass: slots.SlotsOf, need: needs.Need | None = None) -> Kind:
+    return Kind(
+        ('kg', 'm', 'm', 'm'),
+        (_MASS, _ANY, _ANY, _ANY),
+        slots.mass_ipos(mass),
+        size=4,
+        bare='each',
+        needs=need,
+        reach=_mass_or_length,
+    )
+
+
+def _parameters(field: str, need: needs.Need | None = None) -> Kind:
+    return Kind('', _ANY, slots.row(field), size=10, needs=need)
+
+
+def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kind:
+    return Kind(
+        unit,
+        _ANY,
+        role=Role.SEQUENCE,
+        size=0,
+        bare='each',
+        count=lambda model, _: int(getattr(model, width)),
+        slide_unit=slide,
+        reach=_within(reach),
+    )
+
+
 _JOINT: dict[str, Kind] = {
     'armature': Kind(
         'kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), slide_unit='kg', needs=needs.drive
     ),
-    'damping': Kind(
+    'damping': _polynomial(
         _DAMPING,
-        _POLYNOMIAL,
-        slots.polynomial(slots.dof('dof_damping'), slots.dof('dof_dampingpoly')),
-        size=3,
-        scalar=True,
-        slide_unit=_SLIDE_DAMPING,
-        needs=needs.drive,
+        slots.dof('dof_damping'),
+        slots.dof('dof_dampingpoly'),
+        needs.drive,
+        _SLIDE_DAMPING,
     ),
     'frictionloss': Kind(
         'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), slide_unit='N', needs=needs.drive
     ),
-    'stiffness': Kind(
+    'stiffness': _polynomial(
         _STIFFNESS,
-        _POLYNOMIAL,
-        slots.polynomial(slots.row('jnt_stiffness'), slots.row('jnt_stiffnesspoly')),
-        size=3,
-        scalar=True,
-        slide_unit=_SLIDE_STIFFNESS,
-        needs=needs.drive,
+        slots.row('jnt_stiffness'),
+        slots.row('jnt_stiffnesspoly'),
+        needs.drive,
+        _SLIDE_STIFFNESS,
     ),
     'springref': Kind('rad', _ANY, slots.springref, slide_unit='m', needs=needs.scalar_joint),
     'ref': Kind('rad', _ANY, role=Role.SPEC, slide_unit='m', needs=needs.scalar_joint),
-    'range': Kind(
-        'rad',
-        _ANY,
-        slots.row('jnt_range'),
-        size=2,
-        slide_unit='m',
-        needs=needs.joint_range,
-    ),
+    'range': _range('rad', slots.row('jnt_range'), needs.joint_range, 'm'),
     'margin': Kind('rad', _NONNEGATIVE, slots.row('jnt_margin'), slide_unit='m'),
-    'actuatorfrcrange': Kind(
+    'actuatorfrcrange': _range(
         'N·m',
-        _ANY,
         slots.row('jnt_actfrcrange'),
-        size=2,
-        slide_unit='N',
-        needs=needs.limits('jnt_actfrclimited', 'a joint with actuator force limits'),
+        needs.limits('jnt_actfrclimited', 'a joint with actuator force limits'),
+        'N',
     ),
     'solreflimit': _solref(slots.row('jnt_solref')),
     'solimplimit': _solimp(slots.row('jnt_solimp')),
     'solreffriction': _solref(slots.dof('dof_solref'), needs.drive),
     'solimpfriction': _solimp(slots.dof('dof_solimp'), needs.drive),
-    'pos': Kind(
-        'm', _ANY, slots.row('jnt_pos'), size=3, bare='each', needs=needs.drive, reach=_within(1.0)
-    ),
+    'pos': _place('jnt_pos', needs.drive),
 }
 
 _BODY: dict[str, Kind] = {
     'mass': Kind('kg', _MASS, slots.row('body_mass')),
     'mass_scaled': Kind('kg', _MASS, slots.mass_scaled, needs=needs.massive),
-    'ipos': Kind('m', _ANY, slots.row('body_ipos'), size=3, bare='each', reach=_within(1.0)),
-    'mass_ipos': Kind(
-        ('kg', 'm', 'm', 'm'),
-        (_MASS, _ANY, _ANY, _ANY),
-        slots.mass_ipos(slots.row('body_mass')),
-        size=4,
-        bare='each',
-        reach=_mass_or_length,
-    ),
-    'mass_ipos_scaled': Kind(
-        ('kg', 'm', 'm', 'm'),
-        (_MASS, _ANY, _ANY, _ANY),
-        slots.mass_ipos(slots.mass_scaled),
-        size=4,
-        bare='each',
-        needs=needs.massive,
-        reach=_mass_or_length,
-    ),
+    'ipos': _place('body_ipos'),
+    'mass_ipos': _mass_ipos(slots.row('body_mass')),
+    'mass_ipos_scaled': _mass_ipos(slots.mass_scaled, needs.massive),
     'inertia': Kind(
         _THETA_SERVO_UNITS,
         _ANY,
@@ -192,25 +223,8 @@ _BODY: dict[str, Kind] = {
         '1', _MASS, coupling=Coupling.SCALE, nominal=1.0, reach=lambda _, __: (0.1, 10.0)
     ),
     'gravcomp': Kind('1', _ANY, slots.row('body_gravcomp')),
-    'pos': Kind(
-        'm',
-        _ANY,
-        slots.row('body_pos'),
-        size=3,
-        bare='each',
-        needs=needs.fixed_start,
-        reach=_within(1.0),
-    ),
-    'quat': Kind(
-        '1',
-        _ANY,
-        slots.row('body_quat'),
-        coupling=Coupling.UNIT,
-        size=4,
-        bare='each',
-        needs=needs.fixed_start,
-        reach=_within(0.5),
-    ),
+    'pos': _place('body_pos', needs.fixed_start),
+    'quat': _quaternion('body_quat', needs.fixed_start),
 }
 
 _GEOM: dict[str, Kind] = {
@@ -226,16 +240,8 @@ _GEOM: dict[str, Kind] = {
 }
 
 _SITE: dict[str, Kind] = {
-    'pos': Kind('m', _ANY, slots.row('site_pos'), size=3, bare='each', reach=_within(1.0)),
-    'quat': Kind(
-        '1',
-        _ANY,
-        slots.row('site_quat'),
-        coupling=Coupling.UNIT,
-        size=4,
-        bare='each',
-        reach=_within(0.5),
-    ),
+    'pos': _place('site_pos'),
+    'quat': _quaternion('site_quat'),
 }
 
 _PAIR: dict[str, Kind] = {
@@ -248,37 +254,23 @@ _PAIR: dict[str, Kind] = {
 }
 
 _TENDON: dict[str, Kind] = {
-    'stiffness': Kind(
-        _SLIDE_STIFFNESS,
-        _POLYNOMIAL,
-        slots.polynomial(slots.row('tendon_stiffness'), slots.row('tendon_stiffnesspoly')),
-        size=3,
-        scalar=True,
+    'stiffness': _polynomial(
+        _SLIDE_STIFFNESS, slots.row('tendon_stiffness'), slots.row('tendon_stiffnesspoly')
     ),
-    'damping': Kind(
-        _SLIDE_DAMPING,
-        _POLYNOMIAL,
-        slots.polynomial(slots.row('tendon_damping'), slots.row('tendon_dampingpoly')),
-        size=3,
-        scalar=True,
+    'damping': _polynomial(
+        _SLIDE_DAMPING, slots.row('tendon_damping'), slots.row('tendon_dampingpoly')
     ),
     'frictionloss': Kind('N', _NONNEGATIVE, slots.row('tendon_frictionloss')),
     'armature': Kind('kg', _NONNEGATIVE, slots.row('tendon_armature')),
     'springlength': Kind('m', _NONNEGATIVE, slots.row('tendon_lengthspring'), size=2, bare='all'),
-    'range': Kind(
-        'm',
-        _ANY,
-        slots.row('tendon_range'),
-        size=2,
-        needs=needs.limits('tendon_limited', 'a tendon with limits'),
+    'range': _range(
+        'm', slots.row('tendon_range'), needs.limits('tendon_limited', 'a tendon with limits')
     ),
     'margin': Kind('m', _NONNEGATIVE, slots.row('tendon_margin')),
-    'actuatorfrcrange': Kind(
+    'actuatorfrcrange': _range(
         'N',
-        _ANY,
         slots.row('tendon_actfrcrange'),
-        size=2,
-        needs=needs.limits('tendon_actfrclimited', 'a tendon with actuator force limits'),
+        needs.limits('tendon_actfrclimited', 'a tendon with actuator force limits'),
     ),
     'solreflimit': _solref(slots.row('tendon_solref_lim')),
     'solimplimit': _solimp(slots.row('tendon_solimp_lim')),
@@ -297,53 +289,31 @@ _ACTUATOR: dict[str, Kind] = {
     'kv': Kind('N·m·s/rad', _NONNEGATIVE, slots.kv, needs=needs.affine_bias),
     'ki': Kind('N·m/(rad·s)', _NONNEGATIVE, slots.row('actuator_gainprm'), needs=needs.pid),
     'gear': Kind('1', _ANY, slots.gear, size=6),
-    'gainprm': Kind(
-        '',
-        _ANY,
-        slots.row('actuator_gainprm'),
-        size=10,
-        needs=needs.stateless('actuator_gainprm'),
-    ),
-    'biasprm': Kind('', _ANY, slots.row('actuator_biasprm'), size=10),
-    'dynprm': Kind(
-        '',
-        _ANY,
-        slots.row('actuator_dynprm'),
-        size=10,
-        needs=needs.stateless('actuator_dynprm'),
-    ),
-    'forcerange': Kind(
+    'gainprm': _parameters('actuator_gainprm', needs.stateless('actuator_gainprm')),
+    'biasprm': _parameters('actuator_biasprm'),
+    'dynprm': _parameters('actuator_dynprm', needs.stateless('actuator_dynprm')),
+    'forcerange': _range(
         'N·m',
-        _ANY,
         slots.row('actuator_forcerange'),
-        size=2,
-        needs=needs.limits('actuator_forcelimited', 'an actuator with a force range'),
+        needs.limits('actuator_forcelimited', 'an actuator with a force range'),
     ),
-    'ctrlrange': Kind(
+    'ctrlrange': _range(
         '',
-        _ANY,
         slots.control_range,
-        size=2,
-        needs=needs.limits(
+        needs.limits(
             'actuator_ctrllimited',
             'an actuator with a control range',
             row=lambda model, actuator: int(model.actuator_ctrladr[actuator]),
         ),
     ),
-    'actrange': Kind(
+    'actrange': _range(
         '',
-        _ANY,
         slots.row('actuator_actrange'),
-        size=2,
-        needs=needs.limits('actuator_actlimited', 'an actuator with an activation range'),
+        needs.limits('actuator_actlimited', 'an actuator with an activation range'),
     ),
     'armature': Kind('kg·m²', _NONNEGATIVE, slots.row('actuator_armature')),
-    'damping': Kind(
-        _DAMPING,
-        _POLYNOMIAL,
-        slots.polynomial(slots.row('actuator_damping'), slots.row('actuator_dampingpoly')),
-        size=3,
-        scalar=True,
+    'damping': _polynomial(
+        _DAMPING, slots.row('actuator_damping'), slots.row('actuator_dampingpoly')
     ),
     'gain': Kind('1', _ANY, role=Role.COMMAND, nominal=1.0, reach=lambda _, __: (0.1, 10.0)),
     'bias': Kind('', _ANY, role=Role.COMMAND),
@@ -381,35 +351,9 @@ _OPTION: dict[str, Kind] = {
 
 _SEQUENCE: dict[str, Kind] = {
     'arrival_offset': Kind('s', _ANY, role=Role.SEQUENCE, reach=_within(0.025)),
-    'initial_qpos': Kind(
-        'rad',
-        _ANY,
-        role=Role.SEQUENCE,
-        size=0,
-        bare='each',
-        count=lambda model, _: int(model.nq),
-        slide_unit='m',
-        reach=_within(1.0),
-    ),
-    'initial_qvel': Kind(
-        'rad/s',
-        _ANY,
-        role=Role.SEQUENCE,
-        size=0,
-        bare='each',
-        count=lambda model, _: int(model.nv),
-        slide_unit='m/s',
-        reach=_within(10.0),
-    ),
-    'initial_act': Kind(
-        '',
-        _ANY,
-        role=Role.SEQUENCE,
-        size=0,
-        bare='each',
-        count=lambda model, _: int(model.na),
-        reach=_within(10.0),
-    ),
+    'initial_qpos': _state('rad', 'nq', 1.0, 'm'),
+    'initial_qvel': _state('rad/s', 'nv', 10.0, 'm/s'),
+    'initial_act': _state('', 'na', 10.0),
 }
 
 #: Every kind, by element and attribute.

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.inertia import theta_from_body
-from sysid_ros.model.targets.kinds import Coupling, Kind, Role
+from sysid_ros.model.inertia import Inertial, theta_from_body
+from sysid_ros.model.targets.kinds import Coupling, Kind, Role, spec_kind
 from sysid_ros.model.targets.slots import read_field, subtree
-from sysid_ros.model.targets.spec_attributes import spec_kind
 from sysid_ros.model.targets.table import KINDS
 
 if TYPE_CHECKING:
@@ -147,14 +146,8 @@ class Target:
         """
         kind = self.kind
         if kind.coupling is Coupling.THETA:
-            return float(
-                theta_from_body(
-                    model.body_mass[self.row],
-                    model.body_ipos[self.row],
-                    model.body_iquat[self.row],
-                    model.body_inertia[self.row],
-                )[self.index or 0]
-            )
+            theta = theta_from_body(*Inertial.of_body(model, self.row))
+            return float(theta[self.index or 0])
         slots = self.slots(model)
         if slots:
             return float(read_field(model, slots[0].field)[slots[0].place]) / slots[0].factor

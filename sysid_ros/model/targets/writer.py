@@ -9,22 +9,143 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.model.inertia import body_from_theta, theta_from_body
-from sysid_ros.model.targets.frames import moved_frames
+from sysid_ros.model.inertia import (
+    INERTIAL_FIELDS,
+    Inertial,
+    body_from_theta,
+    theta_from_body,
+)
 from sysid_ros.model.targets.kinds import Coupling, Role
 from sysid_ros.model.targets.slots import Assignment, read_field, subtree, write_field
-from sysid_ros.model.targets.springs import LENGTH, SpringLengths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Self
 
     from numpy.typing import NDArray
 
     from sysid_ros.model.targets.target import Target
 
+#: What marks a frame as one that is computed.
+APART = mujoco.mjtSameFrame.mjSAMEFRAME_NONE.value
 
-#: Fields that hold a body's inertia, in the order of ``inertia.Inertial``, and their widths.
-_INERTIAL = {'body_mass': 1, 'body_ipos': 3, 'body_iquat': 4, 'body_inertia': 3}
+
+def moved_frames(
+    model: mujoco.MjModel, written: Mapping[str, NDArray[np.int64]]
+) -> dict[str, NDArray[np.int64]]:
+    """Find the marks of the frames that candidates move.
+
+    ``mj_setConst`` marks an inertial frame, geom or site within about 1e-6 of another frame as
+    lying on it, and kinematics then copies that frame (MuJoCo 4.0). So the smallest moves, of which
+    derivatives are made, would move nothing; unmarked, each frame is computed from its own numbers.
+
+    Args:
+        model: The compiled model.
+        written: Flat indices that candidates write, by field.
+
+    Returns:
+        Flat indices by the field of the marks: ``body_sameframe``, ``geom_sameframe`` and
+        ``site_sameframe``; those of geoms and sites also where the inertial frame moves on which
+        they may lie.
+    """
+
+    def rows(element: str, pos: str, quat: str) -> NDArray[np.int64]:
+        nothing = np.empty(0, dtype=np.int64)
+        moved = written.get(f'{element}_{pos}', nothing) // 3
+        return np.union1d(moved, written.get(f'{element}_{quat}', nothing) // 4)
+
+    bodies = rows('body', 'ipos', 'iquat')
+    beside = np.flatnonzero(np.isin(model.site_bodyid, bodies))
+    found = {
+        'body_sameframe': bodies,
+        'geom_sameframe': np.flatnonzero(np.isin(model.geom_bodyid, bodies)),
+        'site_sameframe': np.union1d(rows('site', 'pos', 'quat'), beside),
+    }
+    return {field: marks for field, marks in found.items() if len(marks)}
+
+
+def set_all_apart(model: mujoco.MjModel) -> None:
+    """Let all frames of a model be computed: which of them a callback moves is not known."""
+    for field in ('body_sameframe', 'geom_sameframe', 'site_sameframe'):
+        getattr(model, field)[:] = APART
+
+
+#: The field that holds rest lengths: shortest and longest, per tendon.
+_LENGTH = 'tendon_lengthspring'
+#: Fields on which the length of a tendon in the reference pose depends.
+_POSE = frozenset(
+    {
+        'qpos_spring',
+        'body_pos',
+        'body_quat',
+        'jnt_pos',
+        'site_pos',
+        'site_quat',
+    }
+)
+#: A rest length within this share of a tendon's length in the reference pose is that length.
+_SAME = 1e-12
+
+
+class _SpringLengths:
+    """Rest lengths of tendons, which the compiler takes from the pose in which springs rest.
+
+    ``mj_setConst`` leaves them as they are (MuJoCo 4.0), so they are computed where a candidate
+    changes that pose or the geometry.
+    """
+
+    def __init__(self, model: mujoco.MjModel, tendons: Sequence[int]) -> None:
+        """Prepare a copy of the model that candidates are written to.
+
+        Args:
+            model: The compiled nominal model.
+            tendons: The tendons that rest at their length in the reference pose.
+        """
+        self._model = model.__copy__()
+        self._data = mujoco.MjData(self._model)
+        self._tendons = list(tendons)
+        self.indices = tuple(2 * tendon + side for tendon in tendons for side in range(2))
+
+    @classmethod
+    def following(
+        cls,
+        model: mujoco.MjModel,
+        written: Mapping[str, Collection[int]],
+        spec: mujoco.MjSpec | None,
+    ) -> Self | None:
+        """Find the rest lengths that change with what is written; None where there are none.
+
+        Args:
+            model: The compiled nominal model.
+            written: Flat indices that are written, by field.
+            spec: What the model was compiled from, if it is at hand.
+        """
+        if not model.ntendon or _POSE.isdisjoint(written):
+            return None
+        every = cls(model, range(model.ntendon))
+        rest = np.array(getattr(model, _LENGTH))
+        if spec is None:
+            lengths = every.lengths((), 1).reshape(rest.shape)
+            follows = np.all(np.isclose(lengths, rest, rtol=_SAME, atol=_SAME), axis=1)
+        else:
+            given = [np.asarray(tendon.springlength) for tendon in spec.tendons]
+            follows = np.array([bool(np.all(length == -1)) for length in given])
+        for place in written.get(_LENGTH, ()):  # a target sets them
+            follows[place // 2] = False
+        return cls(model, np.flatnonzero(follows).tolist()) if np.any(follows) else None
+
+    def lengths(self, assignments: Sequence[Assignment], count: int) -> NDArray[np.float64]:
+        """Return the (count, 2 k) rest lengths of candidates, in the order of ``indices``."""
+        made = np.empty((count, 2 * len(self._tendons)))
+        for candidate in range(count):
+            for field, index, data in assignments:
+                write_field(self._model, field, index, data[candidate])
+            # Frames that coincided in the nominal model need not do so in a candidate.
+            mujoco.mj_setConst(self._model, self._data)
+            self._data.qpos[:] = self._model.qpos_spring
+            mujoco.mj_fwdPosition(self._model, self._data)
+            made[candidate] = np.repeat(self._data.ten_length[self._tendons], 2)
+        return made
 
 
 class _Linear(NamedTuple):
@@ -96,7 +217,7 @@ class Writer:
 
     Attributes:
         fields: The fields that are written.
-        frames: Field of marks to flat indices: frames that move, see ``frames.py``.
+        frames: Field of marks to flat indices: those of frames that move, see `moved_frames`.
     """
 
     def __init__(
@@ -121,9 +242,9 @@ class Writer:
         self._theta = _theta(model, found, places)
         self._unit = _unit(model, found, places)
         self._scale = _scale(model, found, places)
-        self._springs = SpringLengths.following(model, places.fields, spec)
+        self._springs = _SpringLengths.following(model, places.fields, spec)
         if self._springs:
-            places.add(LENGTH, self._springs.indices)
+            places.add(_LENGTH, self._springs.indices)
         self._index = {
             field: np.array(list(inside), np.int64) for field, inside in places.fields.items()
         }
@@ -158,7 +279,7 @@ class Writer:
             theta = np.broadcast_to(group.nominal, (count, len(group.nominal))).copy()
             theta[:, group.components] = values[:, group.columns]
             for field, places, numbers in zip(
-                _INERTIAL, group.places, body_from_theta(theta), strict=True
+                INERTIAL_FIELDS, group.places, body_from_theta(theta), strict=True
             ):
                 data[field][:, places] = numbers.reshape(count, -1)
         for field, places in self._unit:
@@ -168,9 +289,9 @@ class Writer:
             data[field][:, places] *= values[:, column, None]
         made = [Assignment(field, self._index[field], data[field]) for field in data]
         if self._springs:
-            inside = {index: place for place, index in enumerate(self._index[LENGTH].tolist())}
+            inside = {index: place for place, index in enumerate(self._index[_LENGTH].tolist())}
             where = [inside[index] for index in self._springs.indices]
-            data[LENGTH][:, where] = self._springs.lengths(made, count)
+            data[_LENGTH][:, where] = self._springs.lengths(made, count)
         return made
 
     def write(self, model: mujoco.MjModel, values: NDArray[np.float64]) -> None:
@@ -208,12 +329,12 @@ def _theta(
     return tuple(
         _Theta(
             body,
-            theta_from_body(*(getattr(model, field)[body] for field in _INERTIAL)),
+            theta_from_body(*Inertial.of_body(model, body)),
             list(inside),
             list(inside.values()),
             tuple(
                 places.add(field, range(width * body, width * (body + 1)))
-                for field, width in _INERTIAL.items()
+                for field, width in INERTIAL_FIELDS.items()
             ),
         )
         for body, inside in bodies.items()

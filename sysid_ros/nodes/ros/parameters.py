@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
@@ -25,14 +26,26 @@ T = TypeVar('T', bound=Section)
 _INT64 = (-(2**63), 2**63 - 1)
 _DOUBLE = (-sys.float_info.max, sys.float_info.max)
 
-#: Name in rclpy's Parameter.Type of each type that a field may have.
-_TYPES: dict[Any, str] = {
-    bool: 'BOOL',
-    int: 'INTEGER',
-    float: 'DOUBLE',
-    str: 'STRING',
-    tuple[str, ...]: 'STRING_ARRAY',
-    tuple[float, ...]: 'DOUBLE_ARRAY',
+
+class _Kind(enum.Enum):
+    """What a parameter holds; rclpy's Parameter.Type has the same names."""
+
+    BOOL = enum.auto()
+    INTEGER = enum.auto()
+    DOUBLE = enum.auto()
+    STRING = enum.auto()
+    STRING_ARRAY = enum.auto()
+    DOUBLE_ARRAY = enum.auto()
+
+
+#: Types that a field may have.
+_TYPES: dict[Any, _Kind] = {
+    bool: _Kind.BOOL,
+    int: _Kind.INTEGER,
+    float: _Kind.DOUBLE,
+    str: _Kind.STRING,
+    tuple[str, ...]: _Kind.STRING_ARRAY,
+    tuple[float, ...]: _Kind.DOUBLE_ARRAY,
 }
 
 
@@ -73,7 +86,7 @@ def declare(
         check(config)
     for name, info in schema.model_fields.items():
         descriptor = _descriptor(info, kinds[name], fixed=name not in changeable)
-        type_ = Parameter.Type[kinds[name]]
+        type_ = Parameter.Type[kinds[name].name]
         # A value would be used to guess the type, which is wrong for an empty list.
         node.declare_parameter(name, type_, descriptor, ignore_override=True)
         node.set_parameters([Parameter(name, type_, _to_ros(getattr(config, name)))])
@@ -108,7 +121,7 @@ class _ParameterGuard:
         node: Node,
         config: Any,
         where: str,
-        kinds: dict[str, str],
+        kinds: dict[str, _Kind],
         changeable: frozenset[str],
         check: Callable[[Any], None] | None,
         on_change: Callable[[Any], None] | None,
@@ -125,13 +138,15 @@ class _ParameterGuard:
 
     def _convert(self, parameters: list[Parameter]) -> list[Parameter]:
         """Turn ``5`` into ``5.0`` where a float is expected."""
-        return [self._as_double(parameter) for parameter in parameters]
+        from rclpy.parameter import Parameter  # noqa: PLC0415 (needs ROS)
 
-    def _as_double(self, parameter: Parameter) -> Parameter:
-        kind = type(parameter).Type
-        if self._kinds.get(parameter.name) == 'DOUBLE' and parameter.type_ == kind.INTEGER:
-            return type(parameter)(parameter.name, kind.DOUBLE, float(parameter.value))
-        return parameter
+        integer, double = Parameter.Type.INTEGER, Parameter.Type.DOUBLE
+        return [
+            Parameter(given.name, double, float(given.value))
+            if self._kinds.get(given.name) is _Kind.DOUBLE and given.type_ == integer
+            else given
+            for given in parameters
+        ]
 
     def _check(self, parameters: list[Parameter]) -> Any:
         from rcl_interfaces.msg import SetParametersResult  # noqa: PLC0415 (needs ROS)
@@ -166,7 +181,7 @@ class _ParameterGuard:
         return validate(type(self._config), values, self._where)
 
 
-def _kind(name: str, info: FieldInfo) -> str:
+def _kind(name: str, info: FieldInfo) -> _Kind:
     annotation = str if get_origin(info.annotation) is Literal else info.annotation
     if annotation not in _TYPES:
         msg = f'Field {name!r} has type {annotation}, which cannot be a ROS parameter.'
@@ -174,7 +189,7 @@ def _kind(name: str, info: FieldInfo) -> str:
     return _TYPES[annotation]
 
 
-def _given(node: Node, name: str, kind: str) -> Any:
+def _given(node: Node, name: str, kind: _Kind) -> Any:
     """Return the value given to a parameter whatever its type, or None.
 
     A parameter that is declared with its type rejects an integer for a float with rclpy's own
@@ -188,8 +203,8 @@ def _given(node: Node, name: str, kind: str) -> Any:
     return None if value is None else _from_ros(value, kind)
 
 
-def _from_ros(value: Any, kind: str) -> Any:
-    if kind.endswith('ARRAY'):
+def _from_ros(value: Any, kind: _Kind) -> Any:
+    if kind in {_Kind.STRING_ARRAY, _Kind.DOUBLE_ARRAY}:
         # ``-p topics:=/a`` is a string to ROS, and an empty list has whatever type.
         return (value,) if isinstance(value, (str, int, float)) else tuple(value)
     return value
@@ -199,7 +214,7 @@ def _to_ros(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _descriptor(info: FieldInfo, kind: str, *, fixed: bool) -> ParameterDescriptor:
+def _descriptor(info: FieldInfo, kind: _Kind, *, fixed: bool) -> ParameterDescriptor:
     from rcl_interfaces import msg  # noqa: PLC0415 (needs ROS)
 
     notes = []
@@ -211,13 +226,13 @@ def _descriptor(info: FieldInfo, kind: str, *, fixed: bool) -> ParameterDescript
         description=info.description or '', additional_constraints='; '.join(notes)
     )
     limits = _limits(info)
-    if kind == 'INTEGER' and limits != (None, None):
+    if kind is _Kind.INTEGER and limits != (None, None):
         low, high = (
             int(limit if limit is not None else end)
             for limit, end in zip(limits, _INT64, strict=True)
         )
         descriptor.integer_range = [msg.IntegerRange(from_value=low, to_value=high)]
-    if kind == 'DOUBLE' and limits != (None, None):
+    if kind is _Kind.DOUBLE and limits != (None, None):
         start, stop = (
             float(limit if limit is not None else end)
             for limit, end in zip(limits, _DOUBLE, strict=True)

@@ -213,17 +213,13 @@ def _spin(node: Node, stop: Stop, threads: int) -> None:
     thread.daemon = True
     thread.start()
     stop.wait()
-    _drain(executor, thread)
-    executor.shutdown(_JOIN_SECONDS)
-    thread.join(_JOIN_SECONDS)
-
-
-def _drain(executor: Executor, thread: threading.Thread) -> None:
-    """Let callbacks run that wait already: a recorder's last messages are among them."""
-    drained = threading.Event()
     if thread.is_alive():
+        # Callbacks run that wait already: a recorder's last messages are among them.
+        drained = threading.Event()
         executor.create_task(drained.set)
         drained.wait(_DRAIN_SECONDS)
+    executor.shutdown(_JOIN_SECONDS)
+    thread.join(_JOIN_SECONDS)
 
 
 def _spin_thread(executor: Executor, stop: Stop) -> None:

@@ -91,7 +91,8 @@ class CommandInbox:
         self.topics = tuple(source.topic for source in sources)
         self._sources = tuple(
             (
-                self._node.create_subscription(source.kind, source.topic, _never_called, _DEPTH),
+                # No executor spins the node: the callback is never called.
+                self._node.create_subscription(source.kind, source.topic, lambda _: None, _DEPTH),
                 source.read,
             )
             for source in sources
@@ -115,7 +116,10 @@ class CommandInbox:
                 try:
                     values = read(message)
                 except RosError as err:
-                    self._ignore(subscription.topic_name, err)
+                    topic = subscription.topic_name
+                    if topic not in self._warned:
+                        self._warned.add(topic)
+                        self._log.warning(f'ignoring a command on {topic}: {err}')
                     continue
                 commands.append((self._arrival(info), values))
         return commands
@@ -135,11 +139,6 @@ class CommandInbox:
         if transit - self._fastest <= _LONGEST_HOLDUP * _NS:
             return received
         return info['source_timestamp'] + self._fastest
-
-    def _ignore(self, topic: str, reason: RosError) -> None:
-        if topic not in self._warned:
-            self._warned.add(topic)
-            self._log.warning(f'ignoring a command on {topic}: {reason}')
 
 
 def read_array(message: Any, count: int) -> NDArray[np.float64]:
@@ -165,10 +164,6 @@ def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
         msg = f'expected finite values, found {values.tolist()}'
         raise RosError(msg)
     return values
-
-
-def _never_called(_: object) -> None:
-    """Stand in for a callback; no executor spins the node."""
 
 
 class SteppedPlant(Protocol):
@@ -301,7 +296,7 @@ class RealTimeSimulation:
         start_ns = time.time_ns()
         announced = False
         plant = self._plant
-        warned, late = _WARM_UP - _WARN_SECONDS, -math.inf
+        warned, warned_late = _WARM_UP - _WARN_SECONDS, -math.inf
         while not self._closing.is_set():
             now = (time.time_ns() - start_ns) / _NS
             behind = now - _LAG - plant.time
@@ -310,8 +305,8 @@ class RealTimeSimulation:
                 self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
             for arrival_ns, values in self._inbox.fetch():
                 in_time = plant.command((arrival_ns - start_ns) / _NS, values)
-                if not in_time and now - late > _WARN_SECONDS:
-                    late = now
+                if not in_time and now - warned_late > _WARN_SECONDS:
+                    warned_late = now
                     self._log.warning('a command came too late and takes effect at once')
             for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
                 self._sender.send(start_ns, sample)
@@ -319,10 +314,6 @@ class RealTimeSimulation:
                     announced = True
                     self._log.info(self._ready)
             elapsed = (time.time_ns() - start_ns) / _NS
-            self._closing.wait(self._pause(elapsed))
-
-    def _pause(self, elapsed: float) -> float:
-        """Return the seconds until the next wake-up on the grid of the period."""
-        if elapsed - _LAG - self._plant.time > self._period + self._plant.timestep:
-            return 0.0
-        return self._period - elapsed % self._period
+            late = elapsed - _LAG - plant.time > self._period + plant.timestep
+            # Else it wakes up next on the grid of the period.
+            self._closing.wait(0.0 if late else self._period - elapsed % self._period)

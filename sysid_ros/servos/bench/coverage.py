@@ -192,7 +192,12 @@ def _partition(groups: Mapping[str, tuple[ServoLog, ...]]) -> set[frozenset[str]
 
 def _groups(by: By, servo: Servo, logs: Sequence[ServoLog]) -> dict[str, tuple[ServoLog, ...]]:
     if by == 'load':
-        return _by_load(logs)
+        lows = loads(logs)
+        ends = (*lows[1:], float('inf'))
+        return {
+            f'{low:.3g} kg·m': tuple(log for log in logs if low <= load_of(log) < end)
+            for low, end in zip(lows, ends, strict=True)
+        }
     if by == 'kp':
         usual = servo.type.constants.get('kp')
         gains = [log.constants.get('kp', usual) for log in logs]
@@ -206,13 +211,4 @@ def _groups(by: By, servo: Servo, logs: Sequence[ServoLog]) -> dict[str, tuple[S
     names = dict.fromkeys(log.trajectory or _UNKNOWN for log in logs)
     return {
         name: tuple(log for log in logs if (log.trajectory or _UNKNOWN) == name) for name in names
-    }
-
-
-def _by_load(logs: Sequence[ServoLog]) -> dict[str, tuple[ServoLog, ...]]:
-    lows = loads(logs)
-    ends = (*lows[1:], float('inf'))
-    return {
-        f'{low:.3g} kg·m': tuple(log for log in logs if low <= load_of(log) < end)
-        for low, end in zip(lows, ends, strict=True)
     }

@@ -132,11 +132,14 @@ def fit_servo(
     settings = settings or ServoFitSettings()
     solved = solve_servo(servo, logs, settings=settings, cancel=cancel, observe=observe)
     residuals, solution = solved.residuals, solved.solution
+    # In units of the noise, where positions are whole steps.
+    step = encoder_step(np.concatenate([log.position for log in logs]))
+    encoder_steps = {} if step is None else {POSITION: step / residuals.noise}
     found = infer(
         solution,
         sharpened(residuals, solution),
         residuals.unknowns,
-        dataclasses.replace(residuals.samples, encoder_steps=_encoder(logs, residuals.noise)),
+        dataclasses.replace(residuals.samples, encoder_steps=encoder_steps),
         method=settings.intervals,
         residuals=residuals,
         cancel=cancel,
@@ -314,9 +317,3 @@ def _first(residuals: LogResiduals, values: Mapping[str, float] | None) -> Array
             for u in residuals.unknowns
         ]
     )
-
-
-def _encoder(logs: Sequence[ServoLog], noise: float) -> dict[str, float]:
-    """Return the step of the encoder in units of the noise, where positions are whole steps."""
-    step = encoder_step(np.concatenate([log.position for log in logs]))
-    return {} if step is None else {POSITION: step / noise}

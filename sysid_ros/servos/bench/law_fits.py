@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.servos.bench.fit import fit_servo, solve_servo, values_of
-from sysid_ros.servos.bench.pendulum import stack_logs
+from sysid_ros.servos.bench.pendulum import candidate, stack_logs
 from sysid_ros.servos.bench.residuals import POSITION, LogResiduals
 from sysid_ros.servos.laws.friction import contains, widened
 
@@ -109,10 +109,15 @@ def fit_all(
 
     fits = workers.do(_fit, jobs, size=_size, tell=say, cancel=cancel)
     for place in sorted(range(len(jobs)), key=lambda place: _size(jobs[place])):
-        inner = _better_inside(place, jobs, fits)
-        if inner is None:
+        law = jobs[place].servo.friction
+        inside = [other for other, job in enumerate(jobs) if contains(law, job.servo.friction)]
+        if not inside:
             continue
-        again = _from_inside(jobs[place], jobs[inner], fits[inner])
+        inner = min(inside, key=lambda other: fits[other].noise[POSITION])
+        if fits[inner].noise[POSITION] >= (1 - _WORSE) * fits[place].noise[POSITION]:
+            continue
+        values = values_of(jobs[inner].servo, fits[inner], jobs[inner].settings.fixed)
+        again = _from(jobs[place], widened(values, jobs[place].servo.coefficients))
         (fit,) = workers.do(_fit, [again], size=_size, tell=say, cancel=cancel)
         if fit.noise[POSITION] < fits[place].noise[POSITION]:
             name = jobs[inner].servo.friction.name
@@ -164,29 +169,12 @@ def without(job: FitJob, fit: Fit, name: str, group: Sequence[ServoLog]) -> Fold
     return FoldJob(left, name, values_of(job.servo, fit, job.settings.fixed))
 
 
-def _from_inside(job: FitJob, inner: FitJob, fit: Fit) -> FitJob:
-    """Return a fit that begins at the optimum of a law inside."""
-    values = values_of(inner.servo, fit, inner.settings.fixed)
-    return _from(job, widened(values, job.servo.coefficients))
-
-
 def _from(job: FitJob, values: Mapping[str, float]) -> FitJob:
     """Return a fit that begins at values."""
     first = {name: value for name, value in values.items() if name not in job.settings.fixed}
     return dataclasses.replace(
         job, settings=dataclasses.replace(job.settings, first=first, starts=1)
     )
-
-
-def _better_inside(place: int, jobs: Sequence[FitJob], fits: Sequence[Fit]) -> int | None:
-    """Return which of the laws that one contains predicts the logs best, if better than itself."""
-    law = jobs[place].servo.friction
-    inside = [other for other, job in enumerate(jobs) if contains(law, job.servo.friction)]
-    if not inside:
-        return None
-    best = min(inside, key=lambda other: fits[other].noise[POSITION])
-    limit = (1 - _WORSE) * fits[place].noise[POSITION]
-    return best if fits[best].noise[POSITION] < limit else None
 
 
 def _size(job: FitJob) -> int:
@@ -217,5 +205,4 @@ def _rms(job: FitJob, values: Mapping[str, float]) -> float:
         1.0,
         reset_period=job.settings.reset_period,
     )
-    candidate = np.array([[values[name] for name in job.servo.coefficients]])
-    return float(np.sqrt(np.mean(residuals(candidate) ** 2)))
+    return float(np.sqrt(np.mean(residuals(candidate(job.servo, values)) ** 2)))

@@ -273,18 +273,21 @@ def simulate(
         Positions, and velocities where wanted.
     """
     shape = (len(candidates), bench.position.shape[1])
-    p = _numbers(servo, bench, candidates)
+    named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
+    p = {name: _full(values, shape) for name, values in {**bench.constants, **named}.items()}
     q = np.broadcast_to(bench.position[0] if position is None else position, shape)
     dq = np.broadcast_to(bench.speed[0] if velocity is None else velocity, shape)
     positions = np.empty((len(bench.position), *shape))
     speeds = np.empty_like(positions) if velocities else None
-    resets = _resets(bench, reset_period)
+    since = 0.0
     stepper = PendulumStepper(
         servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / servo.substeps
     )
     state = PendulumState(q, dq, bench.last_goal)
     for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
-        if resets[row]:
+        since += bench.dt
+        if reset_period is not None and since > reset_period:  # counted as BAM does
+            since = 0.0
             # What the firmware remembers stays.
             state = PendulumState(
                 np.broadcast_to(bench.position[row], shape),
@@ -299,30 +302,9 @@ def simulate(
     return PredictedMotion(positions, speeds)
 
 
-def _numbers(servo: Servo, bench: PendulumLogs, candidates: Array) -> dict[str, Array]:
-    """Return coefficients and constants as (m, L) arrays."""
-    shape = (len(candidates), bench.position.shape[1])
-    named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
-    return {name: _full(values, shape) for name, values in {**bench.constants, **named}.items()}
-
-
 def _full(values: Array, shape: tuple[int, int]) -> Array:
     """Repeat values: on small arrays, NumPy takes twice as long where it must broadcast."""
     found: Array = np.broadcast_to(values, shape).copy()
-    return found
-
-
-def _resets(bench: PendulumLogs, period: float | None) -> NDArray[np.bool_]:
-    """Return (T,) where the state is set to the measured one, counted as BAM does."""
-    found = np.zeros(len(bench.position), dtype=bool)
-    if period is None:
-        return found
-    passed = 0.0
-    for row in range(len(found)):
-        passed += bench.dt
-        if passed > period:
-            passed = 0.0
-            found[row] = True
     return found
 
 
@@ -344,7 +326,7 @@ def predict(
         FitError: There are no logs, or their periods differ.
     """
     motion = simulate(
-        servo, stack_logs(servo, logs), _candidate(servo, values), reset_period=reset_period
+        servo, stack_logs(servo, logs), candidate(servo, values), reset_period=reset_period
     )
     return [motion.position[: len(log), 0, index] for index, log in enumerate(logs)]
 
@@ -383,11 +365,13 @@ def errors_by_log(
     Raises:
         FitError: There are no logs, or their periods differ.
     """
-    candidate = _candidate(servo, values)
-    errors = mean_absolute_errors(servo, stack_logs(servo, logs), candidate, reset_period)[0]
+    errors = mean_absolute_errors(
+        servo, stack_logs(servo, logs), candidate(servo, values), reset_period
+    )[0]
     return {log.name: float(error) for log, error in zip(logs, errors, strict=True)}
 
 
-def _candidate(servo: Servo, values: Mapping[str, float]) -> Array:
+def candidate(servo: Servo, values: Mapping[str, float]) -> Array:
+    """Return the (1, p) values of ``servo.coefficients``; the usual ones where one is missing."""
     row = [values.get(name, usual.initial) for name, usual in servo.coefficients.items()]
     return np.array([row], dtype=np.float64)

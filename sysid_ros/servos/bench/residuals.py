@@ -43,25 +43,18 @@ _AT_REST = 10
 
 
 def unknowns_of(servo: Servo, fixed: Mapping[str, float]) -> tuple[Unknown, ...]:
-    """Return the coefficients that are to be found, those that are fixed left out."""
-    return tuple(
-        Unknown(
-            name,
-            (_target(servo, name),),
-            coefficient.initial,
-            coefficient.low,
-            coefficient.high,
-        )
-        for name, coefficient in servo.coefficients.items()
-        if name not in fixed
-    )
+    """Return the coefficients that are to be found, those that are fixed left out.
 
-
-def _target(servo: Servo, name: str) -> Target:
-    """Return what a coefficient is of in a model of the servo: its actuator, or its joint."""
-    attribute = _OF_JOINT.get(name)
-    element = 'joint' if attribute else 'actuator'
-    return Target(element, servo.type.name, attribute or name, None, -1, UNITS[name])
+    In a model of the servo, each is of its actuator or its joint.
+    """
+    found = []
+    for name, (initial, low, high) in servo.coefficients.items():
+        if name not in fixed:
+            attribute = _OF_JOINT.get(name)
+            element = 'joint' if attribute else 'actuator'
+            target = Target(element, servo.type.name, attribute or name, None, -1, UNITS[name])
+            found.append(Unknown(name, (target,), initial, low, high))
+    return tuple(found)
 
 
 class Starts(NamedTuple):
@@ -244,20 +237,15 @@ class LogResiduals:
         changes = np.zeros((len(residual), len(x)))
         for row, probe in enumerate(probes, start=first):
             change = values[:, row] - residual
-            if probe[0] < self._count:
+            if self._starts is None or probe[0] < self._count:
                 changes[:, probe[0]] = change
                 continue
             for j in probe.tolist():
-                log = self._log_of(j)
+                log = int(self._starts.log[j - self._count])
                 own = slice(self._ends[log], self._ends[log + 1])
                 changes[own, j] = change[own]
         changes[self.prior_rows] = -self._priors.matrix * np.where(wanted, steps, 0.0)
         return StepChanges(residual, changes, np.zeros(len(x), dtype=bool), unstable=False)
-
-    def _log_of(self, unknown: int) -> int:
-        """Return the log that a start belongs to."""
-        assert self._starts is not None  # noqa: S101
-        return int(self._starts.log[unknown - self._count])
 
     def windows(self, length: int) -> LogResiduals:
         """Return the same for windows of so many samples, each from its measured state.

@@ -17,7 +17,7 @@ from sysid_ros.alignment.mapping.pairing import channel_labels
 from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
-    Role,
+    PairRole,
     column_name,
     field_columns,
     raw_values,
@@ -85,33 +85,33 @@ def servo_numbers(config: ServoBagConfig) -> dict[str, float | ChannelMapping]:
 
 def servo_channels(
     bag: BagColumns, config: ServoBagConfig
-) -> dict[str, tuple[Role, ChannelMapping]]:
+) -> dict[str, tuple[PairRole, ChannelMapping]]:
     """Return what each signal of a log is read from, with the joint's sign and zero applied.
 
     Velocity and effort of a joint are taken where they are recorded and not always the same.
     """
-    found: dict[str, tuple[Role, ChannelMapping]] = {}
+    found: dict[str, tuple[PairRole, ChannelMapping]] = {}
     for name, field in _FIELDS.items():
         channel = getattr(config, name)
         if channel is None and config.joint and _lives(bag, config, field):
             channel = ChannelMapping(topic=config.joint_states, field=field, label=config.joint)
         if channel is not None:
-            found[name] = Role.SENSOR, _turned(config, channel, shifted=name == 'position')
+            found[name] = PairRole.SENSOR, _turned(config, channel, shifted=name == 'position')
     if config.control is not None:
-        found['control'] = Role.SENSOR, _turned(config, config.control)
+        found['control'] = PairRole.SENSOR, _turned(config, config.control)
     if config.command is not None:
-        found['goal'] = Role.ACTUATOR, _turned(config, config.command, shifted=True)
+        found['goal'] = PairRole.ACTUATOR, _turned(config, config.command, shifted=True)
     if isinstance(config.torque_enable, ChannelMapping):
-        found['enabled'] = Role.ACTUATOR, config.torque_enable
+        found['enabled'] = PairRole.ACTUATOR, config.torque_enable
     elif config.torque_enable == COMMANDED:
-        found['enabled'] = Role.ACTUATOR, ChannelMapping(topic=_SWITCH, field='data')
+        found['enabled'] = PairRole.ACTUATOR, ChannelMapping(topic=_SWITCH, field='data')
     for name, number in servo_numbers(config).items():
         if isinstance(number, ChannelMapping):
-            found[name] = Role.ACTUATOR, number
+            found[name] = PairRole.ACTUATOR, number
     return found
 
 
-def pair(bag: BagColumns, name: str, role: Role, channel: ChannelMapping) -> Pair:
+def pair(bag: BagColumns, name: str, role: PairRole, channel: ChannelMapping) -> Pair:
     """Return the column that a channel means.
 
     Raises:
@@ -132,11 +132,15 @@ def command_switch(bag: BagColumns, command: ChannelMapping) -> BagColumns:
     Raises:
         AlignmentError: The bag has no such commands.
     """
-    found = pair(bag, 'goal', Role.ACTUATOR, command)
+    found = pair(bag, 'goal', PairRole.ACTUATOR, command)
     topic = topic_columns(bag, command.topic)
     on = np.isfinite(raw_values(bag, found)).astype(np.float64)
     header = np.zeros_like(topic.receive_ns) if topic.header_ns is None else topic.header_ns
-    silent, after = _silences(topic.receive_ns)
+    periods = np.diff(topic.receive_ns)
+    median = float(np.median(periods)) if len(periods) else 0.0
+    after = round(max(GAP_PERIODS * median, GAP_S * SECOND_NS))
+    # Nobody knows what came after the last.
+    silent = np.append(np.flatnonzero(periods > after), len(topic.receive_ns) - 1)
     receive = np.concatenate([topic.receive_ns, topic.receive_ns[silent] + after])
     # A stamp of zero says that there is none.
     stamps = np.where(header[silent] == 0, 0, header[silent] + after)
@@ -151,15 +155,6 @@ def command_switch(bag: BagColumns, command: ChannelMapping) -> BagColumns:
         (Field('data', ('',), values[order, None]),),
     )
     return dataclasses.replace(bag, topics=(*bag.topics, switch))
-
-
-def _silences(times_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Return the messages that none follows for long, and how long that is, ns."""
-    periods = np.diff(times_ns)
-    median = float(np.median(periods)) if len(periods) else 0.0
-    longest = round(max(GAP_PERIODS * median, GAP_S * SECOND_NS))
-    # Nobody knows what came after the last.
-    return np.append(np.flatnonzero(periods > longest), len(times_ns) - 1), longest
 
 
 def _lives(bag: BagColumns, config: ServoBagConfig, field: str) -> bool:
@@ -187,23 +182,6 @@ def _turned(
     return channel.model_copy(update=turned)
 
 
-def logs_from_bag(bag: BagColumns, config: ServoBagConfig) -> tuple[ServoLog, ...]:
-    """Turn a bag into evenly sampled logs, one for each segment.
-
-    Positions, velocities, load and control are interpolated linearly; goals and the motor's state
-    are held until the next message. Numbers that come from a channel are its median during the log,
-    or what was said last before it.
-
-    Args:
-        bag: Columns of the bag.
-        config: What is where.
-
-    Raises:
-        AlignmentError: The bag has not what the configuration names, or nothing moves.
-    """
-    return logs_of(bag, align_servo(bag, config), config)
-
-
 def align_servo(bag: BagColumns, config: ServoBagConfig) -> Alignment:
     """Return the runs of a servo in a bag with all that is to be said about their recording.
 
@@ -219,15 +197,24 @@ def align_servo(bag: BagColumns, config: ServoBagConfig) -> Alignment:
         bag = command_switch(bag, config.command)
     channels = servo_channels(bag, config)
     pairs = tuple(pair(bag, name, role, channel) for name, (role, channel) in channels.items())
-    sensors = [item.name for item in pairs if item.role is Role.SENSOR]
-    inputs = [item.name for item in pairs if item.role is Role.ACTUATOR]
+    sensors = [item.name for item in pairs if item.role is PairRole.SENSOR]
+    inputs = [item.name for item in pairs if item.role is PairRole.ACTUATOR]
     model = _model(sensors, inputs)
     mapping = Mapping(pairs, (), ())
     return align(bag, model, mapping, config.stamps, segments=config.segments)
 
 
 def logs_of(bag: BagColumns, alignment: Alignment, config: ServoBagConfig) -> tuple[ServoLog, ...]:
-    """Sample the runs of a servo evenly; see `logs_from_bag`.
+    """Turn the runs of a servo into evenly sampled logs, one for each segment.
+
+    Positions, velocities, load and control are interpolated linearly; goals and the motor's state
+    are held until the next message. Numbers that come from a channel are its median during the log,
+    or what was said last before it.
+
+    Args:
+        bag: Columns of the bag.
+        alignment: From `align_servo`.
+        config: What is where.
 
     Raises:
         AlignmentError: Nothing moves, a number is out of range, or a topic of texts is missing.
@@ -267,14 +254,10 @@ def convert_servo(
     bag = read_bag(path, servo_topics(config))
     alignment = align_servo(bag, config)
     logs = logs_of(bag, alignment, config)
-    return alignment, logs, _write(output, logs)
-
-
-def _write(folder: Path, logs: tuple[ServoLog, ...]) -> tuple[Path, ...]:
-    paths = tuple(folder / f'{log.name}.json' for log in logs)
-    for path, log in zip(paths, logs, strict=True):
-        write_log(path, log)
-    return paths
+    paths = tuple(output / f'{log.name}.json' for log in logs)
+    for file, log in zip(paths, logs, strict=True):
+        write_log(file, log)
+    return alignment, logs, paths
 
 
 def _model(sensors: list[str], inputs: list[str]) -> mujoco.MjModel:
@@ -303,7 +286,11 @@ def _log(bag: BagColumns, run: Trajectory, config: ServoBagConfig, suffix: str) 
     if enabled is None:
         enabled = np.full(len(times), float(config.torque_enable is not False))
     numbers = {name: _number(run, name, given) for name, given in servo_numbers(config).items()}
-    _check(run.name, numbers)
+    for key, value in numbers.items():
+        if value < 0 or (value == 0 and key in _POSITIVE):
+            least = 'greater than 0' if key in _POSITIVE else 'of at least 0'
+            msg = f'Expected a {key} {least} in {run.name!r}, found {value:g}.'
+            raise AlignmentError(msg)
     trajectory = _text(bag, run, config.trajectory)
     label = '_'.join(filter(None, (f'{run.bag}{suffix}', trajectory, f'kp{numbers["kp"]:g}')))
     return ServoLog(
@@ -348,14 +335,6 @@ def _number(run: Trajectory, name: str, given: float | ChannelMapping) -> float:
     values = series.data[:, 0]
     inside = values[(series.times >= 0) & (series.times <= run.duration)]
     return float(np.median(inside) if len(inside) else values[series.times < 0][-1])
-
-
-def _check(name: str, numbers: dict[str, float]) -> None:
-    for key, value in numbers.items():
-        if value < 0 or (value == 0 and key in _POSITIVE):
-            least = 'greater than 0' if key in _POSITIVE else 'of at least 0'
-            msg = f'Expected a {key} {least} in {name!r}, found {value:g}.'
-            raise AlignmentError(msg)
 
 
 def _text(bag: BagColumns, run: Trajectory, given: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sysid_ros.errors import LogError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.servos.formats.json_file import bad_value, is_number, read_object
+from sysid_ros.json_text import bad_value, is_number, read_object
 from sysid_ros.servos.laws.friction import CONSTANT_UNITS
 from sysid_ros.servos.laws.servo import ACTUATORS
 

@@ -16,7 +16,7 @@ from scipy.optimize import least_squares, nnls
 from sysid_ros.errors import FitError, ModelError, ParameterError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.model.mjcf.attributes import join, number
-from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
+from sysid_ros.servos.bench.pendulum import GRAVITY, candidate, simulate, stack_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -149,8 +149,7 @@ def _nearest(servo: Servo, states: _States) -> PlainFriction:
 
 def _states(servo: Servo, values: Mapping[str, float], bench: PendulumLogs) -> _States:
     """Return torques and velocities as the law predicts them, where the motor is powered."""
-    candidate = np.array([[values[name] for name in servo.coefficients]])
-    predicted = simulate(servo, bench, candidate, velocities=True)
+    predicted = simulate(servo, bench, candidate(servo, values), velocities=True)
     assert predicted.velocity is not None  # noqa: S101 (asked for)
     position, velocity = predicted.position[:, 0], predicted.velocity[:, 0]
     p: dict[str, Array | float] = {**bench.constants, **values}
@@ -207,16 +206,6 @@ class PositionLoop(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def position_loop(law: str, p: Mapping[str, float]) -> PositionLoop:
-    """Return the position loop of a motor law by its name.
-
-    Args:
-        law: One of the names in ``motors.MOTOR_LAWS``.
-        p: Coefficients and constants.
-    """
-    return _LOOPS[law](p)
-
-
 def _voltage(p: Mapping[str, float]) -> PositionLoop:
     gain = p['kp'] * p['error_gain'] * p.get('error_gain_ratio', 1.0)
     motor = DcMotor(p['kt'], p['R'], p['vin'] * p['max_pwm'])
@@ -260,6 +249,7 @@ def _torque(p: Mapping[str, float]) -> PositionLoop:
     return PositionLoop(p['kp'] * p['ratio'], p['damping'], p['max_torque'], None, compensated=True)
 
 
+#: Motor law to its position loop, from coefficients and constants.
 _LOOPS: dict[str, Callable[[Mapping[str, float]], PositionLoop]] = {
     'voltage': _voltage,
     'current': _current,
@@ -328,7 +318,7 @@ def plain_actuator(
             no motor and is to be a ``dcmotor``.
     """
     p = {**constants(servo, kp=kp, vin=vin), **values}
-    loop = position_loop(servo.type.law.name, p)
+    loop = _LOOPS[servo.type.law.name](p)
     friction = friction or plain_friction(servo, values)
     if element is None:
         element = 'position' if loop.motor is None else 'dcmotor'
@@ -388,7 +378,7 @@ def _as_dcmotor(
         frictionloss=friction.frictionloss,
         motor=DcMotor(constant, resistance / part, voltage),
         max_velocity=p.get('max_velocity'),
-        notes=_notes(*loop.notes, friction.note),
+        notes=tuple(filter(None, (*loop.notes, friction.note))),
     )
 
 
@@ -417,12 +407,8 @@ def _as_position(
         armature=p['armature'],
         damping=damping,
         frictionloss=friction.frictionloss,
-        notes=_notes(*notes, friction.note),
+        notes=tuple(filter(None, (*notes, friction.note))),
     )
-
-
-def _notes(*notes: str) -> tuple[str, ...]:
-    return tuple(note for note in notes if note)
 
 
 class PendulumLoad(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.servos.bench.pendulum import simulate, stack_logs
+from sysid_ros.servos.bench.pendulum import candidate, simulate, stack_logs
 from sysid_ros.servos.formats.mjcf import (
     TIMESTEP,
     PendulumLoad,
@@ -79,10 +79,10 @@ def nearness(
     """
     bench = stack_logs(servo, logs)
     steps = max(round(bench.dt / timestep), 1)
-    candidate = np.array([[values[name] for name in servo.coefficients]])
+    own = candidate(servo, values)
     fine_steps = _FINER * steps
-    exact = simulate(servo, finer(bench, fine_steps), candidate).position[::fine_steps, 0]
-    usual = simulate(servo, bench, candidate).position[:, 0]
+    exact = simulate(servo, finer(bench, fine_steps), own).position[::fine_steps, 0]
+    usual = simulate(servo, bench, own).position[:, 0]
     found = []
     for place, log in enumerate(logs):
         actuator = plain_actuator(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.servos.formats.json_file import bad_value, is_number, read_object
+from sysid_ros.json_text import bad_value, is_number, read_object
 from sysid_ros.servos.laws.servo import Servo
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ def starting_values(servo: Servo) -> dict[str, float]:
     return {name: usual.initial for name, usual in servo.coefficients.items()}
 
 
-def joint_actuator(model: mujoco.MjModel, name: str) -> int:
+def _joint_actuator(model: mujoco.MjModel, name: str) -> int:
     """Return the row of an actuator of a hinge or slide joint.
 
     Raises:
@@ -131,14 +131,7 @@ def joint_actuator(model: mujoco.MjModel, name: str) -> int:
     raise ParameterError(msg)
 
 
-def joint_actuators(model: mujoco.MjModel, joint: int) -> list[int]:
-    """Return the rows of the actuators of a joint."""
-    kinds = [kind.value for kind in _TO_JOINT]
-    own = np.isin(model.actuator_trntype, kinds) & (model.actuator_trnid[:, 0] == joint)
-    return [int(row) for row in np.flatnonzero(own)]
-
-
-def make_motor(model: mujoco.MjModel, row: int) -> None:
+def _make_motor(model: mujoco.MjModel, row: int) -> None:
     """Make an actuator one whose force is its control."""
     model.actuator_dyntype[row] = mujoco.mjtDyn.mjDYN_NONE
     model.actuator_gaintype[row] = mujoco.mjtGain.mjGAIN_FIXED
@@ -192,13 +185,14 @@ class ServoJoints:
         if not self.drives:
             msg = 'Expected at least one servo that drives actuators, found none.'
             raise ParameterError(msg)
-        self._places = {
-            name: place
-            for place, name in enumerate(name for drive in self.drives for name in drive.actuators)
-        }
-        self.actuators = tuple(self._places)
-        _check_once([name for drive in self.drives for name in drive.actuators])
-        self._rows = np.array([joint_actuator(model, name) for name in self.actuators])
+        names = [name for drive in self.drives for name in drive.actuators]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            msg = f'Actuator {twice!r} is driven by two servos: expected one.'
+            raise ParameterError(msg)
+        self._places = {name: place for place, name in enumerate(names)}
+        self.actuators = tuple(names)
+        self._rows = np.array([_joint_actuator(model, name) for name in self.actuators])
         joints = model.actuator_trnid[self._rows, 0]
         self._joints = joints
         self.joints = tuple(model.joint(int(joint)).name for joint in joints)
@@ -238,7 +232,7 @@ class ServoJoints:
         """
         copy = model.__copy__()
         for row, dof, joint in zip(self._rows, self.dofs, self._joints, strict=True):
-            make_motor(copy, int(row))
+            _make_motor(copy, int(row))
             copy.jnt_actfrclimited[joint] = False
             copy.dof_damping[dof] = copy.dof_frictionloss[dof] = 0.0
             copy.dof_dampingpoly[dof] = 0.0
@@ -338,8 +332,10 @@ class ServoJoints:
 
     def _check(self, model: mujoco.MjModel) -> None:
         """Check that nothing else moves the joints, and that the model has friction at all."""
+        kinds = [kind.value for kind in _TO_JOINT]
         for joint in self._joints:
-            rows = joint_actuators(model, int(joint))
+            own = np.isin(model.actuator_trntype, kinds) & (model.actuator_trnid[:, 0] == joint)
+            rows = np.flatnonzero(own).tolist()
             if len(rows) > 1:
                 names = ' and '.join(repr(model.actuator(row).name) for row in rows)
                 msg = (
@@ -352,13 +348,6 @@ class ServoJoints:
                 name = switch.name.removeprefix('mjDSBL_').lower()
                 msg = f'The model has the flag {name}="disable": servos need it for their friction.'
                 raise ModelError(msg)
-
-
-def _check_once(names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            msg = f'Actuator {name!r} is driven by two servos: expected one.'
-            raise ParameterError(msg)
 
 
 class ServoController:

@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sysid_ros.config.section import explain
-from sysid_ros.errors import ConfigError, ParameterError, nearest
+from sysid_ros.config import validate
+from sysid_ros.config.files import read_yaml
+from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.servos.laws.friction import FRICTION_COEFFICIENTS, UNITS, Coefficient, friction_law
 from sysid_ros.servos.laws.motors import MOTOR_LAWS
 
@@ -122,26 +122,6 @@ class ServoDefinition(BaseModel):
                 yield f'Expected {name!r} to be more than 0 throughout, found {value:g}'
             if value < 0 and name not in _SIGNED:
                 yield f'Expected {name!r} to be at least 0 throughout, found {value:g}'
-
-
-def read_definition(path: Path) -> ServoDefinition:
-    """Read a file that defines a servo.
-
-    Raises:
-        ConfigError: It cannot be read or is not valid.
-    """
-    try:
-        document = yaml.safe_load(path.read_text('utf-8'))
-    except OSError as err:
-        msg = f'Cannot read the actuator file {str(path)!r}: {err.strerror}.'
-        raise ConfigError(msg) from err
-    except (yaml.YAMLError, UnicodeDecodeError) as err:
-        msg = f'The actuator file {str(path)!r} is not YAML: {" ".join(str(err).split())}.'
-        raise ConfigError(msg) from err
-    try:
-        return ServoDefinition.model_validate(document)
-    except ValidationError as err:
-        raise ConfigError(explain(err, ServoDefinition, str(path))) from err
 
 
 @dataclass(frozen=True)
@@ -255,20 +235,17 @@ def actuator_type(name: str) -> ActuatorType:
     if name in ACTUATORS:
         return ACTUATORS[name]
     if name.endswith(('.yaml', '.yml')):
-        return _defined(read_definition(Path(name)))
+        found = validate(ServoDefinition, read_yaml(Path(name)), name)
+        return ActuatorType(
+            found.name,
+            MOTOR_LAWS[found.law],
+            found.constants,
+            {own: Coefficient(*numbers) for own, numbers in found.coefficients.items()},
+            {own: Coefficient(*numbers) for own, numbers in found.friction.items()},
+        )
     hint = nearest(name, ACTUATORS, len(ACTUATORS))
     msg = f'There is no actuator {name!r}; {hint}; or give a YAML file that defines one.'
     raise ParameterError(msg)
-
-
-def _defined(definition: ServoDefinition) -> ActuatorType:
-    return ActuatorType(
-        definition.name,
-        MOTOR_LAWS[definition.law],
-        definition.constants,
-        {name: Coefficient(*numbers) for name, numbers in definition.coefficients.items()},
-        {name: Coefficient(*numbers) for name, numbers in definition.friction.items()},
-    )
 
 
 @dataclass(frozen=True)

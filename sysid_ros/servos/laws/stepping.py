@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Unit of the control of motors that draw from the supply what their duty cycle says.
 _VOLTAGE = 'V'
-#: Fields of the model that laws write at every step, or once.
-FIELDS = frozenset({'dof_frictionloss', 'dof_damping'})
 #: With this stage computed, what depends on positions and velocities is that of the new state.
 _VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
@@ -206,7 +204,7 @@ class ServoStepper:
         fields: Fields of the model that it writes.
     """
 
-    fields = FIELDS
+    fields = frozenset({'dof_frictionloss', 'dof_damping'})
 
     def __init__(
         self, joints: DrivenJoints, model: mujoco.MjModel, columns: Mapping[tuple[int, str], int]
@@ -243,7 +241,11 @@ class ServoStepper:
         friction = batch.expand('dof_frictionloss')[:count]
         batch.expand('dof_damping')[:count, dofs] = forces.damping
         others = _Others(joints, batch, count)
-        sources = [(out, _source(batch, item)[:count]) for item, out in record.items()]
+        clock = np.asarray(batch.bind('time')[:, None])
+        sources = [
+            (out, (clock if item == _CLOCK else batch.bind(item))[:count])
+            for item, out in record.items()
+        ]
         running: NDArray[np.int64] | None = None if count == batch.nsim else np.arange(count)
         batch.forward(running, stage=_VELOCITY)
         warnings = batch.warning[:count]
@@ -276,14 +278,6 @@ class ServoStepper:
                         break
         if first is not None:
             _describe_before(batch.model, record[_SENSORS], first)
-
-
-def _source(batch: Batch, item: Any) -> Array:
-    """Return the live array of what is recorded."""
-    if item == _CLOCK:
-        return np.asarray(batch.bind('time')[:, None])
-    found: Array = batch.bind(item)
-    return found
 
 
 def _describe_before(model: mujoco.MjModel, readings: Array, first: Array) -> None:

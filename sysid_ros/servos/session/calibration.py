@@ -5,22 +5,26 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.metadata
 import math
+import socket
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.errors import ResultError
+from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
 from sysid_ros.results.diagnostics import SignalCurve
+from sysid_ros.results.gate import judge
 from sysid_ros.results.result import FileHash, StartKind
-from sysid_ros.results.summary import judged_result, provenance_now, summarise
+from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import errors_by_log, predict
@@ -34,27 +38,27 @@ from sysid_ros.servos.bench.trials import (
     subject,
 )
 from sysid_ros.servos.formats.logs import check_motor, read_logs, split
-from sysid_ros.servos.formats.parameter_file import write_parameters
+from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session.progress import ServoProgress
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Self
 
-    from sysid_ros.config.servo_fit import ServoFitConfig
+    from sysid_ros.config import ServoFitConfig
+    from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.results.result import CalibrationResult, Role
-    from sysid_ros.results.summary import FitSummary
-    from sysid_ros.servos.bench.trials import Method
+    from sysid_ros.servos.bench.trials import BestTrial, Method
     from sysid_ros.servos.formats.logs import ServoLog
 
-#: Word of a result for where its fit started.
-SAMPLED = 'sampled'
 #: File beside the coefficients with all trials.
 _STUDIES = 'study.journal'
+#: Where a fit is, is written this often, s.
+_PERIOD = 2.0
 _MILLI = 1e3
 _UNIT = 'rad'
 _SOLVER = SolverSettings().backend
@@ -107,16 +111,11 @@ def calibrate_servo(
     servo = Servo.named(config.actuator, config.model, config.substeps)
     training, held_out = read_training(config)
     check_output(config.output)
-    observer.stage(f'fitting {servo.name} to {_count(training)}')
-    with ServoProgress(config, servo, observer, training, held_out) as progress:
-        settings = ServoFitSettings(
-            starts=config.starts,
-            seed=config.seed,
-            fixed=config.fixed,
-            first=progress.last() if config.resume else None,
-            reset_period=config.reset_period,
-            intervals=IntervalMethod(config.intervals),
-        )
+    logs = '1 log' if len(training) == 1 else f'{len(training)} logs'
+    observer.stage(f'fitting {servo.name} to {logs}')
+    with _FitProgress(config, servo, observer, training, held_out) as progress:
+        first = progress.last() if config.resume else None
+        settings = dataclasses.replace(settings_of(config), first=first)
         if config.method == 'least-squares':
             found = fit_servo(
                 servo, training, settings=settings, cancel=cancel, observe=progress.iteration
@@ -145,7 +144,7 @@ def _fit_by_trials(
     *,
     settings: ServoFitSettings,
     observer: Observer,
-    progress: ServoProgress,
+    progress: _FitProgress,
     cancel: threading.Event | None = None,
 ) -> Fit:
     """Find coefficients by trials and refine them by least squares, which also says how sure.
@@ -201,7 +200,7 @@ def _fit_by_trials(
     after = sum(errors.values()) / len(errors)
     return dataclasses.replace(
         fit,
-        start=SAMPLED,
+        start=StartKind.SAMPLED,
         start_sentence=(
             f'the best of {found.trials} trials of {method}, with a mean absolute error of '
             f'{_MILLI * found.error:.4g} mrad; least squares from there led to {_MILLI * after:.4g}'
@@ -253,6 +252,17 @@ def write_servo(
     )
 
 
+def settings_of(config: ServoFitConfig) -> ServoFitSettings:
+    """Return how a request fits."""
+    return ServoFitSettings(
+        starts=config.starts,
+        seed=config.seed,
+        fixed=config.fixed,
+        reset_period=config.reset_period,
+        intervals=IntervalMethod(config.intervals),
+    )
+
+
 def read_training(config: ServoFitConfig) -> tuple[tuple[ServoLog, ...], tuple[ServoLog, ...]]:
     """Return the logs of a request that are fitted, and those that are held out.
 
@@ -300,27 +310,32 @@ def result_of(
         if log.path is not None
     ]
     sampled = fit.start == StartKind.SAMPLED
-    summary = summarise(
+    found = summarise(
         servo.name,
         fit,
         list(_curves(servo, roles, fit, config)),
         {POSITION: _UNIT},
-        backend=f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER,
-        loss='linear',
-        advice=lambda name: f'On the bench: {what_to_record(name)}.',
-    )
-    return judged_result(
-        summary,
-        config.gate,
-        provenance=provenance_now(
+        provenance_now(
             command,
             config.model_dump(mode='json'),
             tuple(files),
             'recorded goals drive the servo of the pendulum',
-            _sampler_versions() if sampled else None,
+            {name: importlib.metadata.version(name) for name in LIBRARIES} if sampled else None,
         ),
-        warnings=tuple(_warnings(servo, training, summary, fit)),
+        backend=f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER,
+        loss='linear',
+        advice=lambda name: f'On the bench: {what_to_record(name)}.',
     )
+    warnings = []
+    if not fit.solution.success:
+        warnings.append(fit.solution.message)
+    if math.isnan(found.held_out_before):
+        warnings.append('Nothing is held out: --validation-kp says which logs shall be.')
+    warnings.extend(gaps(servo, training))
+    doubtful = [p.name for p in found.parameters if not p.identified]
+    if doubtful:
+        warnings.append(f'Not identified: {", ".join(doubtful)}.')
+    return judge(found.model_copy(update={'warnings': tuple(warnings)}), config.gate)
 
 
 def _curves(
@@ -343,22 +358,110 @@ def _curves(
         )
 
 
-def _warnings(
-    servo: Servo, training: Sequence[ServoLog], summary: FitSummary, fit: Fit
-) -> Iterator[str]:
-    if not fit.solution.success:
-        yield fit.solution.message
-    if math.isnan(summary.held_out[0]):
-        yield 'Nothing is held out: --validation-kp says which logs shall be.'
-    yield from gaps(servo, training)
-    doubtful = [p.name for p in summary.parameters if not p.identified]
-    if doubtful:
-        yield f'Not identified: {", ".join(doubtful)}.'
+class _FitProgress:
+    """Writes every few seconds where a fit is, to go on from; Weights & Biases is told as well."""
+
+    def __init__(
+        self,
+        config: ServoFitConfig,
+        servo: Servo,
+        observer: Observer,
+        training: Sequence[ServoLog],
+        held_out: Sequence[ServoLog],
+    ) -> None:
+        """Begin to watch a fit.
+
+        Raises:
+            ConfigError: The package wandb is asked for and not installed.
+        """
+        self._config, self._servo, self._observer = config, servo, observer
+        self._path = config.output.with_suffix('.progress.json')
+        self._names = [name for name in servo.coefficients if name not in config.fixed]
+        self._written = time.monotonic()
+        self._number = 0
+        self._training, self._held_out = training, held_out
+        self._run = _begin_run(config, servo) if config.wandb else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            self._run.finish()
+
+    def last(self) -> dict[str, float] | None:
+        """Return the values that an earlier fit was at; None where there was none."""
+        if not self._path.exists():
+            return None
+        _, values = read_parameters(self._path, self._config.actuator)
+        return {name: value for name, value in values.items() if name in self._names}
+
+    def iteration(self, iteration: Iteration) -> None:
+        """Write the values of an iteration, if it is time."""
+        self._observer.iteration(iteration)
+        self._number += 1
+        found = dict(zip(self._names, iteration.x, strict=False))
+        self._write({**self._config.fixed, **found})
+
+    def sampled(self, found: BestTrial) -> None:
+        """Write the best values of trials, and say how good they are, if it is time."""
+        self._number = found.trials
+        if self._write(found.values):
+            self._observer.stage(
+                f'trial {found.trials}: best mean absolute error {_MILLI * found.error:.4g} mrad'
+            )
+
+    def end(self, values: Mapping[str, float]) -> None:
+        """Remove the file: the fit is done, with these values."""
+        self._log(values)
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, values: Mapping[str, float]) -> bool:
+        if time.monotonic() - self._written < _PERIOD:
+            return False
+        self._written = time.monotonic()
+        write_parameters(self._path, self._servo, values)
+        self._log(values)
+        return True
+
+    def _log(self, values: Mapping[str, float]) -> None:
+        """Tell Weights & Biases the best values until now and their errors, rad, as BAM does."""
+        if self._run is None:
+            return
+        shown = {
+            'optim/trial_number': self._number,
+            'optim/best_value': self._error(values, self._training),
+            **{f'params/{name}': value for name, value in values.items()},
+        }
+        if self._held_out:
+            shown['optim/val_best_value'] = self._error(values, self._held_out)
+        self._run.log(shown)
+
+    def _error(self, values: Mapping[str, float], logs: Sequence[ServoLog]) -> float:
+        errors = errors_by_log(self._servo, values, logs, self._config.reset_period)
+        return sum(errors.values()) / len(errors)
 
 
-def _sampler_versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+def _begin_run(config: ServoFitConfig, servo: Servo) -> Any:
+    """Begin a run on Weights & Biases.
 
-
-def _count(logs: Sequence[ServoLog]) -> str:
-    return '1 log' if len(logs) == 1 else f'{len(logs)} logs'
+    Raises:
+        ConfigError: The package wandb, which is an extra, is not installed.
+    """
+    try:
+        wandb = importlib.import_module('wandb')
+    except ImportError as err:
+        msg = (
+            'Expected the Python package wandb for --wandb, found none; get it with '
+            "`pip install 'sysid_ros[wandb]'`, or leave the flag out."
+        )
+        raise ConfigError(msg) from err
+    return wandb.init(
+        project=f'{servo.type.name}_identification',
+        name=f'{config.output}_{config.model}_{config.logdir}',
+        config={
+            'logdir': str(config.logdir),
+            'model': config.model,
+            'hostname': socket.gethostname(),
+        },
+    )

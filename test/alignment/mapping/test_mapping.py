@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Role, align, map_columns
+from sysid_ros.alignment import PairRole, align, map_columns
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import ChannelMapping, MappingConfig, validate
 from sysid_ros.errors import AlignmentError, ConfigError
@@ -23,7 +23,7 @@ TIMES = np.arange(0, 2, 0.01)
 TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 
 
-def _pairs(mapping: Mapping, role: Role) -> dict[str, tuple[str, str, str]]:
+def _pairs(mapping: Mapping, role: PairRole) -> dict[str, tuple[str, str, str]]:
     return {
         pair.name: (pair.topic, pair.field, pair.label)
         for pair in mapping.pairs
@@ -46,7 +46,7 @@ def test_sensors_are_found_by_what_they_refer_to(arm: Any, columns: Any):
         },
     )
     mapping = map_columns(columns.bag(state), arm, 'auto')
-    assert _pairs(mapping, Role.SENSOR) == {
+    assert _pairs(mapping, PairRole.SENSOR) == {
         's3': ('/joint_states', 'velocity', 'elbow'),
         's1': ('/joint_states', 'position', 'elbow'),
         's0': ('/joint_states', 'position', 'shoulder'),
@@ -69,7 +69,7 @@ def test_commands_by_name_follow_the_kind_of_actuator(arm: Any, columns: Any):
     commands = columns.topic('/jtc/joint_trajectory', TIMES, fields, msgtype=TRAJECTORY)
     bag = columns.bag(columns.state(TIMES), commands, columns.array(TIMES))
     mapping = map_columns(bag, arm, 'auto')
-    assert _pairs(mapping, Role.ACTUATOR) == {
+    assert _pairs(mapping, PairRole.ACTUATOR) == {
         'drive_e': ('/jtc/joint_trajectory', 'position', 'elbow'),
         'drive_w': ('/jtc/joint_trajectory', 'velocity', 'wrist'),
         'drive_s': ('/jtc/joint_trajectory', 'position', 'shoulder'),
@@ -79,8 +79,8 @@ def test_commands_by_name_follow_the_kind_of_actuator(arm: Any, columns: Any):
 
 def test_an_array_is_taken_in_model_order_and_says_so(arm: Any, columns: Any):
     mapping = map_columns(columns.bag(columns.state(TIMES), columns.array(TIMES)), arm, 'auto')
-    assert [pair[2] for pair in _pairs(mapping, Role.ACTUATOR).values()] == ['0', '1', '2']
-    assert list(_pairs(mapping, Role.ACTUATOR)) == ['drive_e', 'drive_w', 'drive_s']
+    assert [pair[2] for pair in _pairs(mapping, PairRole.ACTUATOR).values()] == ['0', '1', '2']
+    assert list(_pairs(mapping, PairRole.ACTUATOR)) == ['drive_e', 'drive_w', 'drive_s']
     (finding,) = [item for item in mapping.health if item.kind == 'assumed order']
     assert finding.subject == '/controller/commands'
     assert 'drive_e, drive_w, drive_s' in finding.detail
@@ -92,15 +92,15 @@ def test_an_array_of_another_width_or_a_second_one_is_not_guessed(arm: Any, colu
         (columns.array(TIMES), columns.array(TIMES, name='/other/commands')),
     ):
         mapping = map_columns(columns.bag(columns.state(TIMES), *arrays), arm, 'auto')
-        assert not _pairs(mapping, Role.ACTUATOR)
+        assert not _pairs(mapping, PairRole.ACTUATOR)
         assert '/controller/commands' in _reasons(mapping)
 
 
 def test_a_command_topic_of_joint_states_is_no_measurement(arm: Any, columns: Any):
     command = columns.state(np.arange(0, 2, 0.001), '/arm/joint_command')
     mapping = map_columns(columns.bag(columns.state(TIMES), command), arm, 'auto')
-    assert {pair[0] for pair in _pairs(mapping, Role.SENSOR).values()} == {'/joint_states'}
-    assert _pairs(mapping, Role.ACTUATOR)['drive_s'] == (
+    assert {pair[0] for pair in _pairs(mapping, PairRole.SENSOR).values()} == {'/joint_states'}
+    assert _pairs(mapping, PairRole.ACTUATOR)['drive_s'] == (
         '/arm/joint_command',
         'position',
         'shoulder',
@@ -114,7 +114,7 @@ def test_two_drivers_of_disjoint_joints_are_both_used(arm: Any, columns: Any):
     right = columns.topic('/right', TIMES, {'position': {'elbow': TIMES, 'x': TIMES}})
     copy = columns.topic('/right_copy', TIMES[:50], {'position': {'elbow': TIMES[:50]}})
     mapping = map_columns(columns.bag(left, right, copy), arm, 'auto')
-    assert {pair[0] for pair in _pairs(mapping, Role.SENSOR).values()} == {'/left', '/right'}
+    assert {pair[0] for pair in _pairs(mapping, PairRole.SENSOR).values()} == {'/left', '/right'}
     assert '/right is taken' in _reasons(mapping)['/right_copy']
 
 
@@ -147,7 +147,7 @@ def test_channels_without_values_or_life_are_left_out_and_named(arm: Any, column
     position = {'shoulder': TIMES, 'elbow': np.nan, 'wrist': 0.3}
     fields = {'position': position, 'effort': dict.fromkeys(position, 0.0)}
     mapping = map_columns(columns.bag(columns.topic('/js', TIMES, fields)), arm, 'auto')
-    assert list(_pairs(mapping, Role.SENSOR)) == ['s0']
+    assert list(_pairs(mapping, PairRole.SENSOR)) == ['s0']
     kinds = {item.subject: item.kind for item in mapping.health if item.kind != 'unmapped'}
     assert kinds == {
         '/js.position[elbow]': 'masked',
@@ -160,7 +160,7 @@ def test_a_short_or_wholly_resting_recording_has_no_dead_channels(arm: Any, colu
     for times, shoulder in ((TIMES[:50], TIMES[:50]), (TIMES, 0.1)):
         state = columns.topic('/js', times, {'position': {'shoulder': shoulder, 'elbow': 0.0}})
         mapping = map_columns(columns.bag(state), arm, 'auto')
-        assert set(_pairs(mapping, Role.SENSOR)) == {'s0', 's1'}
+        assert set(_pairs(mapping, PairRole.SENSOR)) == {'s0', 's1'}
 
 
 def test_nothing_usable_is_an_error(arm: Any, columns: Any):
@@ -253,8 +253,8 @@ def test_a_channel_may_be_one_string(arm: Any, columns: Any):
     }
     mapping = map_columns(bag, arm, validate(MappingConfig, values, 'a test'))
     assert [pair[:5] for pair in mapping.pairs] == [
-        (Role.SENSOR, 's1', '/joint_states', 'position', 'elbow'),
-        (Role.ACTUATOR, 'drive_s', '/controller/commands', 'data', '2'),
+        (PairRole.SENSOR, 's1', '/joint_states', 'position', 'elbow'),
+        (PairRole.ACTUATOR, 'drive_s', '/controller/commands', 'data', '2'),
     ]
     with pytest.raises(ConfigError, match=r'as /topic\.field\[label\], found .joint_states'):
         validate(MappingConfig, {'sensors': {'s1': 'joint_states'}}, 'a test')
@@ -265,7 +265,7 @@ def test_names_that_differ_in_writing_only_are_the_same_and_it_is_said(arm: Any,
     mapping = map_columns(
         columns.bag(columns.topic('/js', TIMES, {'position': labels})), arm, 'auto'
     )
-    assert {name: pair[2] for name, pair in _pairs(mapping, Role.SENSOR).items()} == {
+    assert {name: pair[2] for name, pair in _pairs(mapping, PairRole.SENSOR).items()} == {
         's0': 'Shoulder',
         's1': 'elbow_joint',
         's2': 'WRIST',
@@ -279,14 +279,14 @@ def test_a_name_that_two_labels_could_be_is_nobodys(arm: Any, columns: Any):
     mapping = map_columns(
         columns.bag(columns.topic('/js', TIMES, {'position': labels})), arm, 'auto'
     )
-    assert list(_pairs(mapping, Role.SENSOR)) == ['s0']
+    assert list(_pairs(mapping, PairRole.SENSOR)) == ['s0']
 
 
 def test_an_array_is_taken_in_the_order_that_its_controller_told(arm: Any, columns: Any):
     made = columns.bag(columns.state(TIMES), columns.array(TIMES))
     facts = {'controllers': '{"controller": {"joints": ["shoulder", "elbow", "wrist"]}}'}
     mapping = map_columns(dataclasses.replace(made, facts=facts), arm, 'auto')
-    labels = {name: pair[2] for name, pair in _pairs(mapping, Role.ACTUATOR).items()}
+    labels = {name: pair[2] for name, pair in _pairs(mapping, PairRole.ACTUATOR).items()}
     assert labels == {'drive_e': '1', 'drive_w': '2', 'drive_s': '0'}
     assert not [item for item in mapping.health if item.kind == 'assumed order']
 

@@ -20,6 +20,7 @@ from sysid_ros.alignment import map_columns
 from sysid_ros.alignment.mapping.drives import nearest_unit, units
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
@@ -217,7 +218,7 @@ def test_what_all_names_share_does_not_matter() -> None:
 
 
 def test_units_are_told_by_their_factor() -> None:
-    choices = units('position', hinge=True, whole=True)
+    choices = units(Quantity.POSITION, hinge=True, whole=True)
     for factor, name in ((0.0172, 'degrees'), (6.4, 'revolutions'), (0.00153, 'counts of 2^12')):
         unit = nearest_unit(factor, choices, 0.3)
         assert unit is not None

@@ -1,0 +1,319 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The topics of the graph: who publishes them, of which type, and which of them a recorder takes.
+
+A bag holds the definition of every type in it, so that it is read on machines without the type's
+package. Those of the common interfaces come with rosbags; others stand in ``share/PACKAGE/msg``
+of the prefix that their package was installed to.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rosbags.typesys import get_types_from_msg
+from rosbags.typesys.base import TypesysError
+
+from sysid_ros.bags.recording import TopicSpec
+from sysid_ros.bags.writer import TopicQos, known_types
+from sysid_ros.errors import ConfigError, RosError, nearest
+from sysid_ros.nodes.ros.parameters import resolve_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rclpy.node import Node
+
+    from sysid_ros.config import RecorderConfig
+
+CLOCK = '/clock'
+_JOINT_STATES = '/joint_states'
+_STRING = 'std_msgs/msg/String'
+_COMMANDS = 'std_msgs/msg/Float64MultiArray'
+_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+#: Line between the definitions that rosbag2 joins for one type.
+_RULE = '=' * 80
+#: Parts of the name of a type.
+_PARTS = 3
+
+
+def message_class(topic: str, msgtype: str) -> Any:
+    """Import the Python class of a message type.
+
+    Args:
+        topic: The topic that needs it, for the error.
+        msgtype: Type of the message, as ``sensor_msgs/msg/JointState``.
+
+    Raises:
+        RosError: The type is not installed.
+    """
+    package, _, name = msgtype.split('/')
+    try:
+        return getattr(importlib.import_module(f'{package}.msg'), name)
+    except (ImportError, AttributeError) as err:
+        raise not_installed(topic, msgtype) from err
+
+
+def not_installed(topic: str, msgtype: str, hint: str = '') -> RosError:
+    """Return the error that names a type that is missing, and the package that has it.
+
+    Args:
+        topic: The topic that needs it.
+        msgtype: Type of the message.
+        hint: What else may help, for the end of the sentence.
+    """
+    package = msgtype.partition('/')[0]
+    debian = package.replace('_', '-')
+    return RosError(
+        f'Message type {msgtype!r} of topic {topic!r} is not installed here: expected the '
+        f'package {package!r} (`sudo apt install ros-jazzy-{debian}`), or topics without it{hint}.'
+    )
+
+
+@functools.cache
+def installed_definition(msgtype: str) -> str | None:
+    """Return the definition of a type and of all types inside it, as rosbag2 joins them.
+
+    Args:
+        msgtype: Name of the type, as ``my_msgs/msg/Thing``.
+
+    Returns:
+        The text in ROS 2's message language, or None where one of the types has no file here or
+        its file is not understood.
+    """
+    texts: dict[str, str] = {}
+    pending = [msgtype]
+    while pending:
+        name = pending.pop(0)
+        if name in texts:
+            continue
+        file = _definition_file(name)
+        if file is None:
+            return None
+        try:
+            texts[name] = file.read_text('utf-8')
+            _, fields = get_types_from_msg(texts[name], name)[name]
+            pending += [member for _, kind in fields for member in _message_types(kind)]
+        except (OSError, UnicodeDecodeError, TypesysError):
+            return None
+    first, *others = texts
+    parts = [texts[first]]
+    for name in others:
+        package, _, short = name.split('/')
+        parts += [f'{_RULE}\nMSG: {package}/{short}', texts[name]]
+    return '\n'.join(part.rstrip('\n') for part in parts) + '\n'
+
+
+def _message_types(kind: Any) -> Iterator[str]:
+    """Yield the messages' names in a field's type: its own, or that of an array's elements."""
+    if isinstance(kind[1], str):
+        yield kind[1]
+    elif isinstance(kind[1][0], tuple):
+        yield from _message_types(kind[1][0])
+
+
+def _definition_file(msgtype: str) -> Path | None:
+    parts = msgtype.split('/')
+    if len(parts) != _PARTS:
+        return None
+    package, _, name = parts
+    places = (share / package / 'msg' / f'{name}.msg' for share in _shares(package))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _shares(package: str) -> Iterator[Path]:
+    """Yield the folders that may hold a package's share: of the workspaces, and near its code."""
+    for prefix in filter(None, os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)):
+        yield Path(prefix) / 'share'
+    spec = importlib.util.find_spec(package)
+    if spec is not None and spec.origin:
+        yield from (parent / 'share' for parent in Path(spec.origin).parents)
+
+
+class Endpoint(NamedTuple):
+    """One publisher of a topic."""
+
+    msgtype: str
+    reliable: bool
+    transient_local: bool
+
+
+class Offer(NamedTuple):
+    """A topic of the graph with its types and publishers; without any it has subscribers only."""
+
+    topic: str
+    msgtypes: tuple[str, ...]
+    publishers: tuple[Endpoint, ...]
+
+
+def offer(node: Node, topic: str, msgtypes: Iterable[str] = ()) -> Offer:
+    """Return what the graph knows of a topic, named in full.
+
+    Args:
+        node: A node in the graph.
+        topic: Name of the topic.
+        msgtypes: Its types as subscribers see them, for a topic that may have no publisher.
+    """
+    from rclpy.qos import DurabilityPolicy, ReliabilityPolicy  # noqa: PLC0415 (needs ROS)
+
+    publishers = tuple(
+        Endpoint(
+            info.topic_type,
+            info.qos_profile.reliability != ReliabilityPolicy.BEST_EFFORT,
+            info.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
+        )
+        for info in node.get_publishers_info_by_topic(topic)
+    )
+    types = {publisher.msgtype for publisher in publishers} or set(msgtypes)
+    return Offer(topic, tuple(sorted(types)), publishers)
+
+
+def offers(node: Node) -> tuple[Offer, ...]:
+    """Return all topics of the graph."""
+    return tuple(
+        offer(node, topic, msgtypes) for topic, msgtypes in node.get_topic_names_and_types()
+    )
+
+
+def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Return the topics that a calibration needs beside the joint states.
+
+    These are the command topics by ros2_control's conventions, whether something publishes there
+    yet or a controller only listens, and the latched texts that hold the robot's model.
+    """
+
+    def commands(found: Offer) -> bool:
+        if found.msgtypes == (_COMMANDS,):
+            return found.topic.endswith('/commands')
+        return found.msgtypes == (_TRAJECTORY,)
+
+    def describes(found: Offer) -> bool:
+        name = found.topic.rpartition('/')[2]
+        latched = bool(found.publishers) and all(p.transient_local for p in found.publishers)
+        named = name == 'robot_description' or name.startswith('mjcf')
+        return found.msgtypes == (_STRING,) and latched and named
+
+    return tuple(found for found in graph if commands(found) or describes(found))
+
+
+def topic_spec(found: Offer) -> TopicSpec:
+    """Return how to subscribe to a topic so that every publisher's messages arrive.
+
+    A subscription that asks for more than a publisher offers gets nothing from it: it is best
+    effort as soon as one publisher is, and latched only when all are.
+
+    Raises:
+        RosError: The topic has more than one type, or no definition of its type is to be had.
+    """
+    if len(found.msgtypes) != 1:
+        types = ' and '.join(found.msgtypes) or 'none'
+        msg = f'Expected one message type on topic {found.topic!r}, found {types}.'
+        raise RosError(msg)
+    msgtype = found.msgtypes[0]
+    known = known_types().fielddefs
+    definition = None if msgtype in known else installed_definition(msgtype)
+    if msgtype not in known and definition is None:
+        raise not_installed(found.topic, msgtype, f'; {nearest(msgtype, known)}')
+    qos = TopicQos(
+        reliable=all(publisher.reliable for publisher in found.publishers),
+        transient_local=bool(found.publishers)
+        and all(publisher.transient_local for publisher in found.publishers),
+    )
+    return TopicSpec(found.topic, msgtype, qos, definition)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for; a topic's name is in full.
+
+    Attributes:
+        names: Topics that are named.
+        defaults: Take what a calibration needs beside these.
+        regex: Expression that is found in the names of topics to take; None without one.
+        exclude: Expression that is not found in the names of topics that nobody named.
+        everything: Take all topics.
+        awaited: Topics without a publisher of which recording does not begin; they are taken.
+        heard: Those of them that must have sent a message.
+        own: Topics that are never taken: the recorder's own.
+    """
+
+    names: tuple[str, ...] = ()
+    defaults: bool = False
+    regex: re.Pattern[str] | None = None
+    exclude: re.Pattern[str] | None = None
+    everything: bool = False
+    awaited: tuple[str, ...] = ()
+    heard: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    @property
+    def grows(self) -> bool:
+        """Whether topics that nobody named may be taken."""
+        return self.defaults or self.everything or self.regex is not None
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """Topics that are missing as long as nobody publishes them."""
+        return tuple(dict.fromkeys((*self.awaited, *self.names)))
+
+    def take(self, graph: Iterable[Offer]) -> tuple[Offer, ...]:
+        """Return the topics to record: first those that are expected, then the others."""
+        offers = {found.topic: found for found in graph if found.topic not in self.own}
+        first = [offers.pop(topic) for topic in self.expected if topic in offers]
+        # Hidden topics are for tools; rosbag2 leaves them out, too.
+        rest = [
+            found
+            for topic, found in offers.items()
+            if '/_' not in topic and not (self.exclude and self.exclude.search(topic))
+        ]
+        if self.defaults:
+            rest = list(default_topics(rest))
+        elif not self.everything:
+            # Found anywhere in the name, as rosbag2 does it.
+            rest = [found for found in rest if self.regex and self.regex.search(found.topic)]
+        return (*first, *rest)
+
+
+def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Selection:
+    """Return what the parameters of a recorder ask for.
+
+    Args:
+        node: The node, whose namespace and remappings apply to names.
+        config: The parameters.
+        sim_time: Whether the clock is awaited and recorded, too.
+
+    Raises:
+        ConfigError: Something is no name of a topic, or is excluded although it is named.
+    """
+    defaults = not (config.topics or config.regex or config.all)
+    names = _resolve(node, 'topics', config.topics or ((_JOINT_STATES,) if defaults else ()))
+    heard = _resolve(node, 'wait_for', config.wait_for)
+    exclude = re.compile(config.exclude) if config.exclude else None
+    for topic in (*names, *heard):
+        if exclude is not None and exclude.search(topic):
+            msg = (
+                f"Expected an expression in parameter 'exclude' that leaves {topic!r}, which is "
+                f'to be recorded, found {config.exclude!r}.'
+            )
+            raise ConfigError(msg)
+    clock = (CLOCK,) if sim_time else ()
+    return Selection(
+        names=names,
+        defaults=defaults,
+        regex=re.compile(config.regex) if config.regex else None,
+        exclude=exclude,
+        everything=config.all,
+        awaited=tuple(dict.fromkeys((*clock, *(heard or names)))),
+        heard=tuple(dict.fromkeys((*clock, *heard))),
+        own=(str(node.resolve_topic_name('~/status')),),
+    )
+
+
+def _resolve(node: Node, parameter: str, topics: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(resolve_topic(node, parameter, topic) for topic in topics))

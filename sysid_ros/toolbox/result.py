@@ -1,0 +1,372 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a fit of the toolbox: every signal before and after, and every parameter."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.results.diagnostics import rms
+from sysid_ros.results.result import (
+    CalibrationResult,
+    FindingKind,
+    HealthFinding,
+    NoiseScale,
+    ParameterResult,
+    SensorError,
+    SignalPlot,
+    SolverSummary,
+    TraceEntry,
+)
+from sysid_ros.results.summary import provenance_now, rounded
+from sysid_ros.toolbox.optimization import calculate_intervals
+from sysid_ros.toolbox.residual_fn import ResidualFunction
+from sysid_ros.toolbox.trajectory import sequence_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import mujoco
+    import scipy.optimize
+    from numpy.typing import NDArray
+
+    from sysid_ros.signals import TimeSeries
+    from sysid_ros.toolbox.parameter import ParameterDict
+    from sysid_ros.toolbox.trajectory import ModelSequences
+
+
+#: A value within this fraction of the bounds' distance from one of them is at the bound.
+_AT_BOUND = 1e-6
+#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
+_SMALLEST_SINGULAR = 1e-6
+#: A parameter takes part in a direction when its share of the unit vector exceeds this.
+_TAKES_PART = 0.1
+#: Parameters whose estimates correlate more than this cannot be told apart.
+_LARGEST_CORRELATION = 0.98
+#: An interval wider than both fractions, of the value and of the bounds, is no identification.
+_WIDE_OF_VALUE = 0.25
+_WIDE_OF_BOUNDS = 0.02
+#: Points that a report can show in all, and per curve at least.
+_PLOT_POINTS = 200_000
+_FEWEST_POINTS = 500
+
+
+class Curve(NamedTuple):
+    """One channel of one recording; (n,) each, times in seconds from the first measurement."""
+
+    sequence: str
+    signal: str
+    unit: str
+    times: NDArray[np.float64]
+    measured: NDArray[np.float64]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+
+class ComponentEstimate(NamedTuple):
+    """One component of a parameter; ``half_width`` of its 95 % interval, NaN where it has none."""
+
+    name: str
+    target: str
+    unit: str
+    initial: float
+    value: float
+    half_width: float
+    bounds: tuple[float, float]
+    verdict: VerdictKind
+    confounded_with: tuple[str, ...] = ()
+
+
+def fitted_result(
+    model: str,
+    models_sequences: Sequence[ModelSequences],
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residual_fn: Callable[..., Any],
+    opt_result: scipy.optimize.OptimizeResult,
+    remarks: Sequence[str] = (),
+) -> CalibrationResult:
+    """Evaluate a fit's beginning and end; all its recordings are training data.
+
+    Args:
+        model: What was fitted.
+        models_sequences: Models and their recordings.
+        initial_params: Where the fit began.
+        opt_params: Where it ended.
+        residual_fn: Returns residuals, predictions and records, as of `build_residual_fn`.
+        opt_result: What the solver said; its ``jac`` gives the intervals.
+        remarks: Further warnings.
+
+    Raises:
+        FitError: The residual function returns other sequences than there are.
+    """
+    labels = [
+        (label, group.gt_model)
+        for group, own in zip(models_sequences, sequence_labels(models_sequences), strict=True)
+        for label in own
+    ]
+    first, old, _ = residual_fn(initial_params.as_vector(), initial_params)
+    last, new, records = residual_fn(opt_params.as_vector(), opt_params)
+    if not len(labels) == len(old) == len(new):
+        msg = f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
+        raise FitError(msg)
+    curves = [
+        curve
+        for (label, compiled), start, end, record in zip(labels, old, new, records, strict=True)
+        for curve in _curves(label, compiled, record[0], start[0], end[0])
+    ]
+    found = list(estimates(initial_params, opt_params, last, opt_result))
+    # In units of the noise.
+    residuals = np.concatenate(first), np.concatenate(last)
+    before, after = rms(residuals[0]), rms(residuals[1])
+    accepted = after < before
+    verb = 'fell' if accepted else 'did not fall'
+    warnings = []
+    if not opt_result.get('success', True):
+        warnings.append(str(opt_result.get('message', 'The solver did not converge.')))
+    shift = opt_result.get('shift')
+    if shift is not None and shift.alarming:
+        timestep = models_sequences[0].gt_model.opt.timestep
+        warnings.append(shift.sentence(timestep, [label for label, _ in labels]))
+    doubtful = [e.name for e in found if e.verdict is not VerdictKind.IDENTIFIED]
+    if doubtful:
+        warnings.append(f'Not identified: {", ".join(doubtful)}.')
+    return CalibrationResult(
+        model=model,
+        parameters=tuple(
+            ParameterResult(
+                name=estimate.name,
+                targets=(estimate.target or estimate.name,),
+                unit=estimate.unit,
+                initial=estimate.initial,
+                value=estimate.value,
+                # np.maximum passes NaN on: no interval stays no interval.
+                low=float(np.maximum(estimate.value - estimate.half_width, estimate.bounds[0])),
+                high=float(np.minimum(estimate.value + estimate.half_width, estimate.bounds[1])),
+                bounds=estimate.bounds,
+                verdict_kind=estimate.verdict,
+                confounded_with=estimate.confounded_with,
+            )
+            for estimate in found
+        ),
+        accepted=accepted,
+        acceptance=f'Training error (nothing is held out) {verb}: '
+        f'{before:.3g} to {after:.3g} times the noise.',
+        held_out_before=math.nan,
+        held_out_after=math.nan,
+        training_before=before,
+        training_after=after,
+        errors=tuple(_errors(curves)),
+        noise=tuple(_noise(models_sequences, residual_fn, opt_params)),
+        plots=tuple(_plots(curves)),
+        topics=(),
+        health=tuple(_health(model, opt_result)),
+        solver=_solver(opt_result, *residuals),
+        warnings=(*warnings, *remarks),
+        provenance=provenance_now(
+            '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
+        ),
+    )
+
+
+def _curves(
+    sequence: str,
+    model: mujoco.MjModel,
+    record: TimeSeries,
+    before: TimeSeries,
+    after: TimeSeries,
+) -> Iterator[Curve]:
+    for name, (_, indices) in record.signal_mapping.items():
+        unit = sensor_unit(model, name)
+        for place, column in enumerate(indices):
+            yield Curve(
+                sequence,
+                component_label(name, place, len(indices)),
+                unit,
+                record.times - record.times[0],
+                record.matrix[:, column],
+                before.matrix[:, before.signal_mapping[name][1][place]],
+                after.matrix[:, after.signal_mapping[name][1][place]],
+            )
+
+
+def _noise(
+    models_sequences: Sequence[ModelSequences],
+    residual_fn: Callable[..., Any],
+    params: ParameterDict,
+) -> Iterator[NoiseScale]:
+    if not isinstance(residual_fn, ResidualFunction):
+        return
+    residuals = residual_fn.prepared(params).residuals
+    if not isinstance(residuals, Residuals):
+        return
+    given = residual_fn.options.noise or {}
+    for signal, sigma in residuals.noise.items():
+        sensor = signal.partition('[')[0]
+        units = (sensor_unit(group.gt_model, sensor) for group in models_sequences)
+        source = 'the caller' if signal in given else 'differences of the measured signal'
+        unit = next(filter(None, units), '')
+        yield NoiseScale(sensor=signal, unit=unit, sigma=sigma, source=source)
+
+
+def estimates(
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residuals: Sequence[NDArray[np.float64]],
+    opt_result: scipy.optimize.OptimizeResult,
+) -> Iterator[ComponentEstimate]:
+    """Say of every free component what it is, how sure that is, and why not if it is not."""
+    x, start = opt_params.as_vector(), initial_params.as_vector()
+    bounds = np.array(opt_params.get_bounds())
+    names = opt_params.get_non_frozen_parameter_names()
+    jacobian = np.asarray(opt_result.jac)
+    blind = blind_directions(jacobian)
+    covariance, half_widths = calculate_intervals(residuals, jacobian)
+    unseen = np.any(np.abs(blind) > _TAKES_PART, axis=1) | ~np.isfinite(half_widths)
+    half_widths = np.where(unseen, np.nan, half_widths)
+    place = 0
+    for parameter in opt_params.values():
+        targets = parameter.target
+        if not isinstance(targets, tuple):
+            targets = (targets or '',) * parameter.size
+        for component in range(0 if parameter.frozen else parameter.size):
+            half_width, (low, high) = float(half_widths[place]), bounds[:, place]
+            others: tuple[str, ...] = ()
+            if min(x[place] - low, high - x[place]) <= _AT_BOUND * (high - low):
+                verdict, half_width = VerdictKind.AT_BOUND, math.nan
+            # NaN, where there is no interval, is not narrow.
+            elif half_width <= max(_WIDE_OF_VALUE * abs(x[place]), _WIDE_OF_BOUNDS * (high - low)):
+                verdict = VerdictKind.IDENTIFIED
+            else:
+                others = tuple(names[k] for k in _partners(place, blind, covariance))
+                verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
+            yield ComponentEstimate(
+                name=names[place],
+                target=targets[component],
+                unit=parameter.unit,
+                initial=float(start[place]),
+                value=float(x[place]),
+                half_width=half_width,
+                bounds=(float(low), float(high)),
+                verdict=verdict,
+                confounded_with=others,
+            )
+            place += 1
+
+
+def blind_directions(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (p, k) combinations of the parameters, each in its own scale, that data do not see.
+
+    Args:
+        jacobian: (n, p) derivative of the residuals.
+    """
+    norms = np.linalg.norm(jacobian, axis=0)
+    scaled = jacobian / np.where(norms > 0, norms, 1.0)
+    _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
+    unseen = singular <= _SMALLEST_SINGULAR**2 * singular.max(initial=0.0)
+    directions: NDArray[np.float64] = right[unseen].T
+    return directions
+
+
+def _partners(place: int, blind: NDArray[np.float64], covariance: NDArray[np.float64]) -> list[int]:
+    """Return the parameters that the data do not tell from one."""
+    involved = np.abs(blind) > _TAKES_PART
+    shared = involved[:, involved[place]].any(axis=1)
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid='ignore', divide='ignore'):
+        correlation = covariance[place] / (deviation[place] * deviation)
+    close = np.abs(np.nan_to_num(correlation)) > _LARGEST_CORRELATION
+    return [int(other) for other in np.flatnonzero(shared | close) if other != place]
+
+
+def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding]:
+    for signal in opt_result.get('dead', ()):
+        yield HealthFinding(
+            bag=model,
+            subject=str(signal),
+            kind=FindingKind.DEAD_CHANNEL,
+            count=1,
+            detail='does not move and was left out of the fit',
+        )
+    excluded = int(opt_result.get('excluded', 0))
+    if excluded:
+        yield HealthFinding(
+            bag=model,
+            subject='measurements',
+            kind=FindingKind.MASKED,
+            count=excluded,
+            detail='samples before the initial state or after the last command',
+        )
+
+
+def _errors(curves: Sequence[Curve]) -> Iterator[SensorError]:
+    signals: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        signals.setdefault((curve.signal, curve.unit), []).append(curve)
+    for (signal, unit), chosen in signals.items():
+        measured = np.concatenate([curve.measured for curve in chosen])
+        yield SensorError(
+            sensor=signal,
+            unit=unit,
+            role='train',
+            before=rms(np.concatenate([curve.before for curve in chosen]) - measured),
+            after=rms(np.concatenate([curve.after for curve in chosen]) - measured),
+            samples=int(np.isfinite(measured).sum()),
+        )
+
+
+def _plots(curves: Sequence[Curve]) -> Iterator[SignalPlot]:
+    points = max(_PLOT_POINTS // max(len(curves), 1), _FEWEST_POINTS)
+    for curve in curves:
+        stride = max(math.ceil(len(curve.times) / points), 1)
+        yield SignalPlot(
+            sequence=curve.sequence,
+            role='train',
+            sensor=curve.signal,
+            unit=curve.unit,
+            times=rounded(curve.times[::stride]),
+            measured=rounded(curve.measured[::stride]),
+            before=rounded(curve.before[::stride]),
+            after=rounded(curve.after[::stride]),
+        )
+
+
+def _solver(
+    opt_result: Mapping[str, Any], before: NDArray[np.float64], after: NDArray[np.float64]
+) -> SolverSummary:
+    trace = tuple(
+        TraceEntry(
+            iteration=int(getattr(entry, 'number', number)),
+            cost=float(entry.cost),
+            step=float(entry.step),
+            rollouts=int(entry.rollouts),
+            diverged=int(entry.diverged),
+            jacobian=str(getattr(entry, 'jacobian', '')),
+            regulariser=float(getattr(entry, 'regulariser', math.nan)),
+        )
+        for number, entry in enumerate(opt_result.get('trace') or ())
+    )
+    last = (opt_result.get('trace') or (None,))[-1]
+    success = bool(opt_result.get('success', True))
+    return SolverSummary(
+        backend=str(opt_result.get('backend', 'optimize')),
+        loss=str(opt_result.get('loss', 'linear')),
+        status='converged' if success else 'not converged',
+        message=str(opt_result.get('message', '')),
+        success=success,
+        iterations=int(opt_result.get('nit', len(trace))),
+        rollouts=int(opt_result.get('rollouts', opt_result.get('nfev', 0))),
+        diverged=int(opt_result.get('diverged', 0)),
+        initial_cost=trace[0].cost if trace else float(np.sum(before**2) / 2),
+        final_cost=float(opt_result.get('cost', np.sum(after**2) / 2)),
+        seconds=float(getattr(last, 'seconds', math.nan)),
+        trace=trace,
+        central=tuple(getattr(last, 'central', ())),
+    )
