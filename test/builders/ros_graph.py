@@ -65,13 +65,15 @@ def own_domain() -> Iterator[dict[str, str]]:
 
 #: What nodes import. A process that has it is forked for each node: numpy, scipy, MuJoCo and rclpy
 #: take two seconds of a processor, longer than most nodes of a test run for.
-_PRELOADED = [
+PRELOADED = [
     'rclpy',
     'sensor_msgs.msg',
-    'sysid_ros.nodes.recorder.node',
-    'sysid_ros.nodes.exciter.node',
-    'sysid_ros.nodes.simulated_robot.node',
-    'sysid_ros.nodes.calibrator.node',
+    'sysid_ros.nodes.ros.calibrator',
+    'sysid_ros.nodes.ros.exciter',
+    'sysid_ros.nodes.ros.pendulum_bench',
+    'sysid_ros.nodes.ros.recorder.node',
+    'sysid_ros.nodes.ros.simulated_robot',
+    'sysid_ros.nodes.ros.simulated_servo',
     'sysid_ros.report',
 ]
 
@@ -103,7 +105,7 @@ class _Forked:
 
     def __init__(self, program: str, arguments: list[str], env: Mapping[str, str]) -> None:
         context = multiprocessing.get_context('forkserver')
-        context.set_forkserver_preload(_PRELOADED)
+        context.set_forkserver_preload(PRELOADED)
         with tempfile.TemporaryDirectory() as folder:
             pipe = str(Path(folder) / 'output')
             os.mkfifo(pipe)

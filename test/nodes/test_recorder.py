@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rosbags.rosbag2 import Reader
 
+from builders.ros_graph import PRELOADED
 from sysid_ros.bags import UnfinishedBagError, read_bag
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.ros.recorder.graph import (
@@ -450,3 +452,10 @@ def test_default_topics_are_commands_and_latched_models() -> None:
         '/robot_description',
         '/calibrator/mjcf',
     ]
+
+
+@pytest.mark.ros
+@pytest.mark.patient
+def test_what_nodes_of_tests_share_can_be_imported() -> None:
+    for module in PRELOADED:
+        importlib.import_module(module)
