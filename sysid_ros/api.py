@@ -14,6 +14,7 @@ from sysid_ros.alignment import describe
 from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
 from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
+from sysid_ros.model.implied import drop_implied
 from sysid_ros.model.loading import compile_spec, load_model, load_spec, write_delays
 from sysid_ros.model.targets import Role, resolve
 from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
@@ -170,6 +171,7 @@ class Result:
         )
         apply_param_modifiers_spec(params, spec)
         write_delays(spec, nominal, [(t, v) for t, v in values if t.role is Role.COMMAND])
+        drop_implied(spec)
         return spec
 
     def _read_again(

@@ -19,6 +19,7 @@ from sysid_ros.model.compiler_choices import (
     simplify,
     spec_to_decide,
 )
+from sysid_ros.model.implied import add_joint_sensors
 from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class NativeDelay(NamedTuple):
 
 
 def load_spec(path: Path) -> mujoco.MjSpec:
-    """Parse an MJCF file.
+    """Parse an MJCF file; joints that no sensor measures get sensors, see `add_joint_sensors`.
 
     Raises:
         ModelError: There is no such file, or it is not MJCF.
@@ -75,10 +76,12 @@ def load_spec(path: Path) -> mujoco.MjSpec:
         msg = f'No model file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
         raise ModelError(msg)
     try:
-        return mujoco.MjSpec.from_file(str(path))
+        spec = mujoco.MjSpec.from_file(str(path))
     except (ValueError, mujoco.FatalError) as err:
         msg = f'Cannot read the model {str(path)!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
+    add_joint_sensors(spec)
+    return spec
 
 
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
