@@ -48,6 +48,7 @@ class FindingKind(StrEnum):
     GAP = 'gap'
     HELD_VALUES = 'held values'
     JITTER = 'jitter'
+    MAGNITUDE = 'magnitude'
     MASKED = 'masked'
     MISSING = 'missing'
     NO_EFFORT = 'no effort'
@@ -70,6 +71,10 @@ class FindingKind(StrEnum):
     VELOCITY_SIGN = 'velocity sign'
     WINDOW = 'window'
     ZERO_STAMP = 'zero stamp'
+
+
+#: What is said of efforts that `are_magnitudes`.
+UNSIGNED = 'never negative: a magnitude without its sign, no torque'
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,16 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
         )
         findings.append(HealthFinding(bag, topic, FindingKind.JITTER, jittered, detail))
     return findings
+
+
+def are_magnitudes(field: Field) -> bool:
+    """Whether a field of several moving columns is never negative, as motor currents without sign.
+
+    Efforts of joints push both ways, at least some of them: what never does is no torque.
+    """
+    known = [column[np.isfinite(column)] for column in field.values.T]
+    moving = [column for column in known if len(column) and np.ptp(column) > 0]
+    return len(moving) > 1 and all(column.min() >= 0 for column in moving)
 
 
 def dead_columns(topic: TopicColumns) -> list[tuple[Field, str]]:

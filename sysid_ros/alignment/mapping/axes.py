@@ -11,7 +11,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from scipy.ndimage import uniform_filter1d
 
-from sysid_ros.alignment.health import SECOND_NS
+from sysid_ros.alignment.health import SECOND_NS, are_magnitudes
 from sysid_ros.alignment.mapping.by_name import (
     ARRAY,
     TRAJECTORY,
@@ -116,6 +116,8 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
             if meaning is None:
                 continue
             quantity, commanded = meaning
+            if quantity is Quantity.EFFORT and are_magnitudes(field):
+                continue
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]

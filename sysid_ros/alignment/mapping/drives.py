@@ -60,8 +60,10 @@ _RATE = (
 )
 _LENGTH = (Unit('m', 1.0, 0.0), Unit('mm', 1e-3, 3.0), Unit('cm', 1e-2, 4.0))
 _SPEED = tuple(Unit(f'{unit.name}/s', unit.factor, unit.cost) for unit in _LENGTH)
+#: Efforts that are no torques: currents, or torques before a gear. Their scale is not known.
+OWN_UNITS = Unit('units of its own', math.nan, 4.0)
 #: Of torques and forces alike.
-_EFFORT = (Unit('N·m', 1.0, 0.0), Unit('mN·m', 1e-3, 4.0))
+_EFFORT = (Unit('N·m', 1.0, 0.0), Unit('mN·m', 1e-3, 4.0), OWN_UNITS)
 #: What a gear adds to a unit's cost.
 GEAR_COST = 5.0
 #: Gear ratios within this of a whole number are taken to be that.

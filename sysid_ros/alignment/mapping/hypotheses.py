@@ -23,17 +23,21 @@ import dataclasses
 import enum
 import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, Unit, units
+from sysid_ros.alignment.mapping.axes import correlate
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, Unit, units
 from sysid_ros.alignment.mapping.mechanism import (
     LEAST_SHIFT,
     law_part,
     motion_part,
+    scale_of,
+    scaled_part,
     servo_torque,
 )
 from sysid_ros.alignment.mapping.names import similarities
@@ -49,8 +53,8 @@ if TYPE_CHECKING:
 
 #: Weight of a second of motion, and of the longest recording.
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
-#: Parts of the variance below and above which a difference says nothing.
-_LEAST_PART, _MOST_PART = 0.01, 100.0
+#: A smaller unexplained part of the variance says no more.
+_LEAST_PART = 0.01
 #: Cost of a state's sign, a command's, what both together save, an effort's against its position.
 _STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
 #: Cost of a servo that goes a small or large part of its way.
@@ -59,6 +63,14 @@ _LIKE = 2.0
 _TURN = 4.0
 #: Cost of a drive without a joint while there is a joint without a drive.
 _LEFT = 6.0
+#: Cost of a servo whose gains are far from the model's.
+_OTHER_GAINS = 1.0
+#: Offsets up to this, rad or m, are made by backlash and sag: they do not make another mapping.
+_SLACK = 0.05
+#: Cost of two joints that a message has in another order than the model, and of all of them.
+_SWAPPED, _SHUFFLED = 1.5, 4.0
+#: Cost of a position or effort in another unit than most of its message.
+_MIXED, _MIXED_EFFORTS = 4.0, 12.0
 #: Zeros of joints that drivers choose differently, rad.
 TURNS = (-math.pi, -math.pi / 2, math.pi / 2, math.pi)
 #: Positions this far outside of the range, as a part of it, are still inside.
@@ -173,6 +185,7 @@ class Judge:
             [drive.command.name if drive.command else '' for drive in drives], names
         )
         self.alike = np.maximum(measured, commanded)
+        self._in_order = _in_message_order(drives)
         self._names = _log_odds(measured) + _log_odds(commanded)
         self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
@@ -190,8 +203,9 @@ class Judge:
         )
         placed = sum(guess.joint >= 0 for guess in guesses)
         total -= _LEFT * (min(len(guesses), len(self.joints)) - placed)
+        total -= self._disorder(guesses)
+        total -= self._mixture(guesses)
         offsets, torques = self._offsets_and_torques(guesses)
-        weight = self._weight * self.trust
         parts = []
         motion = _motion_key(guesses, offsets)
         for row, (drive, guess, offset) in enumerate(
@@ -200,9 +214,8 @@ class Judge:
             if guess.joint < 0:
                 parts.append((math.nan, math.nan))
                 continue
-            if (
-                guess.shift is not Shift.NONE
-                and max(map(abs, offset)) - abs(guess.turn) < LEAST_SHIFT
+            if guess.shift is not Shift.NONE and max(map(abs, offset)) - abs(guess.turn) < (
+                _SLACK if self.effort(drive, guess) is None else LEAST_SHIFT
             ):
                 total -= _OUTSIDE
             total -= self._outside(drive, guess, offset)
@@ -213,11 +226,34 @@ class Judge:
             servo, moved, cost = self._explained[key]
             parts.append((servo, moved))
             total -= cost
-            for part in (servo, moved):
-                if not math.isnan(part):
-                    limited = min(max(part, 0.0) + _LEAST_PART, _MOST_PART)
-                    total -= weight * math.log(limited)
+            known = [part for part in (servo, moved) if not math.isnan(part)]
+            total += self.trust * sum(map(self._gain, known))
         return HypothesisScore(float(total), tuple(offsets), tuple(parts))
+
+    def _mixture(self, guesses: tuple[Guess, ...]) -> float:
+        """Return the cost of units that differ in a message; a unit of positions costs once."""
+        positions: dict[str, Counter[Unit]] = {}
+        efforts: dict[str, Counter[Unit]] = {}
+        for drive, guess in zip(self.drives, guesses, strict=True):
+            if guess.joint >= 0:
+                topic = drive.axis.topic
+                positions.setdefault(topic, Counter())[guess.unit] += 1
+                if drive.effort is not None:
+                    efforts.setdefault(topic, Counter())[guess.effort_unit] += 1
+        cost = 0.0
+        for found, price in (
+            *((found, _MIXED) for found in positions.values()),
+            *((found, _MIXED_EFFORTS) for found in efforts.values()),
+        ):
+            cost += price * (found.total() - max(found.values()))
+        for found in positions.values():
+            cost -= sum(unit.cost * (count - 1) for unit, count in found.items())
+        return cost
+
+    def _disorder(self, guesses: tuple[Guess, ...]) -> float:
+        """Return the cost of an order of joints that is not the model's."""
+        swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
+        return min(_SWAPPED * swapped, _SHUFFLED)
 
     def _offsets_and_torques(
         self, guesses: tuple[Guess, ...]
@@ -229,7 +265,8 @@ class Judge:
             return offsets, None
         again = False
         for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True)):
-            if guess.shift is not Shift.NONE and guess.joint >= 0 and drive.effort is None:
+            measured = self.effort(drive, guess) is not None
+            if guess.shift is not Shift.NONE and guess.joint >= 0 and not measured:
                 # Without a measured effort, what gravity takes is not an offset.
                 offsets[row] = self._offsets(drive, guess, torques[:, guess.joint])
                 again |= guess.shift is Shift.POSITION
@@ -266,9 +303,13 @@ class Judge:
     @staticmethod
     def effort(drive: RecordedDrive, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) measured efforts, N·m or N."""
-        if drive.effort is None:
+        if drive.effort is None or guess.effort_unit is OWN_UNITS:
             return None
         return guess.sign * guess.effort_sign * guess.effort_unit.factor * drive.effort
+
+    def _gain(self, part: float) -> float:
+        """Return what the unexplained part of a variance adds to the odds; at most 1 is left."""
+        return -self._weight * math.log(min(max(part, 0.0) + _LEAST_PART, 1.0))
 
     def _offsets(
         self, drive: RecordedDrive, guess: Guess, torque: NDArray[np.float64] | None
@@ -345,14 +386,44 @@ class Judge:
         servo = servo_torque(
             joint, drive.commanded, self.command_values(drive, guess, offset[1]), position, rate
         )
-        explained, cost = math.nan, 0.0
+        acceleration = factor * drive.position.acceleration
+        explained, moved, cost = math.nan, math.nan, 0.0
+        if drive.effort is not None and effort is None:
+            raw = guess.sign * guess.effort_sign * drive.effort
+            if servo is not None:
+                explained = 1.0 - max(correlate(servo, raw), 0.0) ** 2
+            if torque is not None:
+                moved = scaled_part(raw, torque, rate, acceleration)
+            return explained, moved, cost
         if effort is not None and servo is not None:
             explained, cost = law_part(joint, effort, servo)
         driving = servo if effort is None else effort
-        if driving is None or torque is None:
-            return explained, math.nan, cost
-        acceleration = factor * drive.position.acceleration
-        return explained, motion_part(joint, driving, torque, rate, acceleration), cost
+        if driving is not None and torque is not None:
+            moved = motion_part(joint, driving, torque, rate, acceleration)
+        if driving is not None and torque is not None and effort is None:
+            # With gains that are not the model's, positions behind their commands still tell loads
+            # apart; being less sure, it counts as a standard deviation, not as a variance.
+            loose = math.sqrt(scaled_part(driving, torque, rate, acceleration))
+            if self._gain(loose) > self._gain(moved) + _OTHER_GAINS:
+                moved, cost = loose, cost + _OTHER_GAINS
+        return explained, moved, cost
+
+    def torque_per_unit(
+        self, row: int, guesses: tuple[Guess, ...], offsets: tuple[tuple[float, float], ...]
+    ) -> float:
+        """Return what an effort in units of its own is by the model's masses, N·m or N per unit.
+
+        NaN where the motion does not tell: friction and armature outweigh what bodies take.
+        """
+        drive, guess = self.drives[row], guesses[row]
+        torques = self._all_torques(guesses, list(offsets))
+        if drive.effort is None or drive.position is None or torques is None:
+            return math.nan
+        factor = guess.sign * guess.unit.factor
+        rate, acceleration = factor * drive.position.rate, factor * drive.position.acceleration
+        torque = torques[:, guess.joint]
+        sign = guess.sign * guess.effort_sign
+        return sign * scale_of(sign * drive.effort, torque, rate, acceleration)
 
     def local(self, row: int, joint: int) -> tuple[float, Guess]:
         """Return how well a drive fits a joint by itself, and the best guess then."""
@@ -366,18 +437,40 @@ class Judge:
         best: tuple[float, Guess] | None = None
         hinge = self.joints[joint].hinge
         for unit in drive.position_units(hinge=hinge):
-            for shift, sign in itertools.product((Shift.NONE, Shift.POSITION), (1, -1)):
-                guess = dataclasses.replace(start, unit=unit, shift=shift, sign=sign)
+            for shift, sign, effort in itertools.product(
+                (Shift.NONE, Shift.POSITION),
+                (1, -1),
+                (start.effort_unit, OWN_UNITS)[: 1 + (drive.effort is not None)],
+            ):
+                guess = dataclasses.replace(
+                    start, unit=unit, shift=shift, sign=sign, effort_unit=effort
+                )
                 offset = self._offsets(drive, guess, None)
                 fit = self._prior(row, drive, guess) - self._outside(drive, guess, offset)
                 part, _, cost = self._parts(drive, guess, offset, None)
                 if not math.isnan(part):
-                    fit -= cost + self._weight * math.log(min(part + _LEAST_PART, _MOST_PART))
+                    fit += self._gain(part) - cost
                 if best is None or fit > best[0] + GAIN:
                     best = fit, guess
         if best is None:
             return 0.0, start
         return best
+
+
+def _in_message_order(drives: tuple[RecordedDrive, ...]) -> list[tuple[int, int]]:
+    """Return the pairs of drives of one topic, the earlier first.
+
+    Drivers list joints along the arm or by the alphabet; the alphabet says nothing of the arm.
+    """
+    topics: dict[str, list[int]] = {}
+    for row, drive in enumerate(drives):
+        topics.setdefault(drive.axis.topic, []).append(row)
+    pairs: list[tuple[int, int]] = []
+    for rows in topics.values():
+        names = [drives[row].axis.name for row in rows]
+        if names != sorted(names):
+            pairs += itertools.combinations(rows, 2)
+    return pairs
 
 
 #: So many motions' torques are kept.
@@ -428,16 +521,15 @@ def search(judge: Judge) -> BestHypothesis:
     Without measured efforts, wrong units and offsets can explain each other; a second ascent lets
     what is usual decide first.
     """
-    start = _start(judge)
+    measured = all(drive.effort is not None for drive in judge.drives)
     ends = []
-    for trusts in ((1.0,), (_DISTRUST, 1.0)):
-        current = list(start)
-        for judge.trust in trusts:
-            # What excuses much comes last: zeros elsewhere, drives that are no joint of the model.
-            verdict = _climb(judge, current, excuses=False)[0]
-        ends.append((verdict.total, current))
-        if all(drive.effort is not None for drive in judge.drives):
-            break
+    for start in (_start(judge), _start_in_order(judge)):
+        for trusts in ((1.0,), (_DISTRUST, 1.0))[: 1 if measured else 2]:
+            current = list(start)
+            for judge.trust in trusts:
+                # What excuses much comes last: other zeros, drives that are no joint of the model.
+                verdict = _climb(judge, current, excuses=False)[0]
+            ends.append((verdict.total, current))
     current = max(ends, key=lambda end: end[0])[1]
     verdict, margins = _climb(judge, current, excuses=True)
     return BestHypothesis(tuple(current), verdict, margins)
@@ -458,11 +550,22 @@ def _climb(
             if found.total > verdict.total + GAIN:
                 current[:], verdict, better = rival, found, True
             for row in changed:
+                offsets = verdict.offsets[row], found.offsets[row]
+                if _hardly_differs(current[row], rival[row], offsets):
+                    continue
                 worse = max(verdict.total - found.total, 0.0)
                 margins[row, choice] = min(margins.get((row, choice), math.inf), worse)
         if not better:
             break
     return verdict, margins
+
+
+def _hardly_differs(
+    guess: Guess, rival: Guess, offsets: tuple[tuple[float, float], tuple[float, float]]
+) -> bool:
+    """Tell whether a rival is the same mapping but for an offset that backlash and sag make."""
+    same = dataclasses.replace(rival, shift=guess.shift) == guess
+    return same and max(abs(a - b) for a, b in zip(*offsets, strict=True)) < _SLACK
 
 
 def _start(judge: Judge) -> list[Guess]:
@@ -480,6 +583,55 @@ def _start(judge: Judge) -> list[Guess]:
     return guesses
 
 
+def _start_in_order(judge: Judge) -> list[Guess]:
+    """Give the drives the joints in order, all in the units that suit them best together."""
+    starts = []
+    for angle, effort in itertools.product(
+        units(Quantity.POSITION, hinge=True, whole=False),
+        units(Quantity.EFFORT, hinge=True, whole=False),
+    ):
+        guesses = []
+        for row, drive in enumerate(judge.drives):
+            joint = row if row < len(judge.joints) else -1
+            guess = dataclasses.replace(blank(drive), joint=joint, effort_unit=effort)
+            turns = joint < 0 or judge.joints[joint].hinge
+            guesses.append(_with_unit(guess, angle, hinge=turns))
+        starts.append((judge.judge(tuple(guesses)).total, guesses))
+    return max(starts, key=lambda start: start[0])[1]
+
+
+def _with_unit(guess: Guess, angle: Unit, *, hinge: bool) -> Guess:
+    """Return a guess with a unit of angles, or in metres where the joint slides."""
+    metres = units(Quantity.POSITION, hinge=False, whole=False)[0]
+    return dataclasses.replace(guess, unit=angle if hinge else metres)
+
+
+def _common_changes(
+    judge: Judge, current: list[Guess]
+) -> Iterator[tuple[Choice, dict[int, Guess]]]:
+    """Yield the ways in which all hinges, or all efforts, of a message change their unit."""
+    topics: dict[str, list[int]] = {}
+    for row, drive in enumerate(judge.drives):
+        if current[row].joint >= 0 and judge.joints[current[row].joint].hinge:
+            topics.setdefault(drive.axis.topic, []).append(row)
+    for rows in topics.values():
+        measured = [row for row in rows if judge.drives[row].effort is not None]
+        moves = [
+            (Choice.UNIT, {row: dataclasses.replace(current[row], unit=unit) for row in rows})
+            for unit in units(Quantity.POSITION, hinge=True, whole=False)
+        ]
+        moves += [
+            (
+                Choice.EFFORT,
+                {row: dataclasses.replace(current[row], effort_unit=unit) for row in measured},
+            )
+            for unit in units(Quantity.EFFORT, hinge=True, whole=False)
+        ]
+        for choice, changed in moves:
+            if any(current[row] != rival for row, rival in changed.items()):
+                yield choice, changed
+
+
 def _moves(
     judge: Judge, current: list[Guess], *, excuses: bool
 ) -> Iterator[tuple[Choice, dict[int, Guess]]]:
@@ -494,6 +646,7 @@ def _moves(
                     drive, current[row], rival, hinge=hinge
                 ):
                     yield choice, {row: rival}
+    yield from _common_changes(judge, current)
     signs = (1, -1) if len(judge.drives) <= _MANY else (1,)
     for a, b in itertools.combinations(range(len(judge.drives)), 2):
         for exchanged in _exchanges(judge, current, a, b, signs):

@@ -39,6 +39,12 @@ _ARMATURE = 4.0
 _MASSES = 1.6
 
 
+#: Bodies must take this part of a drive for their masses to tell its scale.
+_CARRIED = 0.5
+#: Any factors that are not negative.
+_ANY = (np.zeros(4), np.full(4, np.inf))
+
+
 class ActuatorLaw(NamedTuple):
     """How an actuator follows its command, in the joint's coordinates.
 
@@ -281,11 +287,42 @@ def motion_part(
     acceleration: NDArray[np.float64],
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
-    slow = _SLOW * float(np.sqrt(np.mean(rate**2))) or 1.0
-    bases = np.column_stack([torque, acceleration, rate, np.tanh(rate / slow)])
+    bases = _bases(torque, rate, acceleration)
     least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
     most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
+
+
+def scaled_part(
+    driving: NDArray[np.float64],
+    torque: NDArray[np.float64],
+    rate: NDArray[np.float64],
+    acceleration: NDArray[np.float64],
+) -> float:
+    """Return the part of a drive of unknown scale that the motion leaves unexplained."""
+    bases = _bases(torque, rate, acceleration)
+    return _part(driving - bases @ _bounded(bases, driving, *_ANY), driving)
+
+
+def scale_of(
+    driving: NDArray[np.float64],
+    torque: NDArray[np.float64],
+    rate: NDArray[np.float64],
+    acceleration: NDArray[np.float64],
+) -> float:
+    """Return by what a drive has to be multiplied for the model's masses to be right, or NaN."""
+    bases = _bases(torque, rate, acceleration)
+    factor = _bounded(bases, driving, *_ANY)[0]
+    carried = float(np.sqrt(np.mean((factor * torque) ** 2) / np.mean(driving**2)))
+    return 1.0 / float(factor) if carried > _CARRIED else math.nan
+
+
+def _bases(
+    torque: NDArray[np.float64], rate: NDArray[np.float64], acceleration: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the (n, 4) torques of bodies, armature, viscous and dry friction, up to factors."""
+    slow = _SLOW * float(np.sqrt(np.mean(rate**2))) or 1.0
+    return np.column_stack([torque, acceleration, rate, np.tanh(rate / slow)])
 
 
 def _bounded(

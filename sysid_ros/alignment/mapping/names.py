@@ -17,9 +17,22 @@ if TYPE_CHECKING:
 
 #: Similarity of equal names; of names that differ in case and separators; of names that differ in
 #: what all names share and in words that say nothing; and the most that likeness alone gives.
-EXACT, SAME_LETTERS, SAME_CORE, ALIKE = 0.99, 0.97, 0.93, 0.8
+EXACT, SAME_LETTERS, SAME_CORE, ALIKE = 0.99, 0.97, 0.93, 0.92
 #: Names whose letters agree less than this (``difflib`` ratio) are different names.
 _LEAST_RATIO = 0.6
+#: Similarity of names that share some words, and of those that mean the same in other words.
+_SOME_WORDS, _SAME_MEANING = 0.5, 0.9
+#: What a joint does or is, in the words that hobby arms, manipulators and legs use for it.
+_MEANINGS = {
+    'yaw': ('rotation', 'rotate', 'pan', 'yaw', 'base', 'waist', 'swivel'),
+    'pitch': ('lift', 'pitch', 'flex', 'bend', 'tilt'),
+    'roll': ('roll', 'twist'),
+    'grip': ('gripper', 'grip', 'jaw', 'claw', 'finger'),
+    'knee': ('knee', 'calf'),
+    'left': ('left', 'l'),
+    'right': ('right', 'r'),
+}
+_MEANING = {word: meaning for meaning, words in _MEANINGS.items() for word in words}
 #: Words that say that something is a joint, a drive or a reading of one, not which.
 _NOISE = frozenset(
     [
@@ -93,7 +106,13 @@ def _similarity(names: tuple[str, str], cores: tuple[str, str]) -> float:
         # joint_1 and joint_2 are alike in all letters and still two joints.
         return 0.0
     ratio = difflib.SequenceMatcher(None, *cores).ratio()
-    return ALIKE * ratio if ratio >= _LEAST_RATIO else 0.0
+    meanings = [{_MEANING.get(word, word) for word in core.split('_')} for core in cores]
+    common = meanings[0] & meanings[1]
+    # A number alone is no name: Hand_2 is not the second joint.
+    told = any(not word.isdigit() for word in common)
+    shared = told * len(common) / len(meanings[0] | meanings[1])
+    means = _SOME_WORDS + (_SAME_MEANING - _SOME_WORDS) * shared if shared else 0.0
+    return max(ALIKE * ratio if ratio >= _LEAST_RATIO else 0.0, means)
 
 
 def _words(name: str) -> list[str]:

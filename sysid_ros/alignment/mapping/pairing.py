@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding, dead_columns
+from sysid_ros.alignment.health import (
+    UNSIGNED,
+    FindingKind,
+    HealthFinding,
+    are_magnitudes,
+    dead_columns,
+)
 from sysid_ros.alignment.mapping import by_name as auto
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
 from sysid_ros.alignment.mapping.drives import velocity_response
@@ -199,6 +205,12 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         for topic in bag.topics
         for field, label in dead_columns(topic)
     }
+    magnitudes = {
+        (topic.topic, field.name)
+        for topic in bag.topics
+        for field in topic.fields
+        if field.name == Quantity.EFFORT.value and are_magnitudes(field)
+    }
     for pair in found.pairs:
         channel = column_name(pair.topic, pair.field, pair.label)
         reason: tuple[FindingKind, str] | None = None
@@ -206,6 +218,8 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             reason = (FindingKind.MASKED, 'no finite value in the whole bag')
         elif pair.role is PairRole.SENSOR and channel in dead:
             reason = (FindingKind.DEAD_CHANNEL, 'never changes while others move')
+        elif (pair.topic, pair.field) in magnitudes:
+            reason = (FindingKind.MAGNITUDE, UNSIGNED)
         if reason is None:
             kept.append(pair)
             continue

@@ -14,8 +14,9 @@ import mujoco
 import numpy as np
 import yaml
 
+from sysid_ros.alignment.health import UNSIGNED, are_magnitudes
 from sysid_ros.alignment.mapping.axes import find_axes, make_motion
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
 from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
@@ -63,6 +64,9 @@ CONFIDENCE = 0.9
 _HIGHEST = 0.99
 #: Parts of a variance that are explained below this are named as evidence.
 _EXPLAINED = 0.5
+
+#: Score of an effort whose scale the model's masses tell at best.
+_UNSCALED = 0.6
 
 #: Sensor of an actuator to what it measures, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
@@ -297,7 +301,18 @@ def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _
     if Quantity.EFFORT in columns:
         scale = guess.sign * guess.effort_sign * guess.effort_unit.factor
         score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.EFFORT)
-        notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint)]
+        si = Quantity.EFFORT.unit(slide=not joint.hinge)
+        if guess.effort_unit is OWN_UNITS:
+            scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets)
+            known = math.isfinite(scale)
+            scale, score = scale if known else 1.0, min(score, _UNSCALED)
+            size = f'about {scale:.2g} {si} per unit by the masses' if known else 'scale unknown'
+            notes = [name, f'no torque in {si} but a current or the like: {size}']
+        else:
+            notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint)]
+            if _beside_currents(judge, found, row):
+                score = min(score, _UNSCALED)
+                notes.append('others of its message are no torques')
         servo = found.verdict.parts[row][0]
         if servo < _EXPLAINED:
             notes.append(f'{1 - servo:.0%} explained by the servo')
@@ -305,6 +320,15 @@ def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _
             columns[Quantity.EFFORT], scale, 0.0, score, _join(notes)
         )
     return readings
+
+
+def _beside_currents(judge: Judge, found: BestHypothesis, row: int) -> bool:
+    """Whether efforts of other joints in a drive's message are in units of their own."""
+    topic = judge.drives[row].axis.topic
+    return any(
+        drive.axis.topic == topic and guess.effort_unit is OWN_UNITS
+        for drive, guess in zip(judge.drives, found.guesses, strict=True)
+    )
 
 
 def _command(judge: Judge, found: BestHypothesis, row: int) -> _Reading | None:
@@ -464,9 +488,10 @@ def _unmapped(
         if (role, name) not in used
     ]
     columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
-    reason = 'no sensor or actuator of the model is like it'
     for topic in bag.topics:
         for field in topic.fields:
+            unsigned = field.name == Quantity.EFFORT.value and are_magnitudes(field)
+            reason = UNSIGNED if unsigned else 'no sensor or actuator of the model is like it'
             names = [
                 label for label in field.labels if (topic.topic, field.name, label) not in columns
             ]

@@ -42,7 +42,7 @@ def test_sensors_are_found_by_what_they_refer_to(arm: Any, columns: Any):
         {
             'position': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
             'velocity': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
-            'effort': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
+            'effort': {'wrist': TIMES, 'elbow': -TIMES, 'shoulder': TIMES},
         },
     )
     mapping = map_columns(columns.bag(state), arm, 'auto')

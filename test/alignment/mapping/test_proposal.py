@@ -21,9 +21,10 @@ from sysid_ros.alignment.mapping.drives import nearest_unit, units
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
 from sysid_ros.alignment.pairs import Quantity
-from sysid_ros.bags import Field
+from sysid_ros.bags import Field, read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
+from sysid_ros.model.loading import load_model
 
 if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.proposal import ProposedPair
@@ -133,11 +134,12 @@ def test_counts_and_gears_are_found(bench: Any, run: Any) -> None:
 def test_what_is_in_doubt_is_commented_out_and_the_rest_can_be_loaded(
     arm: Any, columns: Any, tmp_path: Path
 ) -> None:
-    labels = {'shoulder': TIMES, 'elbo': 2 * TIMES, 'yes': 3 * TIMES}
+    # The name says elbow, the order says wrist.
+    labels = {'shoulder': TIMES, 'yes': 2 * TIMES, 'elbo': 3 * TIMES}
     bag = columns.bag(columns.topic('/js', TIMES, {'position': labels}))
     proposal = propose(bag, arm)
     score = {pair.name: pair.score for pair in proposal.pairs}
-    assert score['s0'] >= CONFIDENCE > score['s1']
+    assert score['s0'] >= CONFIDENCE > max(score['s1'], score['s2'])
     path = tmp_path / 'mapping.yaml'
     path.write_text(to_yaml(proposal, 'arm.xml'))
     assert '# s1: {topic: /js, field: position, label: elbo}' in path.read_text()
@@ -152,6 +154,76 @@ def test_what_is_in_doubt_is_commented_out_and_the_rest_can_be_loaded(
     assert [pair['used'] for pair in document['pairs']] == [
         pair.confident for pair in proposal.pairs
     ]
+
+
+def _renamed(bench: Any, run: Any) -> tuple[BagColumns, dict[str, str]]:
+    """Return a bag of a run under names that no model has, and those of the joints."""
+    names = dict(
+        zip(run.joints, ('Base', 'Arm_A', 'Arm_B', 'Hand_1', 'Hand_2', 'Hand_3'), strict=True)
+    )
+    commands, state = _plain(bench, run).topics
+    fields = tuple(replace(field, labels=tuple(names.values())) for field in state.fields)
+    told = replace(commands, msgtype=state.msgtype, fields=(replace(fields[0], values=run.told),))
+    return replace(_plain(bench, run), topics=(told, replace(state, fields=fields))), names
+
+
+@pytest.mark.slow
+def test_currents_neither_outvote_names_nor_pass_for_torques(bench: Any, run: Any) -> None:
+    per_newton_metre = np.array([3.0, -0.5, 0.2, 8.0, -20.0, 2.0])
+    bag = _with(_plain(bench, run), 'effort', lambda values: values * per_newton_metre)
+    found = _found(bag, bench.model())
+    for joint, scale in zip(run.joints, per_newton_metre, strict=True):
+        assert found[f'{joint}_position'].labels == (joint,)
+        assert found[f'{joint}_position'].confident
+        effort = found[f'{joint}_effort']
+        assert not effort.confident
+        assert 'no torque in N·m but a current' in effort.reason
+        assert np.sign(effort.scale) == np.sign(scale)
+    # Gravity tells the scale of the joints that carry the arm; the model lacks some of the masses.
+    assert found['shoulder_lift_effort'].scale == pytest.approx(-2.0, rel=0.3)
+
+
+@pytest.mark.slow
+def test_efforts_that_are_never_negative_stay_out(bench: Any, run: Any) -> None:
+    bag = _with(_plain(bench, run), 'effort', np.abs)
+    proposal = propose(bag, bench.model())
+    assert {pair.field for pair in proposal.pairs} == {'position', 'velocity', 'data'}
+    assert all(pair.confident for pair in proposal.pairs)
+    (reason,) = (item.reason for item in proposal.unmapped if item.name == '/joint_states effort')
+    assert reason.startswith('never negative')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('effort', [True, False])
+def test_names_that_no_model_has_are_no_hindrance(bench: Any, run: Any, *, effort: bool) -> None:
+    bag, names = _renamed(bench, run)
+    if not effort:
+        commands, state = bag.topics
+        bag = replace(bag, topics=(commands, replace(state, fields=state.fields[:2])))
+    found = _found(bag, bench.model())
+    for joint, name in names.items():
+        assert found[f'{joint}_position'].labels == (name,)
+        assert found[f'{joint}_position'].confident
+        assert found[joint].labels == (name,)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.parametrize('motion', ['multisine', 'pick_place', 'prbs_excitation'])
+def test_a_hobby_arm_as_it_is_shipped_is_mapped(shared_data: Path, motion: str) -> None:
+    model = load_model(shared_data / 'so101' / 'so101.xml')
+    found = _found(read_bag(shared_data / 'so101' / 'bags' / motion), model)
+    names = {
+        'shoulder_pan': 'Rotation',
+        'shoulder_lift': 'Pitch',
+        'elbow_flex': 'Elbow',
+        'wrist_flex': 'Wrist_Pitch',
+        'wrist_roll': 'Wrist_Roll',
+        'gripper': 'Jaw',
+    }
+    for joint, name in names.items():
+        for pair in (found[f'{joint}_position'], found[joint]):
+            assert (pair.labels, pair.scale, pair.offset, pair.confident) == ((name,), 1, 0, True)
 
 
 def test_a_joint_that_follows_another_takes_its_column(columns: Any) -> None:

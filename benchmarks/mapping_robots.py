@@ -1,0 +1,314 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What ``sysid map`` makes of robots that it has never seen, with names that say little.
+
+Arms from the wheels of robosuite and mjlab follow position commands with armatures, friction and
+gains that their MJCF does not know. Their bags are then renamed, permuted, given in degrees, with
+currents for torques, or without efforts. A pair is wrong when its column, sign or unit is; a pair
+with a score above the confidence that is wrong is the mistake that must not happen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.mapping.proposal import propose
+from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.model.loading import load_model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.alignment.mapping.proposal import Proposal
+
+STATE, COMMAND = '/joint_states', '/joint_commands'
+ORIGIN_NS = 1_700_000_000_000_000_000
+SECONDS, STEP, RATE, COMMAND_RATE = 12.0, 0.002, 100, 50
+DEGREES = 180 / math.pi
+ROBOTS = {
+    name: ('robosuite', f'models/assets/robots/{name}/robot.xml')
+    for name in ('ur5e', 'panda', 'iiwa', 'sawyer', 'jaco', 'kinova3', 'xarm7')
+} | {'yam': ('mjlab', 'asset_zoo/robots/i2rt_yam/xmls/yam.xml')}
+#: Names that no model has.
+NAMES = ('Base', 'Arm_A', 'Arm_B', 'Forearm', 'Hand_1', 'Hand_2', 'Hand_3', 'Claw', 'Claw_2')
+NOISE = {'position': 3e-4, 'velocity': 0.01, 'effort': 0.02}
+
+
+class Variant(NamedTuple):
+    """How a bag differs from its model.
+
+    Attributes:
+        named: Joints have the model's names.
+        permuted: They are listed in another order.
+        effort: ``torque``, ``current`` (another scale and sign for each joint) or ``none``.
+        degrees: Positions, velocities and commands are in degrees.
+        servos: The model has position servos, of 0.6 times the true gains, else its own motors.
+    """
+
+    named: bool = False
+    permuted: bool = False
+    effort: str = 'torque'
+    degrees: bool = False
+    servos: bool = True
+
+
+VARIANTS = {
+    'renamed': Variant(),
+    'permuted': Variant(permuted=True),
+    'currents': Variant(named=True, permuted=True, effort='current'),
+    'mixed': Variant(effort='current', degrees=True),
+    'silent': Variant(effort='none', servos=False),
+}
+
+
+class Run(NamedTuple):
+    """What a robot did: joints, (m, k) commands and (n, k) states in SI units."""
+
+    joints: list[str]
+    commands: NDArray[np.float64]
+    states: dict[str, NDArray[np.float64]]
+
+
+def path_of(robot: str) -> Path:
+    """Return the MJCF of a robot."""
+    package, inside = ROBOTS[robot]
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        sys.exit('pip install --no-deps robosuite mjlab')
+    return Path(found.origin).parent / inside
+
+
+def scalar_joints(spec: mujoco.MjSpec) -> list[mujoco.MjsJoint]:
+    """Return the hinges and slides that no equality couples."""
+    coupled = {equality.name1 for equality in spec.equalities}
+    kinds = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
+    return [joint for joint in spec.joints if joint.type in kinds and joint.name not in coupled]
+
+
+def bare(robot: str) -> mujoco.MjSpec:
+    """Return a robot's model without what is to look at or to touch."""
+    spec = mujoco.MjSpec.from_file(str(path_of(robot)))
+    for geom in list(spec.geoms):
+        if geom.type == mujoco.mjtGeom.mjGEOM_MESH and _has_inertia(spec):
+            spec.delete(geom)
+        else:
+            geom.contype = geom.conaffinity = 0
+    return spec
+
+
+def _has_inertia(spec: mujoco.MjSpec) -> bool:
+    return all(body.explicitinertial for body in spec.bodies[1:] if body.geoms)
+
+
+def with_servos(spec: mujoco.MjSpec, gains: NDArray[np.float64]) -> mujoco.MjSpec:
+    """Return a model with a position servo of (k, 2) gains on each joint, and no other actuator."""
+    spec = spec.copy()
+    for actuator in list(spec.actuators):
+        spec.delete(actuator)
+    for joint, (stiffness, damping) in zip(scalar_joints(spec), gains, strict=True):
+        actuator = spec.add_actuator(
+            name=f'{joint.name}_servo', target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT
+        )
+        actuator.set_to_position(kp=stiffness, kv=damping)
+    return spec
+
+
+def usual_gains(spec: mujoco.MjSpec) -> NDArray[np.float64]:
+    """Return the (k, 2) gains at which each joint follows with 4 Hz and no overshoot."""
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    inertia = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, inertia)
+    dofs = [model.joint(joint.name).dofadr[0] for joint in scalar_joints(spec)]
+    own = np.maximum(np.diag(inertia)[dofs], 0.02)
+    rate = 2 * np.pi * 4.0
+    return np.column_stack([own * rate**2, 2 * own * rate])
+
+
+def simulate(robot: str, seed: int) -> Run:
+    """Move a robot whose armature, damping, friction and masses differ from its file's."""
+    rng = np.random.default_rng(seed)
+    spec = bare(robot)
+    joints = scalar_joints(spec)
+    gains = usual_gains(spec)
+    own = gains[:, 0] / (2 * np.pi * 4.0) ** 2
+    for body in spec.bodies[1:]:
+        body.mass *= rng.uniform(0.9, 1.1)
+    for joint, inertia in zip(joints, own, strict=True):
+        joint.armature = inertia * rng.uniform(0.05, 0.5)
+        joint.damping = [inertia * rng.uniform(0.5, 4.0), 0.0, 0.0]
+        joint.frictionloss = inertia * rng.uniform(0.5, 4.0)
+    spec.option.timestep = STEP
+    model = with_servos(spec, gains).compile()
+    data = mujoco.MjData(model)
+    rows = [model.joint(joint.name) for joint in joints]
+    qpos = [row.qposadr[0] for row in rows]
+    dofs = [row.dofadr[0] for row in rows]
+    middle, reach = _room(rows)
+    phases = rng.uniform(0, 2 * np.pi, (len(joints), 4))
+    rates = 2 * np.pi * rng.uniform(0.08, 0.7, (len(joints), 4))
+    data.qpos[qpos] = middle
+    states: dict[str, list[NDArray[np.float64]]] = {kind: [] for kind in NOISE}
+    commands = []
+    for step in range(round(SECONDS / STEP)):
+        at = step * STEP
+        if step % round(1 / (COMMAND_RATE * STEP)) == 0:
+            shape = np.sin(rates * at + phases).mean(axis=1) * min(at, 1.0)
+            data.ctrl[:] = middle + reach * shape
+            commands.append(data.ctrl.copy())
+        if step % round(1 / (RATE * STEP)) == 0:
+            states['position'].append(data.qpos[qpos].copy())
+            states['velocity'].append(data.qvel[dofs].copy())
+            states['effort'].append(data.qfrc_actuator[dofs].copy())
+        mujoco.mj_step(model, data)
+    noisy = {}
+    for kind, rows_of in states.items():
+        values = np.array(rows_of)
+        scale = np.std(values, axis=0) if kind == 'effort' else 1.0
+        noisy[kind] = values + NOISE[kind] * scale * rng.normal(size=values.shape)
+    return Run([joint.name for joint in joints], np.array(commands), noisy)
+
+
+def _room(rows: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the middle of each joint's range, and how far from it the motion goes."""
+    ranges = np.array([row.range if row.range[1] > row.range[0] else (-3.0, 3.0) for row in rows])
+    return ranges.mean(axis=1), 0.4 * np.minimum(np.ptp(ranges, axis=1), 4.0)
+
+
+class Truth(NamedTuple):
+    """The right column of a sensor, and its scale; NaN where no scale is right."""
+
+    label: str
+    field: str
+    scale: float
+
+
+def bag_of(
+    run: Run, variant: Variant, seed: int
+) -> tuple[BagColumns, dict[tuple[str, str], Truth]]:
+    """Write a run down as one of the variants; return the truth by joint and kind as well."""
+    rng = np.random.default_rng(1000 + seed)
+    count = len(run.joints)
+    names = list(run.joints if variant.named else NAMES[:count])
+    order = rng.permutation(count) if variant.permuted else np.arange(count)
+    factor = DEGREES if variant.degrees else 1.0
+    scales = {'position': np.full(count, factor), 'velocity': np.full(count, factor)}
+    if variant.effort == 'torque':
+        scales['effort'] = np.ones(count)
+    if variant.effort == 'current':
+        scales['effort'] = np.exp(rng.uniform(-3, 3, count)) * rng.choice((-1, 1), count)
+    labels = tuple(names[joint] for joint in order)
+    fields = tuple(
+        Field(kind, labels, (scale * run.states[kind])[:, order]) for kind, scale in scales.items()
+    )
+    asked = (Field('position', labels, (factor * run.commands)[:, order]),)
+
+    def stamps(rows: int, rate: float) -> NDArray[np.int64]:
+        return ORIGIN_NS + np.round(1e9 * np.arange(rows) / rate).astype(np.int64)
+
+    at = stamps(len(run.states['position']), RATE)
+    command_at = stamps(len(run.commands), COMMAND_RATE)
+    kind = 'sensor_msgs/msg/JointState'
+    bag = BagColumns(
+        Path('bag'),
+        (
+            TopicColumns(COMMAND, kind, command_at, command_at, asked),
+            TopicColumns(STATE, kind, at, at, fields),
+        ),
+        (),
+    )
+    truth = {
+        (joint, kind): Truth(
+            names[row],
+            kind,
+            math.nan if variant.effort == 'current' and kind == 'effort' else 1 / scale[row],
+        )
+        for row, joint in enumerate(run.joints)
+        for kind, scale in scales.items()
+    }
+    return bag, truth
+
+
+class Count(NamedTuple):
+    """How many pairs of sensors there are, and what became of them."""
+
+    pairs: int = 0
+    right: int = 0
+    certain_and_right: int = 0
+    certain_and_wrong: int = 0
+
+    def __str__(self) -> str:
+        """Return one line."""
+        counted = self._asdict().items()
+        return ', '.join(f'{value} {name.replace("_", " ")}' for name, value in counted)
+
+
+def judge(proposal: Proposal, truth: dict[tuple[str, str], Truth]) -> tuple[Count, list[str]]:
+    """Count the pairs of joint sensors, and say which are wrong and called certain.
+
+    No scale of a current is right: such a pair is wrong when it is called certain.
+    """
+    right = certain = 0
+    wrong = []
+    for pair in proposal.pairs:
+        joint, _, kind = pair.name.rpartition('_')
+        expected = truth.get((joint, kind))
+        if expected is None:
+            continue
+        fits = (pair.labels, pair.field) == ((expected.label,), expected.field)
+        fits &= math.isclose(pair.scale, expected.scale, rel_tol=1e-6)
+        right += fits
+        certain += fits and pair.confident
+        if pair.confident and not fits:
+            wrong.append(f'{pair.name}: found {pair}, expected {expected}')
+    scaled = sum(not math.isnan(item.scale) for item in truth.values())
+    return Count(scaled, right, certain, len(wrong)), wrong
+
+
+def main() -> None:
+    """Print for each bag how many pairs are right, in doubt, and wrong though certain."""
+    parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
+    parser.add_argument('--robots', nargs='*', default=list(ROBOTS), choices=list(ROBOTS))
+    parser.add_argument('--variants', nargs='*', default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument('--seed', type=int, default=0)
+    arguments = parser.parse_args()
+    total = Count()
+    for robot in arguments.robots:
+        run = simulate(robot, arguments.seed)
+        for name in arguments.variants:
+            bag, truth = bag_of(run, VARIANTS[name], arguments.seed)
+            model = _users_model(robot, VARIANTS[name])
+            start = time.perf_counter()
+            count, wrong = judge(propose(bag, model), truth)
+            print(f'{robot} {name}: {count}; {time.perf_counter() - start:.1f} s', flush=True)
+            for line in wrong:
+                print(f'    {line}')
+            total = Count(*(sum(values) for values in zip(total, count, strict=True)))
+    print(f'all: {total}')
+
+
+def _users_model(robot: str, variant: Variant) -> mujoco.MjModel:
+    """Compile the model that the user has: with servos of other gains, or as in the wheel."""
+    spec = bare(robot)
+    if variant.servos:
+        spec = with_servos(spec, 0.6 * usual_gains(spec))
+    spec.compile()
+    with tempfile.NamedTemporaryFile('w', suffix='.xml', dir=path_of(robot).parent) as file:
+        file.write(spec.to_xml())
+        file.flush()
+        return load_model(Path(file.name))
+
+
+if __name__ == '__main__':
+    main()
