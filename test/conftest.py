@@ -26,10 +26,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest, and skip what needs ROS where there is none, except in CI."""
-    # What takes long or waits would otherwise keep one worker after all others ended.
-    items.sort(
-        key=lambda item: not {'shared', 'patient'} & {mark.name for mark in item.iter_markers()}
-    )
+    # A fit to recordings of a real robot would otherwise keep one worker after all others ended.
+    items.sort(key=lambda item: item.get_closest_marker('shared') is None)
     if importlib.util.find_spec('rclpy') is not None or 'CI' in os.environ:
         return
     for item in items:
