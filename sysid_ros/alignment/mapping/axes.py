@@ -23,7 +23,7 @@ from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -106,16 +106,27 @@ class Axis(NamedTuple):
         return bool(self.name) and not self.name.isdigit()
 
 
-def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
-    """Collect the axes of a bag; of several with one name the most telling is kept."""
+def find_axes(
+    bag: BagColumns, leaders: Collection[str] = (), prefixes: Mapping[str, str] | None = None
+) -> tuple[Axis, ...]:
+    """Collect the axes of a bag; of several with one name the most telling is kept.
+
+    Args:
+        bag: Columns of the bag.
+        leaders: Topics of arms that lead others: commands, where there are no others.
+        prefixes: Topic to what stands before the names of its joints, so that the joints of
+            several arms are told apart.
+    """
     found: dict[tuple[str, str, str, bool], Axis] = {}
     orders = controller_joints(bag)
+    prefixes = prefixes or {}
     for topic in bag.topics:
         for field in topic.fields:
             meaning = _meaning(topic, field)
             if meaning is None:
                 continue
             quantity, commanded = meaning
+            commanded = commanded or topic.topic in leaders
             if quantity is Quantity.EFFORT and are_magnitudes(field):
                 continue
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
@@ -124,13 +135,18 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
                 if not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
+                if topic.topic in prefixes:
+                    name = f'{prefixes[topic.topic]}_{name}'
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
                 column = AxisColumn(
                     topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
                 )
                 axis.columns.setdefault(quantity, column)
-    return _distinct(list(found.values()))
+    told = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
+    return _distinct(
+        [axis for axis in found.values() if axis.topic not in leaders or axis.name not in told]
+    )
 
 
 def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:

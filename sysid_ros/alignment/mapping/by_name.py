@@ -38,7 +38,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from sysid_ros.bags import BagColumns, TopicColumns
 
@@ -56,14 +56,21 @@ _SHOWN = 6
 _TopicChoice = tuple[tuple['TopicColumns', ...], list[Unmapped]]
 
 
-def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
+def auto_mapping(
+    bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str] = ()
+) -> Mapping:
     """Pair a bag with a model by joint names.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        leaders: Topics of arms that lead others; their positions are commands.
 
     Raises:
         AlignmentError: There are no joint states, no name is shared, or the model has no sensor.
     """
     joints = scalar_joints(model)
-    states, unused = _state_topics(bag, joints)
+    states, unused = _state_topics(bag, joints, leaders)
     sensors = _sensor_pairs(states, model, joints)
     if not sensors:
         shared = _joined(joint for topic in states for joint in _shared(topic, joints))
@@ -72,7 +79,7 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
             f'measures at joints {shared}.'
         )
         raise AlignmentError(msg)
-    actuators, refused, health = _actuator_pairs(bag, model, joints)
+    actuators, refused, health = _actuator_pairs(bag, model, joints, leaders)
     pairs = (*sensors, *actuators)
     renamed = _renamed(bag, pairs, joints)
     return Mapping(pairs, (*unused, *refused), (*renamed, *health))
@@ -128,10 +135,16 @@ def _joined(names: Iterable[str]) -> str:
     return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
 
 
-def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _TopicChoice:
+def _state_topics(
+    bag: BagColumns, joints: dict[str, int], leaders: Collection[str]
+) -> _TopicChoice:
     """Choose the topics that carry the measured state."""
     all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
-    states = [topic for topic in all_states if not is_command(topic.topic)]
+    states = [
+        topic
+        for topic in all_states
+        if not is_command(topic.topic) and topic.topic not in leaders
+    ]
     if not states:
         found = (
             _joined([item.topic for item in bag.topics] + [item.topic for item in bag.unread])
@@ -238,7 +251,7 @@ def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
 
 
 def _actuator_pairs(
-    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int]
+    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int], leaders: Collection[str]
 ) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
     if not model.nactuator:
         return [], [], ()
@@ -248,6 +261,8 @@ def _actuator_pairs(
         if topic.msgtype == TRAJECTORY or (topic.msgtype == STATE and is_command(topic.topic))
     ]
     named = [topic for topic in named if _shared(topic, joints)]
+    # What moves a leader is asked of its follower where nothing else is.
+    named = named or [topic for topic in bag.topics if topic.topic in leaders]
     named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
     chosen, refused = _choose_topics(named, joints, 'the commands')
     pairs = _commands_by_joint(chosen, model, joints)

@@ -15,6 +15,12 @@ import numpy as np
 import yaml
 
 from sysid_ros.alignment.health import UNSIGNED, are_magnitudes
+from sysid_ros.alignment.mapping.arms import (
+    check_one_arm,
+    find_arms,
+    find_leaders,
+    prefixes,
+)
 from sysid_ros.alignment.mapping.axes import find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
 from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
@@ -28,6 +34,7 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     column_name,
+    scalar_joints,
     sensor_names,
 )
 from sysid_ros.errors import AlignmentError
@@ -236,7 +243,10 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
     """
     mechanism = Mechanism(model)
-    axes = find_axes(bag)
+    leaders = find_leaders(bag)
+    arms = find_arms(bag, leaders)
+    check_one_arm(bag, arms, list(scalar_joints(model)))
+    axes = find_axes(bag, leaders, prefixes(bag, arms, leaders))
     motion = make_motion(axes)
     commanded = frozenset(joint.law.commanded for joint in mechanism.joints if joint.law)
     drives = make_drives(axes, motion, commanded or frozenset({Quantity.POSITION}))
