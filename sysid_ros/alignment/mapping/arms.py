@@ -82,8 +82,8 @@ def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
             name = '/'.join(part for part in (own, *sorted(side)) if part) or topic.topic
             # In a topic with two sides, joints without one belong to neither.
             if side or len(sides) == 1:
-                words = frozenset(name_words(own)) | side
-                found.append(Arm(name, topic.topic, words, frozenset(joints)))
+                named = frozenset(name_words(own)) | side
+                found.append(Arm(name, topic.topic, named, frozenset(joints)))
     return tuple(found)
 
 
@@ -123,11 +123,14 @@ def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
 
     Args:
         bag: Columns of the bag.
-        namespace: Words of a topic's path, such as ``left``, ``/robot/arm_1``, or of joints.
+        namespace: Words of a topic's path, such as ``left``, ``/robot/arm_1``, or of joints; empty
+            where all of the bag is one robot's.
 
     Raises:
         AlignmentError: No topic and no joint has them.
     """
+    if not namespace:
+        return bag
     words = frozenset(name_words(namespace))
     # A leader comes with the follower that is asked for.
     wanted = words - _FOLLOWS or words
@@ -196,8 +199,8 @@ def check_one_arm(bag: BagColumns, arms: Sequence[Arm], joints: Sequence[str]) -
         names = ', '.join(dict.fromkeys(arm.name for arm in several))
         msg = (
             f'The bag {bag.path.name!r} holds several arms with the same joints, {names}, and the '
-            f'model is one of them: choose with `--namespace {several[0].name}`, in calibration.yaml'
-            f' with `namespace: {several[0].name}`.'
+            f'model is one of them: choose with `--namespace {several[0].name}`, '
+            f'or `namespace: {several[0].name}` in calibration.yaml.'
         )
         raise AlignmentError(msg)
 
@@ -265,9 +268,9 @@ def _agreement(leader: TopicColumns, follower: TopicColumns) -> tuple[float, flo
         return 0.0, 0.0
     axes = [
         Axis(
-            label,
-            False,
-            {
+            name=label,
+            commanded=False,
+            columns={
                 Quantity.POSITION: AxisColumn(
                     topic.topic,
                     field.name,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
 _WORDS = {
     Quantity.POSITION: ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
     Quantity.VELOCITY: ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
-    Quantity.EFFORT: ['effort', 'efforts', 'torque', 'torques', 'tau'],
+    Quantity.EFFORT: [
+        'effort',
+        'efforts',
+        'torque',
+        'torques',
+        'tau',
+        'current',
+        'currents',
+        'pwm',
+    ],
 }
 #: Parts of a path under which a controller's state holds its commands.
 _COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
@@ -55,6 +65,14 @@ LONGEST_LAG_S = 0.5
 _NO_VARIATION = 1e-9
 #: A later lag must agree better by this much.
 _BETTER = 1e-3
+
+
+class EffortKind(enum.StrEnum):
+    """What a column of efforts holds."""
+
+    TORQUE = 'torque'
+    CURRENT = 'current'
+    PWM = 'pwm'
 
 
 class AxisColumn(NamedTuple):
@@ -80,6 +98,14 @@ class AxisColumn(NamedTuple):
     def name(self) -> str:
         """How messages call it."""
         return column_name(self.topic, self.field, self.label)
+
+    @property
+    def kind(self) -> EffortKind:
+        """What it holds by its name, if it holds efforts."""
+        words = set(re.split(r'[._/]', f'{self.topic}/{self.field}'.lower()))
+        if words & {'current', 'currents'}:
+            return EffortKind.CURRENT
+        return EffortKind.PWM if 'pwm' in words else EffortKind.TORQUE
 
 
 class Axis(NamedTuple):
@@ -142,7 +168,15 @@ def find_axes(
                 column = AxisColumn(
                     topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
                 )
-                axis.columns.setdefault(quantity, column)
+                known = axis.columns.setdefault(quantity, column)
+                if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
+                    axis.columns[quantity] = column
+    # A current that no joint is named for is a battery's.
+    found = {
+        key: axis
+        for key, axis in found.items()
+        if axis.named or [column.kind for column in axis.columns.values()] != [EffortKind.CURRENT]
+    }
     told = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
     return _distinct(
         [axis for axis in found.values() if axis.topic not in leaders or axis.name not in told]

@@ -56,9 +56,7 @@ _SHOWN = 6
 _TopicChoice = tuple[tuple['TopicColumns', ...], list[Unmapped]]
 
 
-def auto_mapping(
-    bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str] = ()
-) -> Mapping:
+def auto_mapping(bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str] = ()) -> Mapping:
     """Pair a bag with a model by joint names.
 
     Args:
@@ -141,9 +139,7 @@ def _state_topics(
     """Choose the topics that carry the measured state."""
     all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
     states = [
-        topic
-        for topic in all_states
-        if not is_command(topic.topic) and topic.topic not in leaders
+        topic for topic in all_states if not is_command(topic.topic) and topic.topic not in leaders
     ]
     if not states:
         found = (

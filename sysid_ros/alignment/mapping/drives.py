@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from sysid_ros.alignment.mapping.axes import Axis, Response, respond
+from sysid_ros.alignment.mapping.axes import Axis, EffortKind, Response, respond
 from sysid_ros.alignment.pairs import Quantity
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class RecordedDrive(NamedTuple):
         following: How the measurement follows the command.
         speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
         whole: Whether positions are whole numbers.
+        own_efforts: Whether efforts are no torques by their name.
     """
 
     axis: Axis
@@ -143,6 +144,7 @@ class RecordedDrive(NamedTuple):
     following: Response
     speeding: Response
     whole: bool
+    own_efforts: bool = False
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
@@ -268,9 +270,15 @@ def make_drives(
                 following,
                 _NO_RESPONSE if motion is None else velocity_response(motion, row),
                 _is_whole(axis),
+                _has_own_efforts(axis),
             )
         )
     return tuple(made)
+
+
+def _has_own_efforts(axis: Axis) -> bool:
+    column = axis.columns.get(Quantity.EFFORT)
+    return column is not None and column.kind is not EffortKind.TORQUE
 
 
 def _is_whole(axis: Axis) -> bool:

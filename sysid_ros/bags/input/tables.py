@@ -49,17 +49,34 @@ _QUANTITIES = {
     'pwm': ('pwm', 'duty'),
 }
 _COMMANDED = frozenset(
-    'action cmd command commands commanded control des desired goal ref reference setpoint target'
-    .split()
+    [
+        'action',
+        'cmd',
+        'command',
+        'commands',
+        'commanded',
+        'control',
+        'des',
+        'desired',
+        'goal',
+        'ref',
+        'reference',
+        'setpoint',
+        'target',
+    ]
 )
 #: Words that say that something was measured, not what.
 _MEASURED = frozenset(
-    'observation obs state states measured meas actual present feedback'.split()
+    ['observation', 'obs', 'state', 'states', 'measured', 'meas', 'actual', 'present', 'feedback']
 )
 #: Components of vectors: these belong to no joint.
 _COMPONENTS = frozenset('xyzw')
-_TIMES = frozenset('t time times timestamp timestamps stamp stamps sec secs seconds'.split())
-_TIME_NOISE = frozenset('ros sim elapsed relative rel unix epoch system header log'.split())
+_TIMES = frozenset(
+    ['t', 'time', 'times', 'timestamp', 'timestamps', 'stamp', 'stamps', 'sec', 'secs', 'seconds']
+)
+_TIME_NOISE = frozenset(
+    ['ros', 'sim', 'elapsed', 'relative', 'rel', 'unix', 'epoch', 'system', 'header', 'log']
+)
 _TIME_UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'µs': 1e-6, 'ns': 1e-9}
 #: Units that a name may carry, to SI units; that of a current stays what it is.
 _UNITS = {
@@ -355,7 +372,7 @@ def _heading(text: str, file: str) -> _Heading:
         quantity = 'position'
     quantities = {word for several in _QUANTITIES.values() for word in several}
     if _COMPONENTS & set(words[-1:]):
-        return _Heading(False, '', text, 1.0)
+        return _Heading(commanded=False, quantity='', label=text, factor=1.0)
     units = [word for word in words[-1:] if word in _UNITS] if quantity else []
     drop = _COMMANDED | _MEASURED | quantities | set(units)
     label = text
@@ -383,9 +400,7 @@ def _topics(path: Path, table: _Table, *, alone: bool) -> list[TopicColumns]:
         elif heading.commanded:
             key, of_field, label = (f'{place}{COMMANDS}', _TABLE), 'data', heading.label
         topics.setdefault(key, {}).setdefault(of_field, {})[label] = heading.factor * values
-    return [
-        _topic(topic, kind, stamps, fields.items()) for (topic, kind), fields in topics.items()
-    ]
+    return [_topic(topic, kind, stamps, fields.items()) for (topic, kind), fields in topics.items()]
 
 
 def _topic(
