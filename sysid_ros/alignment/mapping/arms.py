@@ -72,18 +72,13 @@ def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
     found = []
     for topic, level in zip(states, levels, strict=True):
         own = '/'.join(part for part in level if part not in shared) if len(states) > 1 else ''
-        sides: dict[frozenset[str], set[str]] = {}
-        for label in _labels(topic):
-            words = name_words(label)
-            sides.setdefault(_SIDES & set(words), set()).add(
-                '_'.join(word for word in words if word not in _SIDES)
-            )
-        for side, joints in sides.items():
+        joints: dict[frozenset[str], set[str]] = {frozenset(): set(_labels(topic))}
+        if _SIDES.isdisjoint(_words(topic)):
+            joints = _by_side(_labels(topic)) or joints
+        for side, names in joints.items():
             name = '/'.join(part for part in (own, *sorted(side)) if part) or topic.topic
-            # In a topic with two sides, joints without one belong to neither.
-            if side or len(sides) == 1:
-                named = frozenset(name_words(own)) | side
-                found.append(Arm(name, topic.topic, named, frozenset(joints)))
+            words = frozenset(name_words(own)) | side
+            found.append(Arm(name, topic.topic, words, frozenset(names)))
     return tuple(found)
 
 
@@ -222,6 +217,18 @@ def _words(topic: TopicColumns) -> set[str]:
 
 def _labels(topic: TopicColumns) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
+
+
+def _by_side(labels: Sequence[str]) -> dict[frozenset[str], set[str]]:
+    """Return side to the joints there, without it; nothing where few have a side, as fingers."""
+    found: dict[frozenset[str], set[str]] = {}
+    for label in labels:
+        words = name_words(label)
+        side = frozenset(_SIDES.intersection(words))
+        if side:
+            joint = '_'.join(word for word in words if word not in _SIDES)
+            found.setdefault(side, set()).add(joint)
+    return found if 2 * sum(map(len, found.values())) > len(labels) else {}
 
 
 def _of_arm(
