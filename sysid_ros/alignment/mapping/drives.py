@@ -39,11 +39,17 @@ _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
 
 
 class Unit(NamedTuple):
-    """A unit: its name, SI units per unit, and its cost: minus the logarithm of its odds."""
+    """A unit: name, SI units per unit, cost (minus the logarithm of its odds), and gear ratio."""
 
     name: str
     factor: float
     cost: float
+    gear: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        """What columns of one message share: joints behind gears have each their own ratio."""
+        return self.name if self.gear == 1.0 else 'before a gear'
 
 
 _TICKS = tuple(Unit(f'counts of 2^{bits} per turn', 2 * math.pi / 2**bits, 3.5) for bits in _BITS)
@@ -115,7 +121,10 @@ def geared(unit: Unit, factor: float) -> Unit | None:
         up = float(round(up))
     ratio = up if ratio >= 1 else 1 / up
     return Unit(
-        f'{unit.name} at a gear ratio of {ratio:.4g}', unit.factor / ratio, unit.cost + GEAR_COST
+        f'{unit.name} at a gear ratio of {ratio:.4g}',
+        unit.factor / ratio,
+        unit.cost + GEAR_COST,
+        ratio,
     )
 
 

@@ -246,14 +246,16 @@ class Judge:
 
     def _mixture(self, guesses: tuple[Guess, ...]) -> float:
         """Return the cost of units that differ in a message; a unit of positions costs once."""
-        positions: dict[str, Counter[Unit]] = {}
-        efforts: dict[str, Counter[Unit]] = {}
+        positions: dict[str, Counter[str]] = {}
+        efforts: dict[str, Counter[str]] = {}
+        costs: dict[str, float] = {}
         for drive, guess in zip(self.drives, guesses, strict=True):
             if guess.joint >= 0:
                 topic = drive.axis.topic
-                positions.setdefault(topic, Counter())[guess.unit] += 1
+                positions.setdefault(topic, Counter())[guess.unit.kind] += 1
+                costs[guess.unit.kind] = guess.unit.cost
                 if drive.effort is not None:
-                    efforts.setdefault(topic, Counter())[guess.effort_unit] += 1
+                    efforts.setdefault(topic, Counter())[guess.effort_unit.kind] += 1
         cost = 0.0
         for found, price in (
             *((found, _MIXED) for found in positions.values()),
@@ -261,9 +263,9 @@ class Judge:
         ):
             cost += price * (found.total() - max(found.values()))
         for found in positions.values():
-            cost -= sum(unit.cost * (count - 1) for unit, count in found.items())
+            cost -= sum(costs[kind] * (count - 1) for kind, count in found.items())
         for found in efforts.values():
-            cost -= _ALL_OWN * max(found[OWN_UNITS] - 1, 0)
+            cost -= _ALL_OWN * max(found[OWN_UNITS.kind] - 1, 0)
         return cost
 
     def _disorder(self, guesses: tuple[Guess, ...]) -> float:
@@ -294,6 +296,8 @@ class Judge:
         hinge = self.joints[guess.joint].hinge
         commanded = drive.command is not None
         negative, against = guess.sign < 0, commanded and guess.sign * guess.command_sign < 0
+        # Where a velocity runs against its position, one of them is reversed.
+        negative |= drive.speeding.correlation < -LEAST_CORRELATION
         cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
         cost -= _BOTH_SIGNS * (negative and against)
         cost += _EFFORT_SIGN * (guess.effort_sign < 0)
@@ -508,7 +512,8 @@ def _in_message_order(drives: tuple[RecordedDrive, ...]) -> list[tuple[int, int]
     pairs: list[tuple[int, int]] = []
     for rows in topics.values():
         names = [drives[row].axis.name for row in rows]
-        if names != sorted(names):
+        # An index says as much as an order of names does.
+        if names != sorted(names) or all(name.isdigit() for name in names):
             pairs += itertools.combinations(rows, 2)
     return pairs
 

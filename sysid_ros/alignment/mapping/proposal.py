@@ -22,6 +22,7 @@ from sysid_ros.alignment.mapping.arms import (
     prefixes,
 )
 from sysid_ros.alignment.mapping.axes import EffortKind, find_axes, make_motion
+from sysid_ros.alignment.mapping.couplings import find_couplings
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
 from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
 from sysid_ros.alignment.mapping.mechanism import MASSES, SHOWS, Mechanism
@@ -41,6 +42,7 @@ from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
+    from sysid_ros.alignment.mapping.couplings import Coupling
     from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
     from sysid_ros.alignment.mapping.mechanism import ModelJoint
     from sysid_ros.bags import BagColumns, Field, TopicColumns
@@ -269,6 +271,10 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
         for quantity, reading in _readings(judge, found, row).items()
     }
     commands = {joint: _command(judge, found, row) for row, joint in placed.items()}
+    couplings = find_couplings(axes, motion)
+    measured = [row for row, axis in enumerate(axes) if not axis.commanded]
+    for row, joint in placed.items():
+        _couple(readings, joint, couplings.get(measured[row]))
     _follow(readings, mechanism, axes)
     pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
     order = sensor_names(model)
@@ -283,6 +289,19 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
         raise AlignmentError(msg)
     unmapped = _unmapped(bag, model, pairs)
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
+
+
+def _couple(
+    readings: dict[tuple[int, Quantity], _Reading], joint: int, coupling: Coupling | None
+) -> None:
+    """Say in what is read of a joint what couples it; a column that mixes joints is none."""
+    quantity = Quantity.POSITION if coupling is not None and coupling.mixed else Quantity.EFFORT
+    reading = readings.get((joint, quantity))
+    if coupling is not None and reading is not None:
+        score = min(reading.score, _UNSCALED) if coupling.mixed else reading.score
+        readings[joint, quantity] = reading._replace(
+            score=score, reason=f'{reading.reason}; {coupling.text}'
+        )
 
 
 def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:
