@@ -170,6 +170,7 @@ def identify(
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
+    spec = spec or load_spec(config.model)
     problem = load(config, observer, spec=spec)
     training = problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
@@ -195,7 +196,7 @@ def identify(
         for parameter, found in zip(problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, problem.spec, problem.servos)
+    return Identified(result, values, spec, problem.servos)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

@@ -20,6 +20,7 @@ from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
@@ -109,6 +110,10 @@ def load(
     """
     spec = spec or load_spec(config.model)
     model = compile_spec(spec, config.model)
+    if config.undriven:
+        servos = joints_of(config.servos, model)
+        spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
+        model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
     bags = bags_of(config)
@@ -117,12 +122,14 @@ def load(
     for path, role in bags:
         observer.stage(f'reading {path}')
         columns = read_bag(path)
+        pairing = without_undriven(map_columns(columns, model, mapping), model)
+        check_driven(columns, model, pairing)
         if look is not None:
             look(columns, role, model)
         alignment = align(
             columns,
             model,
-            map_columns(columns, model, mapping),
+            pairing,
             config.stamps,
             segments=config.segments,
             longest_delay=_longest_delay(early),
