@@ -55,6 +55,8 @@ _SPREAD = (0.1, 99.9)
 #: of its command by less than this at every lag, does not follow: a servo reaches .9, and a hand .4
 #: in one of ten recordings of 8 s, in none of 20 s.
 _FOLLOWS = 0.1, 0.4
+#: Another joint follows in its place from this correlation on.
+_SURELY = 0.8
 #: Distance of the instants that are compared, and the longest lag of a joint behind its command, s.
 _STEP_S, _LONGEST_LAG_S = 0.02, 1.0
 #: Speeds are over so many of these steps.
@@ -306,7 +308,17 @@ def _check_followed(
         if moved > _FOLLOWS[0] * asked and _likeness(bag, command, position) > _FOLLOWS[1]:
             return
         unit = 'rad' if joint.hinge else 'm'
-        still.append(f'{joint.name} is told to move by {asked:.2g} {unit} and moves by {moved:.2g}')
+        others = (
+            model.joint(other).name
+            for other, own in measured.items()
+            if other != joint.id
+            and Quantity.POSITION in own
+            and _likeness(bag, command, own[Quantity.POSITION]) > _SURELY
+        )
+        instead = next((f', which {name} follows instead' for name in others), '')
+        still.append(
+            f'{joint.name} is told to move by {asked:.2g} {unit}{instead}, and moves by {moved:.2g}'
+        )
     if still:
         msg = (
             f'No joint follows its commands in bag {bag.path.name!r}, {"; ".join(still[:_TOLD])}: '

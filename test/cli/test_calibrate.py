@@ -118,7 +118,6 @@ def test_a_rejected_fit_changes_no_file_of_an_accepted_one_and_exits_1(
     result = CalibrationResult.load(out / 'rejected/result.json')
     assert not result.accepted
     assert (out / 'rejected/report.html').is_file()
-    assert any('swapped joints' in check.detail for check in result.gate if not check.passed)
 
 
 def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Project):

@@ -14,7 +14,13 @@ from builders.bag_columns import Columns
 from builders.models import Drive, rod
 from sysid_ros.alignment import map_columns
 from sysid_ros.bags import BagWriter
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
+from sysid_ros.config import (
+    BagSelection,
+    CalibrationConfig,
+    ChannelMapping,
+    MappingConfig,
+    ParameterConfig,
+)
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
@@ -126,10 +132,30 @@ def test_joints_that_go_nowhere_they_are_told_to_have_no_motors(went: Any) -> No
         commands(lift=MOVES, turn=np.cos(3.3 * TIMES)),
     )
     assert complaint(bag).startswith(
-        "No joint follows its commands in bag 'run', lift is told to move by 3 rad and moves by "
+        "No joint follows its commands in bag 'run', lift is told to move by 3 rad, and moves by "
     )
     assert not complaint(bag, MOTORS)
     assert not complaint(bag, undriven=('*',))
+
+
+def test_joints_that_follow_the_commands_of_others_are_named() -> None:
+    turns = np.cos(3.3 * TIMES)
+    bag = Columns().bag(
+        states(lift=turns, turn=MOVES, pole=STILL), commands(lift=MOVES, turn=turns)
+    )
+    spec = mujoco.MjSpec.from_string(ARM.format(SERVOS))
+    channels = {
+        (role, name): ChannelMapping(topic=f'/joint_{topic}', field='position', label=joint)
+        for role, topic in (('q', 'states'), ('', 'commands'))
+        for name, joint in (('l', 'lift'), ('t', 'turn'))
+    }
+    mapping = MappingConfig(
+        sensors={f'q{name}': c for (role, name), c in channels.items() if role},
+        actuators={name: c for (role, name), c in channels.items() if not role},
+    )
+    model = spec.compile()
+    with pytest.raises(FitError, match='lift is told to move by 3 rad, which turn follows instead'):
+        check_driven(bag, model, map_columns(bag, model, mapping))
 
 
 def test_what_is_undriven_is_an_actuator() -> None:
