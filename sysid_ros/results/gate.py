@@ -151,11 +151,11 @@ def _stability(result: UnjudgedResult) -> GateCheck:
 
 def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
     """Look at sensors that never change although the model says that they should."""
-    found = [
-        f'{finding.detail} in {finding.bag}'
-        for finding in result.health
-        if finding.kind is FindingKind.STUCK
-    ]
+    stuck: dict[str, list[str]] = {}
+    for finding in result.health:
+        if finding.kind is FindingKind.STUCK:
+            stuck.setdefault(finding.detail, []).append(finding.bag)
+    found = [f'{detail} in {", ".join(bags)}' for detail, bags in stuck.items()]
     for error in errors:
         if error.measured_deviation != 0 or error.unit not in MOTION:
             continue
