@@ -14,9 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros import demo
+from sysid_ros.bags import BagWriter
 from sysid_ros.results.result import CalibrationResult, SensorError
 
 if TYPE_CHECKING:
@@ -187,3 +190,69 @@ def test_the_position_error_is_that_of_held_out_angles_only():
     assert sentence == (
         'Held-out position error: 35.4 mrad before, 3.54 mrad after, 10.0 times smaller.'
     )
+
+
+class _Recordings:
+    """Stands for the nodes: records commands with the pauses of a machine that is held up."""
+
+    def __init__(self, *skipped: int | None) -> None:
+        self.skipped = list(skipped)
+        self.calibrated = False
+
+    def record(self, *arguments: Any) -> int | None:
+        bag = arguments[1]
+        store = get_typestore(Stores.ROS2_JAZZY)
+        kind = 'std_msgs/msg/Float64MultiArray'
+        layout = store.types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
+        message = store.types[kind](layout=layout, data=np.zeros(2))
+        lost, now = self.skipped.pop(0), 10**18
+        with BagWriter(bag) as writer:
+            writer.add_topic('/forward_position_controller/commands', kind)
+            for number in range(50):
+                busy = lost != 0 and number in {10, 30}
+                now += (300_000_000 + number * 1_000_000) if busy else 10_000_000
+                data = bytes(store.serialize_cdr(message, kind))
+                writer.write('/forward_position_controller/commands', now, data)
+        return lost
+
+    def calibrate(self, *_: object) -> None:
+        self.calibrated = True
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Recordings]:
+    """Return a function that has the demo record with these numbers of commands skipped."""
+
+    def use(*skipped: int | None) -> _Recordings:
+        made = _Recordings(*skipped)
+        monkeypatch.setattr(demo, '_record_one', made.record)
+        monkeypatch.setattr(demo, '_calibrate', made.calibrate)
+        monkeypatch.setattr(demo, '_refit', made.calibrate)
+        return made
+
+    return use
+
+
+def test_no_fit_is_made_to_a_recording_that_is_known_to_be_bad(
+    recordings: Callable[..., _Recordings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    made = recordings(0, 94, None, 94)
+    assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path / 'd')]) == 2
+    out, err = capsys.readouterr()
+    assert not made.calibrated
+    assert err == (
+        'demo: This machine is too busy for a robot in real time: in each of 3 recordings of '
+        f'{tmp_path}/d/bags/train_2 it was held up, in the last one 2 times, for 330 ms at worst, '
+        'and 94 commands were skipped; a fit to that would be rejected, so stop what else runs '
+        'here and start the demo again.\n'
+    )
+    assert out.count('recording it again') == 2
+    assert 'for 330 ms at worst, and the motion was stopped: recording it again' in out
+
+
+def test_a_recording_that_succeeds_at_the_second_attempt_is_enough(
+    recordings: Callable[..., _Recordings], tmp_path: Path
+):
+    made = recordings(0, 94, 5, 0)
+    assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path)]) == 0
+    assert made.calibrated
