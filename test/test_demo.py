@@ -14,13 +14,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import mujoco
 import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
 
+from builders.plant_bags import record
 from sysid_ros import demo
 from sysid_ros.bags import BagWriter
+from sysid_ros.config import load_calibration
+from sysid_ros.pipeline import identify
 from sysid_ros.results.result import CalibrationResult, SensorError
+from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +163,7 @@ def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
 
 
 def test_every_parameter_of_the_demo_has_a_truth():
-    from sysid_ros.config import load_calibration, read_yaml  # noqa: PLC0415 (one test)
+    from sysid_ros.config import read_yaml  # noqa: PLC0415 (one test)
     from sysid_ros.model.loading import load_model  # noqa: PLC0415
     from sysid_ros.model.targets import resolve  # noqa: PLC0415
 
@@ -170,6 +175,42 @@ def test_every_parameter_of_the_demo_has_a_truth():
     true = {target.path for pattern in hidden for target in resolve(pattern, model)}
 
     assert identified == true
+
+
+@pytest.mark.slow
+def test_the_demos_twenty_parameters_are_found_from_two_exact_seconds(tmp_path: Path):
+    model = mujoco.MjModel.from_xml_path(str(ASSETS / 'arm.xml'))
+    hidden = load_truth(ASSETS / 'truth.yaml')
+    for name, seed in (('train_1', 1), ('validate_1', 3)):
+        rng = np.random.default_rng(seed)
+        speeds, phases, sizes = (
+            rng.uniform(low, high, (4, model.nactuator))
+            for low, high in ((2.0, 12.0), (0.0, 6.3), (0.1, 0.25))
+        )
+
+        def goals(
+            now: float, speeds: Any = speeds, phases: Any = phases, sizes: Any = sizes
+        ) -> Any:
+            waves = sizes * np.sin(speeds * now + phases)
+            return model.key_ctrl[0] + min(2 * now, 1.0) * waves.sum(axis=0)
+
+        noise = Noise(position=1.5e-4, velocity=5e-3, effort=0.05, seed=seed)
+        plant = Plant(ASSETS / 'arm.xml', rate=100.0, truth=hidden, noise=noise)
+        record(tmp_path / 'bags' / name, plant, goals, 2.0)
+    for name in ('arm.xml', 'calibration.yaml'):
+        shutil.copy(ASSETS / name, tmp_path)
+
+    result = identify(load_calibration(tmp_path / 'calibration.yaml')).result
+
+    assert result.accepted, result.acceptance
+    assert {parameter.verdict for parameter in result.parameters} == {'identified'}
+    truth = demo._truth(ASSETS / 'truth.yaml', result)
+    inside = [p.low <= truth[p.name] <= p.high for p in result.parameters]
+    assert len(inside) == 20
+    assert sum(inside) >= 17  # of intervals of 95 %
+    assert result.held_out_after < 1.5
+    # Commands that act when their stamps say need about 300 simulations.
+    assert result.solver.rollouts < 600
 
 
 def _error(role: str, unit: str, before: float, after: float) -> SensorError:
