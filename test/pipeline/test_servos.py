@@ -12,7 +12,6 @@ import mujoco
 import numpy as np
 import pytest
 import yaml
-from rosbags.typesys import Stores, get_typestore
 
 from builders.plant_bags import record
 from sysid_ros.api import Result
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures('undrawn')
 
-STORE = get_typestore(Stores.ROS2_JAZZY)
-START = 1_700_000_000_000_000_000
 ARM = """
 <mujoco>
   <compiler angle="radian" autolimits="true"/>
