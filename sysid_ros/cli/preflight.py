@@ -197,13 +197,13 @@ def finding_lines(findings: Iterable[HealthFinding]) -> Iterator[str]:
     bags: dict[tuple[str, FindingKind], dict[str, tuple[int, str]]] = {}
     for (bag, kind, count, detail), names in subjects.items():
         bags.setdefault((_listed(names), kind), {})[bag] = count, detail
-    for (names, kind), said in bags.items():
+    for (where, kind), said in bags.items():
         worst = max(said.values(), key=lambda counted: counted[0])
         same = [bag for bag, counted in said.items() if counted == worst]
         others = [f'{bag} ({counted[0]})' for bag, counted in said.items() if counted != worst]
-        where = ': '.join(filter(None, (_listed(same), names)))
         also = f'; alike in {_listed(others)}' if others else ''
-        yield f'{where}: {kind} ({worst[0]}): {worst[1]}{also}'
+        place = ': '.join(filter(None, (_listed(same), where)))
+        yield f'{place}: {kind} ({worst[0]}): {worst[1]}{also}'
 
 
 def _listed(names: list[str]) -> str:

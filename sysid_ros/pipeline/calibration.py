@@ -170,7 +170,6 @@ def identify(
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
-    spec = spec or load_spec(config.model)
     problem = load(config, observer, spec=spec)
     training = problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
@@ -196,7 +195,7 @@ def identify(
         for parameter, found in zip(problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, spec, problem.servos)
+    return Identified(result, values, problem.written or problem.spec, problem.servos)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

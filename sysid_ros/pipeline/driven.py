@@ -88,6 +88,8 @@ def switched_off(
             actuators are in use.
     """
     names = actuator_names(model)
+    if not names and '*' in patterns:
+        return spec
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             hint = nearest(pattern, filter(None, names))
@@ -130,21 +132,28 @@ def _off(model: mujoco.MjModel, actuator: int) -> bool:
 
 
 class _Silent(NamedTuple):
-    """An actuator without commands, and how far its joint moves: NaN where nobody knows."""
+    """An actuator without commands, and how far its joint moves: NaN where nobody knows.
+
+    In place of an actuator that a model does not have it is -1, and the name is the joint's.
+    """
 
     actuator: int
+    joint: int
     name: str
     motion: float
     unit: str
 
 
-def check_driven(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping) -> None:
+def check_driven(
+    bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, *, passive: bool = True
+) -> None:
     """Refuse a bag that does not say what drove the robot.
 
     Args:
         bag: Columns of the bag.
         model: The compiled model; its actuators that are off need no commands.
         mapping: Which column is what.
+        passive: Whether a model without actuators is one of a robot without: a URDF has none.
 
     Raises:
         FitError: An actuator has no commands although its joint moves, none has any and no other
@@ -154,15 +163,21 @@ def check_driven(bag: BagColumns, model: mujoco.MjModel, mapping: Mapping) -> No
     told = {pair.name: pair for pair in mapping.pairs if pair.role is PairRole.ACTUATOR}
     names = actuator_names(model)
     driven = {_joint_of(model, a) for a, name in enumerate(names) if name in told} - {-1}
+    candidates = [
+        (actuator, joint, name or '(unnamed)')
+        for actuator, name in enumerate(names)
+        if name not in told
+        and (joint := _joint_of(model, actuator)) not in driven
+        and not _off(model, actuator)
+    ]
+    if not names and not passive:
+        candidates = [(-1, joint, model.joint(joint).name) for joint in measured]
     silent = []
-    for actuator, name in enumerate(names):
-        joint = _joint_of(model, actuator)
-        if name in told or joint in driven or _off(model, actuator):
-            continue
+    for actuator, joint, name in candidates:
         hinge = joint >= 0 and bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
         pair = measured.get(joint, {}).get(Quantity.POSITION)
         motion = float('nan') if pair is None else _spread(_values(bag, pair))
-        silent.append(_Silent(actuator, name or '(unnamed)', motion, 'rad' if hinge else 'm'))
+        silent.append(_Silent(actuator, joint, name, motion, 'rad' if hinge else 'm'))
     refused = [item for item in silent if item.motion > _MOVES[item.unit == 'rad']]
     if not told and (refused or not _swings(bag, model, measured, silent)):
         refused = silent
@@ -237,7 +252,7 @@ def _told_nothing(
         (u for u in mapping.unmapped if u.kind is UnmappedKind.TOPIC and is_command(u.name)), None
     )
     hint = f' ({unused.name} is not used: {unused.reason})' if unused else ''
-    every = len(silent) == model.nactuator
+    every = len(silent) == model.nactuator or not model.nactuator
     off = "'*'" if every else ', '.join(item.name for item in silent)
     return (
         f'Expected commands for every actuator in bag {bag.path.name!r}, found none for '
@@ -255,7 +270,9 @@ def _by_efforts(
 ) -> str:
     """Say how measured efforts can drive the model, where there are any."""
     for item in silent:
-        columns = measured.get(_joint_of(model, item.actuator), {})
+        if item.actuator < 0:
+            break
+        columns = measured.get(item.joint, {})
         pair = columns.get(Quantity.EFFORT) or columns.get(Quantity.POSITION)
         field = None
         if pair is not None:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from sysid_ros.signals.trajectory import Trajectory
 
 
+#: Ends of the names of files in MJCF.
+_MJCF = frozenset({'.xml', '.mjcf'})
+
+
 def of_sequence(path: str) -> bool:
     """Whether a target, as it is written, is of a sequence: known only when the bags were read."""
     return path.partition('/')[0] == 'sequence'
@@ -73,6 +77,7 @@ class Problem:
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
         servos: The joints that servos drive, if any.
+        written: The nominal model with all actuators, where some of ``spec`` are switched off.
     """
 
     spec: mujoco.MjSpec
@@ -80,6 +85,7 @@ class Problem:
     recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
+    written: mujoco.MjSpec | None = None
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -110,6 +116,7 @@ def load(
     """
     spec = spec or load_spec(config.model)
     model = compile_spec(spec, config.model)
+    written = spec if config.undriven else None
     if config.undriven:
         servos = joints_of(config.servos, model)
         spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
@@ -119,11 +126,13 @@ def load(
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
+    # Only MJCF can say that a robot has no actuators.
+    passive = bool(config.undriven) or config.model.suffix in _MJCF
     for path, role in bags:
         observer.stage(f'reading {path}')
         columns = read_bag(path)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
-        check_driven(columns, model, pairing)
+        check_driven(columns, model, pairing, passive=passive)
         if look is not None:
             look(columns, role, model)
         alignment = align(
@@ -138,7 +147,9 @@ def load(
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
-    problem = Problem(spec, model, tuple(recordings), early, joints_of(config.servos, model))
+    problem = Problem(
+        spec, model, tuple(recordings), early, joints_of(config.servos, model), written
+    )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)
 

@@ -110,6 +110,17 @@ def test_without_commands_a_model_with_actuators_has_to_swing_by_itself() -> Non
     assert not complaint(Columns().bag(states(lift=STILL, turn=STILL, pole=MOVES)))
 
 
+def test_only_mjcf_says_that_a_robot_has_no_actuators() -> None:
+    spec = mujoco.MjSpec.from_string(ARM.format(''))
+    model = spec.compile()
+    bag = Columns().bag(states(lift=MOVES, turn=STILL, pole=STILL))
+    mapping = map_columns(bag, model, 'auto')
+    check_driven(bag, model, mapping)
+    with pytest.raises(FitError, match=r"for lift, turn, pole, whose joints move .*: \['\*'\]"):
+        check_driven(bag, model, mapping, passive=False)
+    assert switched_off(spec, model, ('*',)) is spec
+
+
 def test_efforts_drive_motors_by_the_mapping_that_is_proposed() -> None:
     bag = Columns().bag(states(efforts=True, lift=MOVES, turn=MOVES, pole=MOVES))
     sentence = complaint(bag, MOTORS)
