@@ -67,6 +67,7 @@ class AxisColumn(NamedTuple):
         receive_ns: (n,) int64, ns.
         header_ns: (n,) int64, ns, or None.
         values: (n,) in units of the bag.
+        interpolated: Whether a command changes linearly from row to row; else it is held.
     """
 
     topic: str
@@ -75,6 +76,7 @@ class AxisColumn(NamedTuple):
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
+    interpolated: bool = False
 
     @property
     def name(self) -> str:
@@ -127,7 +129,13 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
                 column = AxisColumn(
-                    topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
+                    topic.topic,
+                    field.name,
+                    label,
+                    topic.receive_ns,
+                    topic.header_ns,
+                    values,
+                    field.interpolated,
                 )
                 axis.columns.setdefault(quantity, column)
     return _distinct(list(found.values()))
@@ -252,7 +260,10 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
             absent = not axis.commanded and id(column) not in kept
             if absent or np.count_nonzero(known) <= _WINDOW:
                 continue
-            values = _at(own[known], column.values[known], instants, held=axis.commanded)
+            if column.interpolated:
+                values = np.interp(instants, own[known], column.values[known])
+            else:
+                values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
                 limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own[known]))))
                 after = np.clip(np.searchsorted(own[known], instants), 1, len(own[known]) - 1)
