@@ -16,11 +16,13 @@ from sysid_ros.alignment.mapping.by_name import (
     ARRAY,
     TRAJECTORY,
     controller_joints,
+    controller_meaning,
     controller_of,
     is_command,
 )
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags.messages.message_types import CONTROLLER_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +114,15 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
     """Collect the axes of a bag; of several with one name the most telling is kept."""
     found: dict[tuple[str, str, str, bool], Axis] = {}
     orders = controller_joints(bag)
+    # What a controller was told does not count where it says what it did.
+    done = {
+        label
+        for topic in bag.topics
+        if topic.msgtype == CONTROLLER_STATE
+        for field in topic.fields
+        if (_meaning(topic, field) or (None, False))[1]
+        for label in field.labels
+    }
     for topic in bag.topics:
         for field in topic.fields:
             meaning = _meaning(topic, field)
@@ -123,7 +134,8 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
-                if not np.isfinite(values).any():
+                told = topic.msgtype == TRAJECTORY and label in done
+                if told or not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
                 key = (*group, label, commanded)
@@ -146,6 +158,8 @@ def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] 
 
     What belongs to no joint has no meaning.
     """
+    if topic.msgtype == CONTROLLER_STATE:
+        return controller_meaning(topic).get(field.name)
     path = re.split(r'[._/]', field.name.lower())
     if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
         return None

@@ -431,6 +431,20 @@ def _commands_by_controller(
     return pairs
 
 
+def controller_meaning(topic: TopicColumns) -> dict[str, tuple[Quantity, bool]]:
+    """Return field of a controller's state to what it is and whether it was commanded.
+
+    Fields that are neither the state nor the best there is of the commands are left out.
+    """
+    found = {}
+    for quantity in Quantity:
+        for fields, commanded in ((_measured, False), (_commanded, True)):
+            for field in fields(topic, quantity):
+                found[field.name] = quantity, commanded
+                break
+    return found
+
+
 def _commands_by_joint(
     topics: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
 ) -> list[Pair]:

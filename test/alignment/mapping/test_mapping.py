@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import PairRole, align, map_columns
+from sysid_ros.alignment.mapping.axes import find_axes
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import ChannelMapping, MappingConfig, validate
 from sysid_ros.errors import AlignmentError, ConfigError
@@ -368,6 +369,21 @@ def test_what_a_controller_sent_comes_before_what_it_was_told(arm: Any, columns:
             'drive_s': ('/jtc/controller_state', field, 'shoulder'),
         }
         assert 'controller_state is taken' in _reasons(mapping)['/jtc/joint_trajectory']
+
+
+def test_a_proposal_takes_what_a_controller_sent_as_well(columns: Any):
+    joints = {'shoulder': TIMES, 'elbow': TIMES}
+    told = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
+    sent = {f'{part}_positions': joints for part in ('reference', 'feedback', 'error', 'output')}
+    bag = columns.bag(columns.state(TIMES), _controller_state(columns, **sent), told)
+    found = {
+        axis.name: [(c.topic, c.field) for c in axis.columns.values()]
+        for axis in find_axes(bag)
+        if axis.commanded
+    }
+    assert found == {key: [('/jtc/controller_state', 'output.positions')] for key in joints}
+    measured = {axis.topic for axis in find_axes(bag) if not axis.commanded}
+    assert measured == {'/joint_states'}
 
 
 def test_efforts_that_a_controller_sent_are_those_of_position_servos(arm: Any, columns: Any):
