@@ -20,6 +20,7 @@ from sysid_ros.alignment.pairs import (
     column_name,
     drives_joint,
     names_of,
+    pair_columns,
     raw_values,
 )
 from sysid_ros.alignment.stamps import longest_increasing
@@ -80,6 +81,7 @@ class Trace:
         unit: Unit of the values; empty where nobody says.
         times: (n,) strictly increasing, s from the origin.
         values: (n,) finite.
+        interpolated: Whether a command changes linearly from sample to sample; else it is held.
     """
 
     quantity: Quantity
@@ -89,6 +91,7 @@ class Trace:
     unit: str
     times: NDArray[np.float64]
     values: NDArray[np.float64]
+    interpolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class _Source(NamedTuple):
     channel: str
     unit: str
     values: NDArray[np.float64]
+    interpolated: bool
 
 
 def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
@@ -143,6 +147,7 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
             column_name(topic.topic, field.name, label),
             '',
             field.values[:, column],
+            field.interpolated,
         )
         for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
         for field in topic.fields
@@ -191,6 +196,7 @@ def joints_of_model(
                 column_name(pair.topic, pair.field, pair.label),
                 quantity.unit(slide=bool(slide)),
                 pair.scale * raw_values(bag, pair) + pair.offset,
+                pair_columns(bag, pair).interpolated,
             )
         )
     order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
@@ -257,9 +263,7 @@ def _collect(
             present = np.flatnonzero(finite)
             rows = present[longest_increasing(stamps[present])]
             times, values = (stamps[rows] - origin) / SECOND_NS, item.values[rows]
-        traces[key] = Trace(
-            item.quantity, item.command, item.topic, item.channel, item.unit, times, values
-        )
+        traces[key] = Trace(*item[1:-2], times, values, item.interpolated)
     return tuple(
         Joint(
             name,
