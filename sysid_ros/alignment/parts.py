@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,21 @@ if TYPE_CHECKING:
 _TOGETHER_NS = SECOND_NS
 
 
-def parts_of(
-    bag: BagColumns, used: Collection[str]
-) -> tuple[tuple[BagColumns, ...], tuple[HealthFinding, ...]]:
+class Parts(NamedTuple):
+    """A bag as one recording or several.
+
+    Attributes:
+        parts: In the order in which they were recorded, with the stamps that were recorded.
+        findings: Why there are several.
+        other: Topics whose header stamps have a step: they are not of the recorder's clock.
+    """
+
+    parts: tuple[BagColumns, ...]
+    findings: tuple[HealthFinding, ...]
+    other: frozenset[str]
+
+
+def parts_of(bag: BagColumns, used: Collection[str]) -> Parts:
     """Split a bag where the recorder's clock was set back or that of a topic has a step.
 
     Across such a moment stamps mean different things, and a simulation has begun anew: nothing can
@@ -32,10 +44,6 @@ def parts_of(
     Args:
         bag: Columns of the bag.
         used: Topics whose stamps matter.
-
-    Returns:
-        The parts in the order in which they were recorded, with the stamps that were recorded, and
-        why there are several.
     """
     name = bag.path.name
     findings = []
@@ -47,6 +55,7 @@ def parts_of(
         )
         findings.append(HealthFinding(name, name, FindingKind.TIME_BACKWARDS, 1, detail))
     parts = []
+    other = set()
     cuts = [item.receive_ns for item in bag.set_back]
     for part, shift in zip(_split(bag, cuts, {}), added, strict=True):
         whole = _moved(part, -shift)
@@ -56,15 +65,16 @@ def parts_of(
             fit = None
             if topic.topic in used and topic.header_ns is not None:
                 fit = compare_clocks(topic.receive_ns, topic.header_ns)
-            if fit is None or fit.unsteady:
+            if fit is None or fit.unsteady or not fit.jumps:
                 continue
+            other.add(topic.topic)
             findings += jump_findings(name, topic, fit)
             rows[topic.topic] = [jump.row for jump in fit.jumps]
             steps += [jump.time_ns for jump in fit.jumps]
         steps.sort()
         apart = np.diff(steps, prepend=-_TOGETHER_NS) >= _TOGETHER_NS
         parts += _split(whole, np.array(steps)[apart].tolist(), rows)
-    return tuple(parts), tuple(findings)
+    return Parts(tuple(parts), tuple(findings), frozenset(other))
 
 
 def _after(bag: BagColumns, receive_ns: int) -> str:

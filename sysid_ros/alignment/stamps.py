@@ -21,7 +21,7 @@ import numpy as np
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,10 +54,13 @@ _MOST_CELLS = 4000
 #: The level of some cells is the third smallest of their least values; it takes so many cells.
 _RANK = 2
 _FEWEST_CELLS = 4
-#: A step is so many times what cells are usually above their level, and _CLOSE_S and a half.
-_STEP_NOISE = 4.0
-#: Of a step, one message to the next makes this part at least, and what follows stays as level.
+#: A step is more than so many times what levels usually differ by, and this, s.
+_STEP_NOISE = 6.0
+_LEAST_STEP_S = 1.5e-3
+#: Of a step, one message to the next makes this part at least, and so do the levels between this
+#: part of the time before and after it; what follows stays as level as this part of the step.
 _ABRUPT = 0.5
+_SOONER = 5
 _LEVEL = 0.2
 #: A clock that has more steps than this is not steady.
 _MOST_STEPS = 10
@@ -69,6 +72,8 @@ _CONFIRMED_BY = 5
 OTHER_CLOCK_S = 1.0
 #: Header stamps of two topics that differ by more than this are from two clocks, s.
 _TWO_CLOCKS_S = 0.1
+#: How fast a simulation runs may change within this time, s.
+_PACE_S = 0.2
 #: Stamps before September 2001 are no time of day: simulated time, or the time since some start.
 NO_TIME_OF_DAY_NS = 10**18
 #: What ``stamps`` asks for, or header stamps carried over to the recorder's clock.
@@ -260,38 +265,48 @@ def _steps(
         return found
     bounds = np.linspace(0, len(late), cells + 1).astype(int)
     starts = bounds[:-1]
-    level += _usual_slope(times[starts], np.minimum.reduceat(late - level, starts)) * times
     span = float(times[-1] - times[0]) / cells
     around = int(np.clip(_AROUND_S / span if span > 0 else cells, 2 * _FEWEST_CELLS, cells))
+    soon, half = max(2 * _FEWEST_CELLS, around // _SOONER), around // 2
+    usual = _levels(np.minimum.reduceat(late - level, starts), around)[0][:-1]
+    level += _usual_slope(times[starts][half:], usual[half:]) * times
     known: list[tuple[int, float]] = []
-    refused = np.zeros(cells, dtype=bool)
+    tried = np.zeros(cells, dtype=bool)
     while len(known) <= _MOST_STEPS:
         rest = late - level
         least = np.minimum.reduceat(rest, starts)
         before, after = _levels(least, around)
         # Of the cell of a step, messages are on both sides.
         before, after = before[:-1], after[1:]
-        change = np.where(refused, 0.0, np.nan_to_num(after - before))
-        noise = float(np.nanmedian(least - np.fmin(before, after)))
-        cell = int(np.argmax(np.abs(change)))
+        change = np.nan_to_num(after - before)
+        noise = float(np.median(np.abs(change)))
+        cell = int(np.argmax(np.where(tried, 0.0, np.abs(change))))
         seconds = float(change[cell])
-        if abs(seconds) <= 1.5 * _CLOSE_S + _STEP_NOISE * noise:
+        if tried[cell] or abs(seconds) <= _LEAST_STEP_S + _STEP_NOISE * noise:
             break
-        refused[max(cell - 1, 0) : cell + 2] = True
-        near = slice(bounds[max(cell - 1, 0)], bounds[min(cell + 2, cells)])
-        place = _place(rest[near], seconds, before[cell], after[cell]) + near.start
+        near = slice(max(cell - half, 0), cell + half)
+        tried[near] = True
+        rows = slice(bounds[near.start], bounds[min(near.stop, cells)])
+        place = _place(rest[rows], seconds, before[cell], after[cell]) + rows.start
         if not 0 < place < len(rest) or (rest[place] - rest[place - 1]) / seconds < _ABRUPT:
             continue
+        cell = int(np.searchsorted(bounds, place, side='right')) - 1
+        sooner = _levels(least, soon)
+        at_once = sooner[1][cell + 1] - sooner[0][cell]
         # What is held up comes down to the level, and does not stay at another one.
-        half = around // 2
-        high = (
-            least[cell + 1 : cell + 1 + half] if seconds > 0 else least[max(cell - half, 0) : cell]
-        )
-        usual = _levels(high, half)[0][-1] - (after if seconds > 0 else before)[cell]
-        if abs(usual) <= max(_LEVEL * abs(seconds), 2 * noise):
+        high = least[cell + 1 :][:half] if seconds > 0 else least[max(cell - half, 0) : cell]
+        off = _levels(high, half)[0][-1] - (after if seconds > 0 else before)[cell]
+        if at_once / seconds >= _ABRUPT and abs(off) <= max(_LEVEL * abs(seconds), 3 * noise):
             known.append((place, seconds))
             level[place:] += seconds
-    return sorted([*found, *_for_good(sorted(known))])
+    merged: list[tuple[int, float]] = []
+    for place, seconds in sorted([*found, *_for_good(sorted(known))]):
+        # What is left of a step that was not measured well enough is no step of its own.
+        if merged and place - merged[-1][0] < 2 * _CELL_MESSAGES:
+            merged[-1] = (merged[-1][0], merged[-1][1] + seconds)
+        else:
+            merged.append((place, seconds))
+    return merged
 
 
 def _levels(
@@ -425,7 +440,10 @@ Choice = Clock | dict[str, Clock | SimulatedTime]
 
 
 def one_clock(
-    bag: str, topics: Sequence[TopicColumns], stamps: StampChoice
+    bag: str,
+    topics: Sequence[TopicColumns],
+    stamps: StampChoice,
+    other: Collection[str] = (),
 ) -> tuple[Choice, tuple[HealthFinding, ...]]:
     """Decide whether the stamps of some topics can be used side by side.
 
@@ -435,6 +453,12 @@ def one_clock(
     steadiness, and takes receive times where no line does. Stamps of the recorder's clock stay as
     they are. Simulated time is what a simulation's measurements go by, however fast it runs: there,
     topics without a header are carried over to it.
+
+    Args:
+        bag: Name of the bag.
+        topics: Those whose stamps are used side by side.
+        stamps: What was asked for.
+        other: Topics whose header stamps are known to be from another clock than the recorder's.
 
     Returns:
         The choice for all topics, or by topic, and what it was made from.
@@ -450,13 +474,13 @@ def one_clock(
         for topic in topics
         if len(topic.receive_ns)
     )
-    chosen, findings = _common(bag, rest, by_receive=by_receive)
+    chosen, findings = _common(bag, rest, other, by_receive=by_receive)
     choice = {**{topic.topic: chosen.get(topic.topic, 'auto') for topic in rest}, **by_topic}
     return (choice if by_topic or chosen else 'auto'), findings
 
 
 def _common(
-    bag: str, topics: Sequence[TopicColumns], *, by_receive: bool
+    bag: str, topics: Sequence[TopicColumns], other: Collection[str], *, by_receive: bool
 ) -> tuple[dict[str, Clock | SimulatedTime], tuple[HealthFinding, ...]]:
     """Choose for topics whose stamps are used beside each other, and beside receive times."""
     fits = {
@@ -475,10 +499,11 @@ def _common(
     chosen: dict[str, Clock | SimulatedTime] = {}
     findings = []
     for name, fit in fits.items() if mixed else ():
-        if not fit.is_other and fit.offset <= _CLOSE_S:
+        is_other = fit.is_other or (name in other and fit.offset > _CLOSE_S)
+        if not is_other and fit.offset <= _CLOSE_S:
             continue
         beside = 'another topic has no header stamps' if by_receive else 'others have another clock'
-        if not fit.is_other:
+        if not is_other:
             done = 'a driver that stamps long before it sends, or another clock; used as they are'
         elif fit.obstacle:
             chosen[name] = 'receive'
@@ -504,7 +529,8 @@ def _simulated(
     received, header = best.receive_ns[rows], best.header_ns[rows]
     times, late = (received - received[0]) / SECOND_NS, (received - header) / SECOND_NS
     late = late - _usual_slope(times, late) * times
-    cells = np.array_split(np.arange(len(rows)), max(len(rows) // _GROUP_MESSAGES, 2))
+    count = min(int(times[-1] / _PACE_S), len(rows) // _CELL_MESSAGES)
+    cells = np.array_split(np.arange(len(rows)), max(count, 2))
     quickest = np.array([cell[np.argmin(late[cell])] for cell in cells])
     later = np.diff(received[quickest], prepend=received[0] - 1) > 0
     quickest = quickest[later]

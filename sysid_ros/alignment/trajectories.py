@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.stamps import StampSource
+    from sysid_ros.alignment.stamps import Choice, StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import StampChoice
 
@@ -133,11 +133,15 @@ def align(
     segments = segments or SegmentsConfig()
     used = {pair.topic for pair in mapping.pairs}
     markers = {item.topic for item in marker_topics(bag, segments)}
-    parts, found = parts_of(bag, used | markers)
+    parts, found, other = parts_of(bag, used | markers)
     aligned, reasons = [], []
     for part in parts:
         try:
-            aligned.append(_align(part, model, mapping, stamps, segments, longest_delay))
+            # Commands or a marker may have receive times only; all must be of one clock.
+            timed = [topic for topic in part.topics if topic.topic in used | markers]
+            choice, clocks = one_clock(bag.path.name, timed, stamps, other)
+            found += clocks
+            aligned.append(_align(part, model, mapping, choice, segments, longest_delay))
         except AlignmentError as err:
             if len(parts) == 1:
                 raise
@@ -180,7 +184,7 @@ def _align(
     bag: BagColumns,
     model: mujoco.MjModel,
     mapping: Mapping,
-    stamps: StampChoice,
+    choice: Choice,
     segments: SegmentsConfig,
     longest_delay: float,
 ) -> Alignment:
@@ -188,12 +192,7 @@ def _align(
     name = bag.path.name
     used = {pair.topic for pair in mapping.pairs}
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
-    mapped = [topic for topic in bag.topics if topic.topic in used]
-    # Commands or a marker may have receive times only; all must be of one clock.
-    markers = marker_topics(bag, segments)
-    timed = [*mapped, *(topic for topic in markers if topic.topic not in used)]
-    choice, found = one_clock(name, timed, stamps)
-    health = list(found)
+    health: list[HealthFinding] = []
     stamped: dict[str, Stamped] = {}
     rates: list[TopicRate] = []
     for topic in bag.topics:
@@ -205,7 +204,7 @@ def _align(
             health += result.findings
         if topic.topic in measured:
             health += timing_findings(name, topic.topic, times)
-    for topic in markers:
+    for topic in marker_topics(bag, segments):
         stamped.setdefault(topic.topic, stamp(name, topic, choice))
     selections, masked = _select(bag, mapping, stamped)
     health += masked

@@ -161,9 +161,10 @@ def bag_joints(
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
     name = bag.path.name
-    parts, split = parts_of(bag, used)
+    parts, split, other = parts_of(bag, used)
     part = longest(parts)
-    choice, found = one_clock(name, [item for item in part.topics if item.topic in used], stamps)
+    timed = [item for item in part.topics if item.topic in used]
+    choice, found = one_clock(name, timed, stamps, other)
     stamped = {topic.topic: stamp(name, topic, choice) for topic in part.topics}
     times = {topic: item.times_ns for topic, item in stamped.items()}
     if model is None or pairing is None:
