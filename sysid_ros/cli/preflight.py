@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.report.numbers import interval, rounded, significant
@@ -167,9 +168,8 @@ def _print_trouble(console: Console, found: Preflight) -> None:
         )
     for at in found.saturations:
         _say(console, f'{at.sequence}: {at.signal} is at its {at.limit} {at.share:.1%} of the time')
-    for finding in found.health:
-        where = ': '.join(dict.fromkeys((finding.bag, finding.subject)))
-        _say(console, f'{where}: {finding.kind} ({finding.count}): {finding.detail}')
+    for group in alike(found.health):
+        _say(console, f'{group[0].bag}: {group[0].kind}: {sentence(group)}')
     if found.diverged or found.saturations or found.health:
         console.print()
 
