@@ -72,6 +72,8 @@ _CONFIRMED_BY = 5
 OTHER_CLOCK_S = 1.0
 #: Header stamps of two topics that differ by more than this are from two clocks, s.
 _TWO_CLOCKS_S = 0.1
+#: Simulated times are multiples of a step when they are off by less than this part of it.
+_OFF_GRID = 0.05
 #: How fast a simulation runs may change within this time, s.
 _PACE_S = 0.2
 #: Stamps before September 2001 are no time of day: simulated time, or the time since some start.
@@ -173,7 +175,9 @@ def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) 
         return None
     late = (received - header) / SECOND_NS
     times = (received - received[0]) / SECOND_NS
-    jumps = _steps(times, late, header)
+    # One simulated time, heard of by two processes, is off by a step of it now and then.
+    one_time = _no_time_of_day(received) and _no_time_of_day(header)
+    jumps = _set_back(late, header) if one_time else _steps(times, late, header)
     bounds = [0, *(place for place, _ in jumps), len(late)]
     begin, end = max(itertools.pairwise(bounds), key=lambda part: part[1] - part[0])
     own, above = times[begin:end], late[begin:end]
@@ -203,10 +207,12 @@ def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) 
         ),
         duration=float(times[-1] - times[0]),
         bend=bend,
-        simulated=bool(
-            np.median(header) < NO_TIME_OF_DAY_NS and np.median(received) >= NO_TIME_OF_DAY_NS
-        ),
+        simulated=_no_time_of_day(header) and not _no_time_of_day(received),
     )
+
+
+def _no_time_of_day(stamps: NDArray[np.int64]) -> bool:
+    return bool(len(stamps)) and bool(np.median(stamps) < NO_TIME_OF_DAY_NS)
 
 
 def _least(
@@ -299,14 +305,14 @@ def _steps(
         if at_once / seconds >= _ABRUPT and abs(off) <= max(_LEVEL * abs(seconds), 3 * noise):
             known.append((place, seconds))
             level[place:] += seconds
-    merged: list[tuple[int, float]] = []
-    for place, seconds in sorted([*found, *_for_good(sorted(known))]):
-        # What is left of a step that was not measured well enough is no step of its own.
-        if merged and place - merged[-1][0] < 2 * _CELL_MESSAGES:
-            merged[-1] = (merged[-1][0], merged[-1][1] + seconds)
-        else:
-            merged.append((place, seconds))
-    return merged
+    # What is left of a fall that one message did not measure well enough is no step of its own.
+    falls = np.array([place for place, _ in found])
+    alone = [
+        step
+        for step in _for_good(sorted(known))
+        if not (np.abs(falls - step[0]) < 2 * _CELL_MESSAGES).any()
+    ]
+    return sorted([*found, *alone])
 
 
 def _levels(
@@ -493,11 +499,14 @@ def _common(
     }
     if any(fit.simulated for fit in fits.values()):
         return _simulated(bag, topics, fits)
+    findings = []
+    if all(_no_time_of_day(topic.receive_ns) for topic in topics if len(topic.receive_ns)):
+        fits = {name: fit for name, fit in fits.items() if abs(fit.offset) >= OTHER_CLOCK_S}
+        findings = _coarse(bag, topics) if by_receive else []
     offsets = [fit.offset for fit in fits.values()]
     drifts = {fit.drifts for fit in fits.values()}
     mixed = by_receive or len(drifts) > 1 or np.ptp(offsets or [0.0]) > _TWO_CLOCKS_S
     chosen: dict[str, Clock | SimulatedTime] = {}
-    findings = []
     for name, fit in fits.items() if mixed else ():
         is_other = fit.is_other or (name in other and fit.offset > _CLOSE_S)
         if not is_other and fit.offset <= _CLOSE_S:
@@ -511,9 +520,11 @@ def _common(
         else:
             chosen[name] = 'carried'
             done = f'{beside}; they are carried over to its clock'
-        detail = f'header stamps are {fit.offset:+.3f} s before the receive times; {done}'
-        if abs(fit.offset) < SET_BACK_S:
-            detail = detail.replace(f'{fit.offset:+.3f} s', f'{1e3 * fit.offset:+.1f} ms')
+        size = f'{1e3 * abs(fit.offset):.1f} ms'
+        if abs(fit.offset) >= OTHER_CLOCK_S:
+            size = f'{abs(fit.offset):.3f} s'
+        when = 'after' if fit.offset > 0 else 'before'
+        detail = f'messages come {size} {when} their header stamps at the earliest; {done}'
         findings.append(HealthFinding(bag, name, FindingKind.CLOCK_OFFSET, 1, detail))
     return chosen, tuple(findings)
 
@@ -545,6 +556,22 @@ def _simulated(
         detail += f'; receive times of {", ".join(others)} are carried over to it'
     finding = HealthFinding(bag, best.topic, FindingKind.SIMULATED_TIME, len(rows), detail)
     return {topic.topic: pace for topic in topics}, (finding,)
+
+
+def _coarse(bag: str, topics: Sequence[TopicColumns]) -> list[HealthFinding]:
+    """Report a recorder whose time is simulated and goes on by large steps."""
+    received = np.concatenate([topic.receive_ns for topic in topics])
+    apart = np.diff(np.unique(received)) / SECOND_NS
+    step = float(apart.min()) if len(apart) else 0.0
+    # Messages that are rare are not on a grid.
+    if step <= _CLOSE_S or np.any(np.abs(apart / step - np.round(apart / step)) > _OFF_GRID):
+        return []
+    names = ', '.join(topic.topic for topic in topics if _receive_only(topic))
+    detail = (
+        f"the recorder's time is simulated and goes on by {1e3 * step:.1f} ms, the times of "
+        f'{names} are no better; publish /clock more often'
+    )
+    return [HealthFinding(bag, bag, FindingKind.SIMULATED_TIME, len(received), detail)]
 
 
 def _receive_only(topic: TopicColumns) -> bool:
