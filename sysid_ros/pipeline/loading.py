@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
@@ -25,11 +25,12 @@ from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import mujoco
 
     from sysid_ros.alignment import Alignment
+    from sysid_ros.alignment.stamps import StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.config.calibration import Role
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Ends of the names of files in MJCF.
 _MJCF = frozenset({'.xml', '.mjcf'})
+#: So many bags are named one by one.
+_NAMED = 3
 
 
 def of_sequence(path: str) -> bool:
@@ -95,6 +98,23 @@ class Problem:
             if recording.role == role
             for sequence in recording.alignment.sequences
         )
+
+
+def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+    """Find topics whose times are of another kind in one bag than in others.
+
+    Each kind is late in its own way, and one delay is then right for some bags only.
+    """
+    kinds: dict[str, dict[StampSource, list[str]]] = {}
+    for recording in recordings:
+        for topic, source in recording.alignment.stamps:
+            kinds.setdefault(topic, {}).setdefault(source, []).append(recording.path.name)
+    for topic, bags in kinds.items():
+        if len(bags) > 1:
+            said = (f'{kind} in {", ".join(names[:_NAMED])}' for kind, names in bags.items())
+            detail = f'{"; ".join(said)}; no delay is right for all: set stamps or leave bags out'
+            first = next(iter(bags.values()))[0]
+            yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
 
 
 def load(
