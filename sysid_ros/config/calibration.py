@@ -268,6 +268,9 @@ class CalibrationConfig(Section):
     mapping: Literal['auto'] | MappingConfig | Path = Field(
         default='auto', description='auto, a mapping, or a YAML file that holds one'
     )
+    namespace: str = Field(
+        default='', description='of several arms in a bag this one: words of its topics or joints'
+    )
     stamps: StampChoice = Field(
         default='auto',
         description='time of a message: header stamp unless zero, or as told, for all or by topic',

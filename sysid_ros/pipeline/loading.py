@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.bags import read_bag
-from sysid_ros.config import load_mapping
+from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
@@ -150,7 +151,7 @@ def load(
     passive = bool(config.undriven) or config.model.suffix in _MJCF
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = read_bag(path)
+        columns = in_namespace(read_bag(path), config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
         check_driven(columns, model, pairing, passive=passive)
         if look is not None:
@@ -180,12 +181,16 @@ def read_aligned(
     mapping: str | Path,
     stamps: StampChoice,
     segments: SegmentsConfig | None,
+    namespace: str = '',
 ) -> Alignment:
-    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file."""
+    """Read a bag, or one arm of it, and align it with a model.
+
+    The mapping is ``auto`` or the path of a file.
+    """
     chosen: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
         chosen = load_mapping(Path(mapping))
-    columns = read_bag(bag)
+    columns = in_namespace(read_bag(bag), namespace)
     pairing = map_columns(columns, model, chosen)
     return align(columns, model, pairing, stamps, segments=segments)
 
@@ -243,7 +248,7 @@ def parameters_of(
     found: list[Unknown] = []
     joints = joints_of(config.servos, model)
     scope = Scope(model, spec, training or (), partial(usual, joints))
-    for entry in config.parameters:
+    for entry in (*config.parameters, *_effort_scales(config)):
         if training is None and of_sequence(entry.target):
             continue
         found.extend(
@@ -261,6 +266,27 @@ def parameters_of(
     found.extend(unknowns_of(config.servos, model, found))
     check_distinct(found, model)
     return tuple(found)
+
+
+def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
+    """Return an unknown for the scale of each mapped current or PWM that no entry asks for.
+
+    What a current is in N·m depends on the motor and its gear; the mapping's scale is a guess.
+    """
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    if mapping == 'auto':
+        return []
+    wanted = [
+        f'sensor/{name}/gain'
+        for name, item in mapping.sensors.items()
+        if item.kind != 'torque' and (config.sensors is None or name in config.sensors)
+    ]
+    asked = [entry.target for entry in config.parameters]
+    return [
+        ParameterConfig(target=target)
+        for target in wanted
+        if not any(fnmatchcase(target, pattern) for pattern in asked)
+    ]
 
 
 def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
