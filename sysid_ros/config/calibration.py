@@ -280,6 +280,11 @@ class CalibrationConfig(Section):
     servos: tuple[ServoConfig, ...] = Field(
         default=(), description='actuators that servos drive, whose laws MuJoCo does not have'
     )
+    undriven: tuple[str, ...] = Field(
+        default=(),
+        description='actuators that were off, names or patterns: they exert nothing and need no '
+        'commands',
+    )
     sensors: tuple[str, ...] | None = Field(
         default=None, description='sensors that are compared; default all that are mapped'
     )

@@ -197,7 +197,7 @@ def identify(
         for parameter, found in zip(problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, problem.spec, problem.servos)
+    return Identified(result, values, problem.written or problem.spec, problem.servos)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
@@ -21,15 +21,17 @@ from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import mujoco
 
     from sysid_ros.alignment import Alignment
+    from sysid_ros.alignment.stamps import StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.config.calibration import Role
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.signals.trajectory import Trajectory
+
+
+#: Ends of the names of files in MJCF.
+_MJCF = frozenset({'.xml', '.mjcf'})
+#: So many bags are named one by one.
+_NAMED = 3
 
 
 def of_sequence(path: str) -> bool:
@@ -73,6 +81,7 @@ class Problem:
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
         servos: The joints that servos drive, if any.
+        written: The nominal model with all actuators, where some of ``spec`` are switched off.
     """
 
     spec: mujoco.MjSpec
@@ -80,6 +89,7 @@ class Problem:
     recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
+    written: mujoco.MjSpec | None = None
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -89,6 +99,23 @@ class Problem:
             if recording.role == role
             for sequence in recording.alignment.sequences
         )
+
+
+def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+    """Find topics whose times are of another kind in one bag than in others.
+
+    Each kind is late in its own way, and one delay is then right for some bags only.
+    """
+    kinds: dict[str, dict[StampSource, list[str]]] = {}
+    for recording in recordings:
+        for topic, source in recording.alignment.stamps:
+            kinds.setdefault(topic, {}).setdefault(source, []).append(recording.path.name)
+    for topic, bags in kinds.items():
+        if len(bags) > 1:
+            said = (f'{kind} in {", ".join(names[:_NAMED])}' for kind, names in bags.items())
+            detail = f'{"; ".join(said)}; no delay is right for all: set stamps or leave bags out'
+            first = next(iter(bags.values()))[0]
+            yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
 
 
 def load(
@@ -110,20 +137,29 @@ def load(
     """
     spec = spec or load_spec(config.model)
     model = compile_spec(spec, config.model)
+    written = spec if config.undriven else None
+    if config.undriven:
+        servos = joints_of(config.servos, model)
+        spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
+        model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
+    # Only MJCF can say that a robot has no actuators.
+    passive = bool(config.undriven) or config.model.suffix in _MJCF
     for path, role in bags:
         observer.stage(f'reading {path}')
         columns = in_namespace(read_bag(path), config.namespace)
+        pairing = without_undriven(map_columns(columns, model, mapping), model)
+        check_driven(columns, model, pairing, passive=passive)
         if look is not None:
             look(columns, role, model)
         alignment = align(
             columns,
             model,
-            map_columns(columns, model, mapping),
+            pairing,
             config.stamps,
             segments=config.segments,
             longest_delay=_longest_delay(early),
@@ -132,7 +168,9 @@ def load(
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
-    problem = Problem(spec, model, tuple(recordings), early, joints_of(config.servos, model))
+    problem = Problem(
+        spec, model, tuple(recordings), early, joints_of(config.servos, model), written
+    )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)
 

@@ -17,11 +17,13 @@ from sysid_ros.alignment.mapping.by_name import (
     ARRAY,
     TRAJECTORY,
     controller_joints,
+    controller_meaning,
     controller_of,
     is_command,
 )
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags.messages.message_types import CONTROLLER_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -85,6 +87,7 @@ class AxisColumn(NamedTuple):
         receive_ns: (n,) int64, ns.
         header_ns: (n,) int64, ns, or None.
         values: (n,) in units of the bag.
+        interpolated: Whether a command changes linearly from row to row; else it is held.
     """
 
     topic: str
@@ -93,6 +96,7 @@ class AxisColumn(NamedTuple):
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
+    interpolated: bool = False
 
     @property
     def name(self) -> str:
@@ -145,6 +149,15 @@ def find_axes(
     """
     found: dict[tuple[str, str, str, bool], Axis] = {}
     orders = controller_joints(bag)
+    # What a controller was told does not count where it says what it did.
+    done = {
+        label
+        for topic in bag.topics
+        if topic.msgtype == CONTROLLER_STATE
+        for field in topic.fields
+        if (_meaning(topic, field) or (None, False))[1]
+        for label in field.labels
+    }
     prefixes = prefixes or {}
     for topic in bag.topics:
         for field in topic.fields:
@@ -158,7 +171,8 @@ def find_axes(
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
-                if not np.isfinite(values).any():
+                told = topic.msgtype == TRAJECTORY and label in done
+                if told or not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
                 if topic.topic in prefixes:
@@ -166,7 +180,13 @@ def find_axes(
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
                 column = AxisColumn(
-                    topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
+                    topic.topic,
+                    field.name,
+                    label,
+                    topic.receive_ns,
+                    topic.header_ns,
+                    values,
+                    field.interpolated,
                 )
                 known = axis.columns.setdefault(quantity, column)
                 if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
@@ -188,6 +208,8 @@ def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] 
 
     What belongs to no joint has no meaning.
     """
+    if topic.msgtype == CONTROLLER_STATE:
+        return controller_meaning(topic).get(field.name)
     path = re.split(r'[._/]', field.name.lower())
     if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
         return None
@@ -302,7 +324,10 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
             absent = not axis.commanded and id(column) not in kept
             if absent or np.count_nonzero(known) <= _WINDOW:
                 continue
-            values = _at(own[known], column.values[known], instants, held=axis.commanded)
+            if column.interpolated:
+                values = np.interp(instants, own[known], column.values[known])
+            else:
+                values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
                 limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own[known]))))
                 after = np.clip(np.searchsorted(own[known], instants), 1, len(own[known]) - 1)
