@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, describe
-from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
+from sysid_ros.alignment.mapping.implied import propose_with_actuators
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, to_json, to_yaml
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
-from sysid_ros.model.loading import load_model
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import implied_sentence
+from sysid_ros.model.loading import load_spec
 
 if TYPE_CHECKING:
     import argparse
@@ -40,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         stamps=args.stamps,
         segments=None if args.segments is None else load_segments(args.segments),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
+        packages=args.package_path,
     )
     print(describe(alignment))
     for path in written:
@@ -52,11 +57,17 @@ def propose_mapping(args: argparse.Namespace) -> int:
     if args.output is not None and args.output.exists():
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
-    model = load_model(args.model)
-    proposal = propose(read_bag(args.bag), model)
-    text = to_yaml(proposal, args.model.name)
+    path = args.model or args.bag
+    spec = load_spec(path, args.package_path)
+    proposal = propose_with_actuators(spec, path, read_bag(args.bag))
+    notes = [*read_description(path, args.package_path).notes, implied_sentence(spec)]
+    notes = [note for note in notes if note]
+    text = to_yaml(proposal, path.name, notes)
     if args.output is not None:
         replace_file(args.output, text.encode())
+    if args.json or args.output is not None:
+        for note in notes:
+            print(note, file=sys.stderr)
     if args.json:
         print(to_json(proposal))
     elif args.output is None:

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
@@ -90,6 +93,28 @@ class Problem:
         )
 
 
+def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
+    """Parse the model of a configuration; where nothing drives it, actuators are implied.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the model, the mapping or the first bag.
+    """
+    spec = load_spec(config.model, config.package_path)
+    if not spec.actuators:
+        mapping = config.mapping
+        mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
+        bag = next(path for path, role in bags_of(config) if role == 'train')
+        imply_actuators(spec, config.model, read_bag(bag), mapping)
+    return spec
+
+
+def model_notes(config: CalibrationConfig, spec: mujoco.MjSpec) -> tuple[str, ...]:
+    """Say what is to be known of the model beside its file, a sentence each."""
+    sentence = implied_sentence(spec)
+    notes = read_description(config.model, config.package_path).notes
+    return (*notes, sentence) if sentence else notes
+
+
 def load(
     config: CalibrationConfig,
     observer: Observer,
@@ -107,7 +132,7 @@ def load(
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
-    spec = spec or load_spec(config.model)
+    spec = spec or model_of(config)
     model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
@@ -138,18 +163,27 @@ def load(
 
 def read_aligned(
     bag: Path,
-    model: mujoco.MjModel,
+    model: mujoco.MjModel | Path,
     mapping: str | Path,
     stamps: StampChoice,
     segments: SegmentsConfig | None,
-) -> Alignment:
-    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file."""
+    packages: Sequence[Path] = (),
+) -> tuple[Alignment, mujoco.MjModel]:
+    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file.
+
+    Returns:
+        What was read, and the model as it was compiled: from a file, with implied actuators.
+    """
     chosen: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
         chosen = load_mapping(Path(mapping))
     columns = read_bag(bag)
+    if isinstance(model, Path):
+        spec = load_spec(model, packages)
+        imply_actuators(spec, model, columns, chosen)
+        model = compile_spec(spec, model)
     pairing = map_columns(columns, model, chosen)
-    return align(columns, model, pairing, stamps, segments=segments)
+    return align(columns, model, pairing, stamps, segments=segments), model
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
