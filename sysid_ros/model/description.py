@@ -135,10 +135,14 @@ def _expanded(path: Path, packages: Sequence[Path]) -> str:
         )
         raise ModelError(msg) from err
     by_ament = substitution_args._eval_find  # noqa: SLF001 (it has no hook for other places)
+    absent = []
 
     def find(package: str) -> str:
         folder = find_package(package, path.parent, packages)
-        return by_ament(package) if folder is None else str(folder.resolve())
+        if folder is None:
+            absent.append(package)
+            raise LookupError(package)
+        return str(folder.resolve())
 
     substitution_args._eval_find = find  # noqa: SLF001
     substitution_args._eval_dict['find'] = find  # noqa: SLF001
@@ -146,6 +150,12 @@ def _expanded(path: Path, packages: Sequence[Path]) -> str:
         text: str = xacro.process_file(str(path)).toprettyxml(indent='  ')
     except Exception as err:
         # Whatever the expressions of the file raise.
+        if absent:
+            msg = (
+                f'Cannot find the ROS package {absent[0]!r} for {str(path)!r}; name its folder '
+                'with --package-path, or package_path in calibration.yaml.'
+            )
+            raise ModelError(msg) from err
         reason = ' '.join(str(err).split()).rstrip('.') or type(err).__name__
         msg = (
             f'xacro refuses {str(path)!r}: {reason}; where it needs arguments, make the URDF with '

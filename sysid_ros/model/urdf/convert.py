@@ -139,7 +139,7 @@ class _Converter:
             self._massless.append(link)
             yield _tag('inertial', pos='0 0 0', mass=repr(_MASS), diaginertia=_ball(_MASS))
         elif found is not None and found.mass:
-            yield self._own(link, found)
+            yield self._own(link, found, moved=moved)
 
     def _carried(self, link: str) -> Iterator[float]:
         """Yield the masses of the links that are fixed to one."""
@@ -149,13 +149,16 @@ class _Converter:
                 yield 0.0 if found is None else found.mass
                 yield from self._carried(joint.child)
 
-    def _own(self, link: str, found: LinkInertia) -> str:
+    def _own(self, link: str, found: LinkInertia, *, moved: bool) -> str:
         """Return an ``<inertial>``, mended where no body can have it."""
         origin, tensor = found.origin, found.tensor
         place = {'pos': _numbers(origin.place), 'mass': repr(found.mass)}
         second = 0.5 * np.trace(tensor) * np.eye(3) - tensor
         moments, axes = np.linalg.eigh(second)
         total = float(moments.sum())
+        if not tensor.any() and not moved:
+            # What is fixed to another link may be a point.
+            return _tag('inertial', **place, diaginertia='0 0 0')
         if total <= 0:
             self._mended.append(link)
             return _tag('inertial', **place, diaginertia=_ball(found.mass))

@@ -36,22 +36,29 @@ def find_package(name: str, near: Path, given: Sequence[Path]) -> Path | None:
 
 
 def _candidates(name: str, near: Path, given: Sequence[Path]) -> Iterator[Path]:
-    for folder in given:
-        if folder.resolve().name == name:
-            yield folder
+    for folder in (*given, *_listed('ROS_PACKAGE_PATH')):
+        yield from _called(name, folder)
+        # A workspace has repositories, and these packages, which may have another name than theirs.
+        for depth in ('*', '*/*'):
+            for manifest in sorted(folder.glob(f'{depth}/package.xml')):
+                yield from _called(name, manifest.parent)
         yield folder / name
     for folder in (near.resolve(), *near.resolve().parents):
-        if folder.name == name:
-            yield folder
-        # A workspace has its packages side by side.
+        yield from _called(name, folder)
+        # Packages of a workspace are side by side.
         if (folder / name / 'package.xml').is_file():
             yield folder / name
-    for place in _listed('ROS_PACKAGE_PATH'):
-        if place.name == name:
-            yield place
-        yield place / name
     for prefix in _listed('AMENT_PREFIX_PATH'):
         yield prefix / 'share' / name
+
+
+def _called(name: str, folder: Path) -> Iterator[Path]:
+    """Yield a folder that is called so, or whose manifest says that its package is."""
+    manifest = folder / 'package.xml'
+    if folder.resolve().name == name or (
+        manifest.is_file() and f'<name>{name}</name>' in manifest.read_text('utf-8', 'replace')
+    ):
+        yield folder
 
 
 def _listed(variable: str) -> list[Path]:
