@@ -450,6 +450,7 @@ def _topic(
         topic,
         kind,
         stamps[says],
-        None,
+        # Times of a table are those of the values. A header's stamp of zero would be none.
+        np.maximum(stamps[says], 1),
         tuple(Field(item.name, item.labels, item.values[says]) for item in made),
     )
