@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.mapping.axes import respond
+from sysid_ros.alignment.mapping.axes import correlate, respond
 from sysid_ros.alignment.pairs import Quantity
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 #: A second joint must explain what is left down to this part of it, and of the whole.
 _LESS, _LEFT = 0.25, 0.1
+#: Encoders mix joints exactly but for noise: this part of the variance may be left.
+_EXACT = 0.02
 #: A joint takes part in a column when it moves it by this part of its speed.
 _PART = 0.2
+#: Joints that move in step, with speeds that correlate more than this, cannot be told apart.
+_APART = 0.7
 #: Speeds at which dry friction turns, as a part of the motion's.
 _SLOW = 0.05
 
@@ -85,7 +89,9 @@ def _mixture(
             factors = np.linalg.lstsq(bases, values, rcond=None)[0]
             sizes = np.abs(factors) * bases.std(axis=0) / max(float(values.std()), 1e-12)
             parts = [k for k in np.argsort(-sizes) if sizes[k] > _PART]
-            if len(parts) == 2 and whole < min(_LESS * min(left), _LEFT):  # noqa: PLR2004
+            if len(parts) != 2 or abs(correlate(*bases[:, parts].T)) > _APART:  # noqa: PLR2004
+                continue
+            if whole < min(_LESS * min(left), _EXACT):
                 terms = ' + '.join(f'{factors[k]:.3g} {names[k]}' for k in parts)
                 return Coupling(
                     mixed=True, text=f'by the {what} it mixes two joints, {terms}: a coupled wrist?'
@@ -108,8 +114,10 @@ def _friction(
     alone = _unexplained(bases, values)
     for other in measured:
         rate = motion.signals[other, Quantity.POSITION].rate
+        if other == row or abs(correlate(own.rate[motion.whole], rate[motion.whole])) > _APART:
+            continue
         more = np.column_stack([bases, np.column_stack(_rubbing(rate))[motion.whole]])
-        if other != row and _unexplained(more, values) < min(_LESS * alone, _LEFT):
+        if _unexplained(more, values) < min(_LESS * alone, _LEFT):
             text = f'the friction of {axes[other].name} is in this effort: a coupled wrist?'
             return Coupling(mixed=False, text=text)
     return None
