@@ -64,7 +64,7 @@ def lag(
 
     Args:
         command_times: (m,) strictly increasing stamps, s.
-        command: (m,) what was commanded; it holds until the next.
+        command: (m,) what was commanded.
         response_times: (n,) strictly increasing stamps on the same clock, s.
         response: (n,) the same quantity as it was measured.
         interpolated: Whether the command changes linearly from stamp to stamp instead.

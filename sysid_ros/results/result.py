@@ -469,6 +469,7 @@ class UnjudgedResult(Frozen):
     warnings: tuple[str, ...]
     provenance: Provenance
     inference: InferenceSummary | None = None
+    implied_actuators: tuple[str, ...] = ()
     combinations: tuple[CombinationResult, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
@@ -481,7 +482,7 @@ class UnjudgedResult(Frozen):
 class CalibrationResult(UnjudgedResult):
     """Everything a calibration found, immutable and versioned.
 
-    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
+    ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
     """
 
     accepted: bool

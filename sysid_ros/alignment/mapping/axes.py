@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +26,7 @@ from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags.messages.message_types import CONTROLLER_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,7 +36,16 @@ if TYPE_CHECKING:
 _WORDS = {
     Quantity.POSITION: ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
     Quantity.VELOCITY: ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
-    Quantity.EFFORT: ['effort', 'efforts', 'torque', 'torques', 'tau'],
+    Quantity.EFFORT: [
+        'effort',
+        'efforts',
+        'torque',
+        'torques',
+        'tau',
+        'current',
+        'currents',
+        'pwm',
+    ],
 }
 #: Parts of a path under which a controller's state holds its commands.
 _COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
@@ -57,6 +67,14 @@ LONGEST_LAG_S = 0.5
 _NO_VARIATION = 1e-9
 #: A later lag must agree better by this much.
 _BETTER = 1e-3
+
+
+class EffortKind(enum.StrEnum):
+    """What a column of efforts holds."""
+
+    TORQUE = 'torque'
+    CURRENT = 'current'
+    PWM = 'pwm'
 
 
 class AxisColumn(NamedTuple):
@@ -85,6 +103,14 @@ class AxisColumn(NamedTuple):
         """How messages call it."""
         return column_name(self.topic, self.field, self.label)
 
+    @property
+    def kind(self) -> EffortKind:
+        """What it holds by its name, if it holds efforts."""
+        words = set(re.split(r'[._/]', f'{self.topic}/{self.field}'.lower()))
+        if words & {'current', 'currents'}:
+            return EffortKind.CURRENT
+        return EffortKind.PWM if 'pwm' in words else EffortKind.TORQUE
+
 
 class Axis(NamedTuple):
     """Columns that belong to one joint.
@@ -110,8 +136,17 @@ class Axis(NamedTuple):
         return bool(self.name) and not self.name.isdigit()
 
 
-def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
-    """Collect the axes of a bag; of several with one name the most telling is kept."""
+def find_axes(
+    bag: BagColumns, leaders: Collection[str] = (), prefixes: Mapping[str, str] | None = None
+) -> tuple[Axis, ...]:
+    """Collect the axes of a bag; of several with one name the most telling is kept.
+
+    Args:
+        bag: Columns of the bag.
+        leaders: Topics of arms that lead others: commands, where there are no others.
+        prefixes: Topic to what stands before the names of its joints, so that the joints of
+            several arms are told apart.
+    """
     found: dict[tuple[str, str, str, bool], Axis] = {}
     orders = controller_joints(bag)
     # What a controller was told does not count where it says what it did.
@@ -123,12 +158,14 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
         if (_meaning(topic, field) or (None, False))[1]
         for label in field.labels
     }
+    prefixes = prefixes or {}
     for topic in bag.topics:
         for field in topic.fields:
             meaning = _meaning(topic, field)
             if meaning is None:
                 continue
             quantity, commanded = meaning
+            commanded = commanded or topic.topic in leaders
             if quantity is Quantity.EFFORT and are_magnitudes(field):
                 continue
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
@@ -140,6 +177,8 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
                 if told or not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
+                if topic.topic in prefixes:
+                    name = f'{prefixes[topic.topic]}_{name}'
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
                 column = AxisColumn(
@@ -151,8 +190,19 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
                     values,
                     field.interpolated,
                 )
-                axis.columns.setdefault(quantity, column)
-    return _distinct(list(found.values()))
+                known = axis.columns.setdefault(quantity, column)
+                if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
+                    axis.columns[quantity] = column
+    # A current that no joint is named for is a battery's.
+    found = {
+        key: axis
+        for key, axis in found.items()
+        if axis.named or [column.kind for column in axis.columns.values()] != [EffortKind.CURRENT]
+    }
+    asked = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
+    return _distinct(
+        [axis for axis in found.values() if axis.topic not in leaders or axis.name not in asked]
+    )
 
 
 def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:

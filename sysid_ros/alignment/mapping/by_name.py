@@ -46,7 +46,7 @@ from sysid_ros.bags.messages.message_types import (
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from sysid_ros.bags import BagColumns, Field, TopicColumns
 
@@ -78,14 +78,19 @@ _SHOWN = 6
 _TopicChoice = tuple[tuple['TopicColumns', ...], list[Unmapped]]
 
 
-def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
+def auto_mapping(bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str] = ()) -> Mapping:
     """Pair a bag with a model by joint names.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        leaders: Topics of arms that lead others; their positions are commands.
 
     Raises:
         AlignmentError: There are no joint states, no name is shared, or the model has no sensor.
     """
     joints = scalar_joints(model)
-    states, unused = _state_topics(bag, joints)
+    states, unused = _state_topics(bag, joints, leaders)
     sensors = _sensor_pairs(bag, states, model, joints)
     if not sensors:
         shared = _joined(joint for topic in states for joint in _shared(topic, joints))
@@ -94,7 +99,7 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
             f'measures at joints {shared}.'
         )
         raise AlignmentError(msg)
-    actuators, refused, health = _actuator_pairs(bag, model, joints)
+    actuators, refused, health = _actuator_pairs(bag, model, joints, leaders)
     pairs = (*sensors, *actuators)
     renamed = _renamed(bag, pairs, joints)
     return Mapping(pairs, (*unused, *refused), (*renamed, *health))
@@ -150,10 +155,14 @@ def _joined(names: Iterable[str]) -> str:
     return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
 
 
-def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _TopicChoice:
+def _state_topics(
+    bag: BagColumns, joints: dict[str, int], leaders: Collection[str]
+) -> _TopicChoice:
     """Choose the topics that carry the measured state."""
     all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
-    states = [topic for topic in all_states if not is_command(topic.topic)]
+    states = [
+        topic for topic in all_states if not is_command(topic.topic) and topic.topic not in leaders
+    ]
     # What a controller measured is as good where nobody publishes it otherwise.
     states = states or [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
     if not states:
@@ -314,7 +323,7 @@ def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
 
 
 def _actuator_pairs(
-    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int]
+    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int], leaders: Collection[str]
 ) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
     if not model.nactuator:
         return [], [], ()
@@ -326,6 +335,8 @@ def _actuator_pairs(
     named = [topic for topic in named if _shared(topic, joints)]
     unfit = [topic for topic in named if not _commands_by_joint((topic,), model, joints)]
     named = [topic for topic in named if topic not in unfit]
+    # What moves a leader is asked of its follower where nothing else is.
+    named = named or [topic for topic in bag.topics if topic.topic in leaders]
     named.sort(
         key=lambda topic: (_COMMANDS.index(topic.msgtype), len(topic.receive_ns)), reverse=True
     )
