@@ -59,6 +59,8 @@ _FOLLOWS = 0.1, 0.4
 _SURELY = 0.8
 #: Distance of the instants that are compared, and the longest lag of a joint behind its command, s.
 _STEP_S, _LONGEST_LAG_S = 0.02, 1.0
+#: Instants so long after the last measurement are left out, s.
+_HOLE_S = 0.1
 #: Speeds are over so many of these steps.
 _STEPS = 5
 #: So many names are shown.
@@ -356,13 +358,19 @@ def _likeness(bag: BagColumns, command: Pair, position: Pair) -> float:
     first = max(times[0] for times, _ in sides)
     last = min(times[-1] for times, _ in sides)
     grid = np.arange(first, last, int(_STEP_S * SECOND_NS))
+    # Between runs of one recording a joint may be anywhere: nothing is known of its speed.
+    stamps = sides[1][0]
+    age = grid - stamps[np.maximum(np.searchsorted(stamps, grid, side='right') - 1, 0)]
+    hole = np.convolve(age > _HOLE_S * SECOND_NS, np.ones(_STEPS + 1))[_STEPS : len(grid)] > 0
     speeds = []
     for times, values in sides:
         held = values[np.maximum(np.searchsorted(times, grid, side='right') - 1, 0)]
         speeds.append(held[_STEPS:] - held[:-_STEPS])
     best = 0.0
     for lag in range(int(_LONGEST_LAG_S / _STEP_S) + 1):
-        told, went = speeds[0][: max(len(speeds[0]) - lag, 0)], speeds[1][lag:]
+        count = max(len(speeds[0]) - lag, 0)
+        known = ~(hole[:count] | hole[lag:])
+        told, went = speeds[0][:count][known], speeds[1][lag:][known]
         if len(told) > 1 and np.ptp(told) and np.ptp(went):
             best = max(best, abs(float(np.corrcoef(told, went)[0, 1])))
     return best
