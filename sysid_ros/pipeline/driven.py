@@ -248,8 +248,19 @@ def _told_nothing(
     if most.motion > 0:
         whose = 'whose joint moves by' if len(silent) == 1 else 'whose joints move by up to'
         moves = f', {whose} {most.motion:.2g} {most.unit}'
+    # Another column of a joint that has commands is no command of a joint that has none.
+    known = tuple(f'[{pair.label}]' for pair in mapping.pairs if pair.role is PairRole.ACTUATOR)
     unused = next(
-        (u for u in mapping.unmapped if u.kind is UnmappedKind.TOPIC and is_command(u.name)), None
+        (
+            item
+            for item in mapping.unmapped
+            if is_command(item.name)
+            and (
+                item.kind is UnmappedKind.TOPIC
+                or (item.kind is UnmappedKind.COLUMN and not item.name.endswith(known))
+            )
+        ),
+        None,
     )
     hint = f' ({unused.name} is not used: {unused.reason})' if unused else ''
     every = len(silent) == model.nactuator or not model.nactuator

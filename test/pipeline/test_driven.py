@@ -134,6 +134,10 @@ def test_a_topic_that_could_hold_the_commands_is_named() -> None:
     array = Columns().array(TIMES, width=5, name='/arm/commands')
     bag = Columns().bag(states(lift=MOVES, turn=MOVES, pole=MOVES), array)
     assert '(/arm/commands is not used: 5 elements without names, the model has 2' in complaint(bag)
+    unlike = Columns().bag(
+        states(lift=MOVES, turn=MOVES, pole=MOVES), commands(lift=MOVES, jaw=MOVES)
+    )
+    assert '(/joint_commands.position[jaw] is not used: ' in complaint(unlike)
 
 
 @pytest.mark.parametrize('went', [STILL, np.sin(1.1 * TIMES) + np.cos(0.7 * TIMES)])
