@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sysid_ros.alignment import align, map_columns
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.mapping.arms import in_namespace
+from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.bags import read_bag
-from sysid_ros.config import load_mapping
+from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
@@ -25,11 +29,12 @@ from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import mujoco
 
     from sysid_ros.alignment import Alignment
+    from sysid_ros.alignment.stamps import StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.config.calibration import Role
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Ends of the names of files in MJCF.
 _MJCF = frozenset({'.xml', '.mjcf'})
+#: So many bags are named one by one.
+_NAMED = 3
 
 
 def of_sequence(path: str) -> bool:
@@ -97,6 +104,45 @@ class Problem:
         )
 
 
+def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+    """Find topics whose times are of another kind in one bag than in others.
+
+    Each kind is late in its own way, and one delay is then right for some bags only.
+    """
+    kinds: dict[str, dict[StampSource, list[str]]] = {}
+    for recording in recordings:
+        for topic, source in recording.alignment.stamps:
+            kinds.setdefault(topic, {}).setdefault(source, []).append(recording.path.name)
+    for topic, bags in kinds.items():
+        if len(bags) > 1:
+            said = (f'{kind} in {", ".join(names[:_NAMED])}' for kind, names in bags.items())
+            detail = f'{"; ".join(said)}; no delay is right for all: set stamps or leave bags out'
+            first = next(iter(bags.values()))[0]
+            yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
+
+
+def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
+    """Parse the model of a configuration; where nothing drives it, actuators are implied.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the model, the mapping or the first bag.
+    """
+    spec = load_spec(config.model, config.package_path)
+    if not spec.actuators:
+        mapping = config.mapping
+        mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
+        bag = next(path for path, role in bags_of(config) if role == 'train')
+        imply_actuators(spec, config.model, in_namespace(read_bag(bag), config.namespace), mapping)
+    return spec
+
+
+def model_notes(config: CalibrationConfig, spec: mujoco.MjSpec) -> tuple[str, ...]:
+    """Say what is to be known of the model beside its file, a sentence each."""
+    sentence = implied_sentence(spec)
+    notes = read_description(config.model, config.package_path).notes
+    return (*notes, sentence) if sentence else notes
+
+
 def load(
     config: CalibrationConfig,
     observer: Observer,
@@ -114,7 +160,7 @@ def load(
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
-    spec = spec or load_spec(config.model)
+    spec = spec or model_of(config)
     model = compile_spec(spec, config.model)
     written = spec if config.undriven else None
     if config.undriven:
@@ -130,7 +176,7 @@ def load(
     passive = bool(config.undriven) or config.model.suffix in _MJCF
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = read_bag(path)
+        columns = in_namespace(read_bag(path), config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
         check_driven(columns, model, pairing, passive=passive)
         if look is not None:
@@ -154,20 +200,42 @@ def load(
     return dataclasses.replace(problem, parameters=parameters)
 
 
+class ReadOptions(NamedTuple):
+    """How a bag is read and aligned, as calibration.yaml says it.
+
+    Attributes:
+        mapping: ``auto``, or the path of a mapping file.
+        stamps: Which time of a message counts.
+        segments: What becomes sequences; by default all, cut at gaps.
+        namespace: Of several arms in the bag this one.
+        packages: Folders of ROS packages that a URDF refers to.
+    """
+
+    mapping: str | Path = 'auto'
+    stamps: StampChoice = 'auto'
+    segments: SegmentsConfig | None = None
+    namespace: str = ''
+    packages: Sequence[Path] = ()
+
+
 def read_aligned(
-    bag: Path,
-    model: mujoco.MjModel,
-    mapping: str | Path,
-    stamps: StampChoice,
-    segments: SegmentsConfig | None,
-) -> Alignment:
-    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file."""
+    bag: Path, model: mujoco.MjModel | Path, options: ReadOptions
+) -> tuple[Alignment, mujoco.MjModel]:
+    """Read a bag, or one arm of it, and align it with a model.
+
+    Returns:
+        What was read, and the model as it was compiled: from a file, with implied actuators.
+    """
     chosen: Literal['auto'] | MappingConfig = 'auto'
-    if mapping != 'auto':
-        chosen = load_mapping(Path(mapping))
-    columns = read_bag(bag)
+    if options.mapping != 'auto':
+        chosen = load_mapping(Path(options.mapping))
+    columns = in_namespace(read_bag(bag), options.namespace)
+    if isinstance(model, Path):
+        spec = load_spec(model, options.packages)
+        imply_actuators(spec, model, columns, chosen)
+        model = compile_spec(spec, model)
     pairing = map_columns(columns, model, chosen)
-    return align(columns, model, pairing, stamps, segments=segments)
+    return align(columns, model, pairing, options.stamps, segments=options.segments), model
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
@@ -223,7 +291,7 @@ def parameters_of(
     found: list[Unknown] = []
     joints = joints_of(config.servos, model)
     scope = Scope(model, spec, training or (), partial(usual, joints))
-    for entry in config.parameters:
+    for entry in (*config.parameters, *_effort_scales(config)):
         if training is None and of_sequence(entry.target):
             continue
         found.extend(
@@ -241,6 +309,27 @@ def parameters_of(
     found.extend(unknowns_of(config.servos, model, found))
     check_distinct(found, model)
     return tuple(found)
+
+
+def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
+    """Return an unknown for the scale of each mapped current or PWM that no entry asks for.
+
+    What a current is in N·m depends on the motor and its gear; the mapping's scale is a guess.
+    """
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    if mapping == 'auto':
+        return []
+    wanted = [
+        f'sensor/{name}/gain'
+        for name, item in mapping.sensors.items()
+        if item.kind != 'torque' and (config.sensors is None or name in config.sensors)
+    ]
+    asked = [entry.target for entry in config.parameters]
+    return [
+        ParameterConfig(target=target)
+        for target in wanted
+        if not any(fnmatchcase(target, pattern) for pattern in asked)
+    ]
 
 
 def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:

@@ -36,11 +36,13 @@ _SLOW = 0.05
 #: The true armature is at most so many times the model's, or one so many times smaller.
 _ARMATURE = 4.0
 #: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
-_MASSES = 1.6
+MASSES = 1.6
 
 
 #: Bodies must take this part of a drive for their masses to tell its scale.
-_CARRIED = 0.5
+CARRIED = 0.5
+#: They must take this part for its unit to show.
+SHOWS = 0.3
 #: Any factors that are not negative.
 _ANY = (np.zeros(4), np.full(4, np.inf))
 
@@ -111,13 +113,21 @@ class Mechanism:
         fixed: Whether nothing that is measured stands on a free or ball joint.
     """
 
-    def __init__(self, model: mujoco.MjModel) -> None:
+    def __init__(self, model: mujoco.MjModel, guessed: frozenset[str] = frozenset()) -> None:
+        """Look at a model.
+
+        Args:
+            model: As the user has it.
+            guessed: Actuators whose gains say nothing: their laws are not known.
+        """
         self.model = model
         named = scalar_joints(model)
         self.followers = _followers(model, set(named.values()))
         following = {follower.joint for follower in self.followers}
         self.joints = tuple(
-            _joint(model, name, joint) for name, joint in named.items() if joint not in following
+            _joint(model, name, joint, guessed)
+            for name, joint in named.items()
+            if joint not in following
         )
         self.fixed = all(_stands_fast(model, joint.id) for joint in self.joints)
         self._bare = copy.copy(model)
@@ -184,7 +194,7 @@ class Mechanism:
         return found
 
 
-def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
+def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]) -> ModelJoint:
     low, high = -np.inf, np.inf
     if model.jnt_limited[joint]:
         low, high = (float(value) for value in model.jnt_range[joint])
@@ -197,6 +207,7 @@ def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
             armature += gear**2 * float(model.actuator_armature[actuator])
             if law is None and actuator_name:
                 law = _law(model, actuator, gear)
+                law = law._replace(known=law.known and actuator_name not in guessed)
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
     return ModelJoint(name, joint, hinge, low, high, armature, law)
 
@@ -288,8 +299,8 @@ def motion_part(
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
     bases = _bases(torque, rate, acceleration)
-    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
-    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
+    least = np.array([1 / MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
+    most = np.array([MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
@@ -309,12 +320,16 @@ def scale_of(
     torque: NDArray[np.float64],
     rate: NDArray[np.float64],
     acceleration: NDArray[np.float64],
+    least: float = CARRIED,
 ) -> float:
-    """Return by what a drive has to be multiplied for the model's masses to be right, or NaN."""
+    """Return by what a drive has to be multiplied for the model's masses to be right, or NaN.
+
+    Bodies must take the least part of the drive, else the motion does not tell.
+    """
     bases = _bases(torque, rate, acceleration)
     factor = _bounded(bases, driving, *_ANY)[0]
     carried = float(np.sqrt(np.mean((factor * torque) ** 2) / np.mean(driving**2)))
-    return 1.0 / float(factor) if carried > _CARRIED else math.nan
+    return 1.0 / float(factor) if carried > least else math.nan
 
 
 def _bases(
