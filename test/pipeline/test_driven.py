@@ -117,8 +117,20 @@ def test_only_mjcf_says_that_a_robot_has_no_actuators() -> None:
     mapping = map_columns(bag, model, 'auto')
     check_driven(bag, model, mapping)
     with pytest.raises(FitError, match=r"for lift, turn, pole, whose joints move .*: \['\*'\]"):
-        check_driven(bag, model, mapping, passive=False)
-    assert switched_off(spec, model, ('*',)) is spec
+        check_driven(bag, model, mapping, ())
+    check_driven(bag, model, mapping, ('lift', 'turn', 'pole'))
+    assert switched_off(spec, model, ('*',)).compile().opt.disableactuator
+
+
+def test_where_actuators_are_implied_a_joint_that_moves_without_one_is_asked_for() -> None:
+    model = mujoco.MjModel.from_xml_string(ARM.format(SERVOS))
+    bag = Columns().bag(
+        states(lift=MOVES, turn=MOVES, pole=MOVES), commands(lift=MOVES, turn=MOVES)
+    )
+    mapping = map_columns(bag, model, 'auto')
+    with pytest.raises(FitError, match=r'found none for pole, whose joint .*: \[pole\] in the'):
+        check_driven(bag, model, mapping, ())
+    check_driven(bag, model, mapping, ('po*',))
 
 
 def test_efforts_drive_motors_by_the_mapping_that_is_proposed() -> None:
