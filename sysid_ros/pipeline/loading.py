@@ -191,6 +191,9 @@ def load(
             longest_delay=_longest_delay(early),
         )
         del columns  # before the next bag is read
+        for item in alignment.health:
+            if item.kind is FindingKind.SIMULATED_TIME:
+                observer.stage(f'{item.subject}: {item.detail}')
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
