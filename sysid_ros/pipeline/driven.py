@@ -8,7 +8,8 @@ parameters bend until that looks like the recording. So a bag is refused before 
 - an actuator has no commands although its joint moves, or
 - no joint goes where it is told to, as those of a robot whose motors are off.
 
-Actuators that really were off are named in the configuration, ``undriven``, and exert nothing.
+Actuators that really were off are named in the configuration, ``undriven``, and exert nothing. So
+are joints without an actuator, where the model could not say so.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sysid_ros.alignment.pairs import (
     drives_joint,
     field_columns,
     raw_values,
+    scalar_joints,
     sensor_names,
     topic_columns,
 )
@@ -82,16 +84,14 @@ def switched_off(
     Args:
         spec: The nominal model, which is not changed.
         model: The same, compiled.
-        patterns: Names or patterns of actuators.
+        patterns: Names or patterns of actuators, or of joints without one.
         servos: Names of those that laws of servos drive.
 
     Raises:
         ConfigError: A pattern matches no actuator or one that a servo drives, or all groups of
             actuators are in use.
     """
-    names = actuator_names(model)
-    if not names and '*' in patterns:
-        return spec
+    names = [*actuator_names(model), *scalar_joints(model)]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             hint = nearest(pattern, filter(None, names))
@@ -147,7 +147,7 @@ class _Silent(NamedTuple):
 
 
 def check_driven(
-    bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, *, passive: bool = True
+    bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, undriven: Sequence[str] = ('*',)
 ) -> None:
     """Refuse a bag that does not say what drove the robot.
 
@@ -155,7 +155,8 @@ def check_driven(
         bag: Columns of the bag.
         model: The compiled model; its actuators that are off need no commands.
         mapping: Which column is what.
-        passive: Whether a model without actuators is one of a robot without: a URDF has none.
+        undriven: Names or patterns of joints that are known to have no actuator; `*` where the
+            model says so itself, which a URDF cannot.
 
     Raises:
         FitError: An actuator has no commands although its joint moves, none has any and no other
@@ -172,8 +173,13 @@ def check_driven(
         and (joint := _joint_of(model, actuator)) not in driven
         and not _off(model, actuator)
     ]
-    if not names and not passive:
-        candidates = [(-1, joint, model.joint(joint).name) for joint in measured]
+    have = {_joint_of(model, actuator) for actuator in range(len(names))}
+    candidates += [
+        (-1, joint.id, joint.name)
+        for joint in Mechanism(model).joints
+        if joint.id in measured and joint.id not in have
+        if not any(fnmatchcase(joint.name, pattern) for pattern in undriven)
+    ]
     silent = []
     for actuator, joint, name in candidates:
         hinge = joint >= 0 and bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
@@ -250,11 +256,22 @@ def _told_nothing(
     if most.motion > 0:
         whose = 'whose joint moves by' if len(silent) == 1 else 'whose joints move by up to'
         moves = f', {whose} {most.motion:.2g} {most.unit}'
+    # Another column of a joint that has commands is no command of a joint that has none.
+    known = tuple(f'[{pair.label}]' for pair in mapping.pairs if pair.role is PairRole.ACTUATOR)
     unused = next(
-        (u for u in mapping.unmapped if u.kind is UnmappedKind.TOPIC and is_command(u.name)), None
+        (
+            item
+            for item in mapping.unmapped
+            if is_command(item.name)
+            and (
+                item.kind is UnmappedKind.TOPIC
+                or (item.kind is UnmappedKind.COLUMN and not item.name.endswith(known))
+            )
+        ),
+        None,
     )
     hint = f' ({unused.name} is not used: {unused.reason})' if unused else ''
-    every = len(silent) == model.nactuator or not model.nactuator
+    every = len(silent) >= model.nactuator
     off = "'*'" if every else ', '.join(item.name for item in silent)
     return (
         f'Expected commands for every actuator in bag {bag.path.name!r}, found none for '
@@ -273,7 +290,7 @@ def _by_efforts(
     """Say how measured efforts can drive the model, where there are any."""
     for item in silent:
         if item.actuator < 0:
-            break
+            continue
         columns = measured.get(item.joint, {})
         pair = columns.get(Quantity.EFFORT) or columns.get(Quantity.POSITION)
         field = None
