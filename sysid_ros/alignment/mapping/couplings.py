@@ -31,7 +31,7 @@ _PART = 0.2
 _SLOW = 0.05
 
 
-class Coupling(NamedTuple):
+class MixedColumns(NamedTuple):
     """What another joint has to do with a column.
 
     Attributes:
@@ -43,7 +43,7 @@ class Coupling(NamedTuple):
     text: str
 
 
-def find_couplings(axes: Sequence[Axis], motion: AxesMotion | None) -> dict[int, Coupling]:
+def find_couplings(axes: Sequence[Axis], motion: AxesMotion | None) -> dict[int, MixedColumns]:
     """Return index of the measured axis to what couples it; mixed positions before efforts."""
     if motion is None:
         return {}
@@ -62,7 +62,7 @@ def find_couplings(axes: Sequence[Axis], motion: AxesMotion | None) -> dict[int,
 
 def _mixture(
     axes: Sequence[Axis], motion: AxesMotion, row: int, measured: list[int]
-) -> Coupling | None:
+) -> MixedColumns | None:
     """Compare the speed of a column with the velocities that are measured, then the commands."""
     speed = motion.signals[row, Quantity.POSITION].rate
     velocities = {
@@ -87,7 +87,7 @@ def _mixture(
             parts = [k for k in np.argsort(-sizes) if sizes[k] > _PART]
             if len(parts) == 2 and whole < min(_LESS * min(left), _LEFT):  # noqa: PLR2004
                 terms = ' + '.join(f'{factors[k]:.3g} {names[k]}' for k in parts)
-                return Coupling(
+                return MixedColumns(
                     mixed=True, text=f'by the {what} it mixes two joints, {terms}: a coupled wrist?'
                 )
     return None
@@ -95,7 +95,7 @@ def _mixture(
 
 def _friction(
     axes: Sequence[Axis], motion: AxesMotion, row: int, measured: list[int]
-) -> Coupling | None:
+) -> MixedColumns | None:
     """Ask whether an effort goes with the friction of another joint."""
     effort = motion.signals.get((row, Quantity.EFFORT))
     if effort is None or float(effort.values[motion.whole].std()) == 0.0:
@@ -111,7 +111,7 @@ def _friction(
         more = np.column_stack([bases, np.column_stack(_rubbing(rate))[motion.whole]])
         if other != row and _unexplained(more, values) < min(_LESS * alone, _LEFT):
             text = f'the friction of {axes[other].name} is in this effort: a coupled wrist?'
-            return Coupling(mixed=False, text=text)
+            return MixedColumns(mixed=False, text=text)
     return None
 
 
