@@ -61,12 +61,14 @@ _LEAST_STEP_S = 1.5e-3
 #: part of the time before and after it; what follows stays as level as this part of the step.
 _ABRUPT = 0.5
 _SOONER = 5
+_REACH_S = 0.25
 _LEVEL = 0.2
 #: A clock that has more steps than this is not steady.
 _MOST_STEPS = 10
 #: A header stamp that falls by more than this and does not come back was set back, s.
 SET_BACK_S = 0.1
 _CONFIRMED_BY = 5
+_LEAST_OF = 100
 #: Header stamps this far from the receive times are from another clock (simulated time, a robot
 #: that is not synchronised), s. Transport alone never takes as long.
 OTHER_CLOCK_S = 1.0
@@ -76,6 +78,7 @@ _TWO_CLOCKS_S = 0.1
 _OFF_GRID = 0.05
 #: How fast a simulation runs may change within this time, s.
 _PACE_S = 0.2
+_PACE_CELLS = 5
 #: Stamps before September 2001 are no time of day: simulated time, or the time since some start.
 NO_TIME_OF_DAY_NS = 10**18
 #: What ``stamps`` asks for, or header stamps carried over to the recorder's clock.
@@ -293,7 +296,8 @@ def _steps(
         near = slice(max(cell - half, 0), cell + half)
         tried[near] = True
         rows = slice(bounds[near.start], bounds[min(near.stop, cells)])
-        place = _place(rest[rows], seconds, before[cell], after[cell]) + rows.start
+        half_way = float(before[cell] + after[cell]) / 2
+        place = _place(times[rows], rest[rows], seconds, half_way) + rows.start
         if not 0 < place < len(rest) or (rest[place] - rest[place - 1]) / seconds < _ABRUPT:
             continue
         cell = int(np.searchsorted(bounds, place, side='right')) - 1
@@ -305,13 +309,17 @@ def _steps(
         if at_once / seconds >= _ABRUPT and abs(off) <= max(_LEVEL * abs(seconds), 3 * noise):
             known.append((place, seconds))
             level[place:] += seconds
-    # What is left of a fall that one message did not measure well enough is no step of its own.
-    falls = np.array([place for place, _ in found])
+    # What is left of a fall that a few messages did not measure well enough is no step of its own.
+    falls = np.array([times[place] for place, _ in found])
     alone = [
         step
         for step in _for_good(sorted(known))
-        if not (np.abs(falls - step[0]) < 2 * _CELL_MESSAGES).any()
+        if not (np.abs(falls - times[step[0]]) < _AROUND_S / 2).any()
     ]
+    # A process that looks at times of its own hears later and later, and then at once again.
+    size = max((abs(seconds) for _, seconds in alone), default=0.0)
+    if len(alone) > 1 and not found and abs(level[-1] - level[0]) < size:
+        return []
     return sorted([*found, *alone])
 
 
@@ -333,12 +341,28 @@ def _levels(
     return before(least), before(least[::-1])[::-1]
 
 
-def _place(rest: NDArray[np.float64], seconds: float, before: float, after: float) -> int:
-    """Return the first message after a step: all that follow are later, or all before were."""
-    if seconds > 0:
-        return int(np.max(np.flatnonzero(rest < after - seconds / 2), initial=-1)) + 1
-    early = np.flatnonzero(rest < before + seconds / 2)
-    return int(early[0]) if len(early) else 0
+def _place(
+    times: NDArray[np.float64], rest: NDArray[np.float64], seconds: float, half: float
+) -> int:
+    """Return the first message after a step, of those near where its half is passed for good.
+
+    Args:
+        times: (n,) receive times around it, s.
+        rest: (n,) how late each was, s.
+        seconds: The step.
+        half: What lies half way.
+    """
+    low = np.flatnonzero(rest < half)
+    if not len(low):
+        return 0
+    # Before a step up, and after one down, messages may be late by as much.
+    passed = int(low[-1]) + 1 if seconds > 0 else int(low[0])
+    at = times[min(passed, len(times) - 1)]
+    rows = np.flatnonzero((times >= at) & (times <= at + _REACH_S))
+    if seconds < 0:
+        rows = np.flatnonzero((times >= at - _REACH_S) & (np.arange(len(times)) <= passed))
+    rows = rows[rows > 0]
+    return int(rows[np.argmin(np.abs(np.diff(rest)[rows - 1] - seconds))]) if len(rows) else 0
 
 
 def _for_good(steps: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -362,7 +386,8 @@ def _set_back(late: NDArray[np.float64], header: NDArray[np.int64]) -> list[tupl
         after = header[place : place + _CONFIRMED_BY]
         enough = min(len(before), len(after)) > _CONFIRMED_BY // 2
         if enough and np.median(before) - np.median(after) > limit:
-            found.append((place, float(late[place] - late[place - 1])))
+            least = [late[max(place - _LEAST_OF, 0) : place], late[place : place + _LEAST_OF]]
+            found.append((place, float(least[1].min() - least[0].min())))
     return found
 
 
@@ -371,14 +396,19 @@ def jump_findings(bag: str, topic: TopicColumns, fit: ClockFit) -> list[HealthFi
     found = []
     header = topic.header_ns
     back = [jump for jump in fit.jumps if header is not None and _falls(header, jump.row)]
-    for kind, jumps, what in (
-        (FindingKind.TIME_BACKWARDS, back, 'header stamps go back, and'),
-        (FindingKind.CLOCK_JUMP, [jump for jump in fit.jumps if jump not in back], ''),
+    for kind, jumps in (
+        (FindingKind.TIME_BACKWARDS, back),
+        (FindingKind.CLOCK_JUMP, [jump for jump in fit.jumps if jump not in back]),
     ):
-        if jumps:
-            sizes = ', '.join(f'{jump.seconds:+.3f}' for jump in jumps[:3])
-            detail = f'{what} receive time minus header stamp changes for good, by {sizes} s'
-            found.append(HealthFinding(bag, topic.topic, kind, len(jumps), detail.strip()))
+        if not jumps or header is None:
+            continue
+        if kind is FindingKind.TIME_BACKWARDS:
+            sizes = (f'{(header[j.row - 1] - header[j.row]) / SECOND_NS:.3f}' for j in jumps[:3])
+            detail = f'header stamps go back, by {", ".join(sizes)} s'
+        else:
+            sizes = (f'{jump.seconds:+.3f}' for jump in jumps[:3])
+            detail = f'receive time minus header stamp changes for good, by {", ".join(sizes)} s'
+        found.append(HealthFinding(bag, topic.topic, kind, len(jumps), detail))
     return found
 
 
@@ -431,12 +461,14 @@ class SimulatedTime(NamedTuple):
     header_ns: NDArray[np.int64]
 
     def at(self, receive_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return simulated times of receive times, ns; beyond the ends it goes on as on average."""
+        """Return simulated times of receive times, ns; beyond the ends it goes on as near them."""
         known, simulated = (values - values[0] for values in self)
         passed = (receive_ns - self.receive_ns[0]).astype(np.float64)
-        pace = simulated[-1] / known[-1]
-        beyond = passed - np.clip(passed, 0.0, known[-1])
-        found = np.interp(passed, known, simulated) + pace * beyond
+        near = min(_PACE_CELLS, len(known) - 1)
+        first = simulated[near] / known[near]
+        last = (simulated[-1] - simulated[-1 - near]) / (known[-1] - known[-1 - near])
+        found = np.interp(passed, known, simulated) + first * np.minimum(passed, 0.0)
+        found += last * np.maximum(passed - known[-1], 0.0)
         simulated_ns: NDArray[np.int64] = self.header_ns[0] + np.round(found).astype(np.int64)
         return simulated_ns
 
