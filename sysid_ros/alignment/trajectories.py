@@ -31,6 +31,7 @@ from sysid_ros.alignment.pairs import (
     PairRole,
     Unmapped,
     column_name,
+    pair_columns,
     raw_values,
     sensor_names,
     whole_rows,
@@ -380,6 +381,13 @@ def _trajectory(
     bag: BagColumns, name: str, selections: list[_Selection], span: Segment, state: InitialState
 ) -> Trajectory:
     commands, measurements = [], []
+    interpolated = frozenset(
+        pair.name
+        for item in selections
+        if item.role is PairRole.ACTUATOR
+        for pair in item.pairs
+        if pair_columns(bag, pair).interpolated
+    )
     for item in selections:
         start = int(np.searchsorted(item.times_ns, span.first))
         stop = int(np.searchsorted(item.times_ns, span.last, side='right'))
@@ -387,6 +395,8 @@ def _trajectory(
             history = span.first - int(COMMAND_HISTORY_S * SECOND_NS)
             # One more before the window: it is in force when the window begins.
             begin = max(int(np.searchsorted(item.times_ns, history, side='right')) - 1, 0)
+            # And one more after it, which one that is interpolated is on its way to.
+            stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
         elif stop > start:
             measurements.append(_series(bag, item, slice(start, stop), span.first))
@@ -398,4 +408,5 @@ def _trajectory(
         tuple(commands),
         tuple(measurements),
         bag=bag.path.name,
+        interpolated=interpolated,
     )

@@ -27,11 +27,14 @@ class Field:
             ``'0'``, ``'1'`` … where the message has neither. A number directly in the message has
             the label ``''``.
         values: (n, k) float64; NaN where a message did not carry the value.
+        interpolated: Whether values change linearly from row to row, as what a controller asks for
+            at each moment; else a command holds until the next.
     """
 
     name: str
     labels: tuple[str, ...]
     values: NDArray[np.float64]
+    interpolated: bool = False
 
 
 @dataclass(frozen=True)

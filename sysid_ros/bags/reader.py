@@ -30,6 +30,7 @@ from sysid_ros.bags.input.places import (
 )
 from sysid_ros.bags.input.ros1_file import Ros1Input
 from sysid_ros.bags.input.sqlite_file import SqliteInput
+from sysid_ros.bags.input.tables import read_tables, table_files
 from sysid_ros.bags.messages import TEXT, TextReader, TopicReader
 from sysid_ros.bags.messages.cdr import CdrError
 from sysid_ros.errors import BagError, nearest
@@ -50,7 +51,8 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
 
     Args:
         path: A rosbag2 folder with or without metadata, one of its storage files (``.mcap`` or
-            ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``.
+            ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``; a CSV file, a folder of
+            such, or a LeRobot dataset, see `read_tables`.
         topics: Topics to read; all by default.
 
     Returns:
@@ -62,6 +64,8 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         BagError: There is no bag, or it is damaged or empty, or it has none of a topic.
     """
     path = Path(path)
+    if table_files(path) and path.exists():
+        return read_tables(path, topics)
     place = find_bag(path)
     with ExitStack() as stack:
         onward = Onward()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, describe
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_segments
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         mapping=args.mapping,
         stamps=args.stamps,
         segments=None if args.segments is None else load_segments(args.segments),
+        namespace=args.namespace,
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
     )
     print(describe(alignment))
@@ -53,7 +55,7 @@ def propose_mapping(args: argparse.Namespace) -> int:
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
     model = load_model(args.model)
-    proposal = propose(read_bag(args.bag), model)
+    proposal = propose(in_namespace(read_bag(args.bag), args.namespace), model)
     text = to_yaml(proposal, args.model.name)
     if args.output is not None:
         replace_file(args.output, text.encode())

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from rich.markup import escape
 
 from sysid_ros.alignment.health import FindingKind, alike, sentence
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import make_console, make_table
@@ -69,7 +70,8 @@ def _load(
 def run(args: argparse.Namespace) -> int:
     """Say what is in a bag."""
     model, mapping = _load(args)
-    found = inspect(read_bag(args.bag), model, mapping=mapping, stamps=args.stamps)
+    bag = in_namespace(read_bag(args.bag), args.namespace)
+    found = inspect(bag, model, mapping=mapping, stamps=args.stamps)
     if args.json:
         print(to_json(found, indent=1))
         return 0
@@ -93,7 +95,7 @@ def plot(args: argparse.Namespace) -> int:
     from sysid_ros.inspection.figures import draw_joint  # noqa: PLC0415 (slow to import)
 
     model, mapping = _load(args)
-    bag = read_bag(args.bag)
+    bag = in_namespace(read_bag(args.bag), args.namespace)
     joints = {joint.name: joint for joint in bag_joints(bag, model, mapping, args.stamps).joints}
     if not joints:
         msg = (

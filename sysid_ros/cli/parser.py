@@ -151,11 +151,21 @@ def _add_recover(commands: Commands) -> None:
 
 def _add_pairing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--mapping', default='auto', help='auto, or a mapping file')
+    _add_namespace(parser)
     parser.add_argument(
         '--stamps',
         choices=['auto', 'header', 'receive'],
         default='auto',
         help='time of a message: its header stamp unless zero (auto), or as told',
+    )
+
+
+def _add_namespace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--namespace',
+        default='',
+        metavar='ARM',
+        help='of several arms in a bag this one: words of its topics or joints, such as left',
     )
 
 
@@ -167,6 +177,7 @@ def _add_map(commands: Commands) -> None:
     )
     parser.add_argument('bag', type=Path, help='bag folder')
     parser.add_argument('model', type=Path, help='MJCF file')
+    _add_namespace(parser)
     parser.add_argument('-o', '--output', type=Path, help='new mapping file; default prints it')
     parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
 

@@ -241,7 +241,13 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
     asked = joint.find(Quantity.POSITION, command=True)
     behind = None
     if asked is not None and position is not None:
-        behind = lag(asked.times, asked.values, position.times, position.values)
+        behind = lag(
+            asked.times,
+            asked.values,
+            position.times,
+            position.values,
+            interpolated=asked.interpolated,
+        )
     return JointReport(
         name=joint.name,
         position=source(position),

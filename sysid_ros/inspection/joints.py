@@ -20,6 +20,7 @@ from sysid_ros.alignment.pairs import (
     column_name,
     drives_joint,
     names_of,
+    pair_columns,
     raw_values,
 )
 from sysid_ros.alignment.stamps import longest_increasing
@@ -85,6 +86,7 @@ class Trace:
         unit: Unit of the values; empty where nobody says.
         times: (n,) strictly increasing, s from the origin.
         values: (n,) finite.
+        interpolated: Whether a command changes linearly from sample to sample; else it is held.
     """
 
     quantity: Quantity
@@ -94,6 +96,7 @@ class Trace:
     unit: str
     times: NDArray[np.float64]
     values: NDArray[np.float64]
+    interpolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ class _Source(NamedTuple):
     channel: str
     unit: str
     values: NDArray[np.float64]
+    interpolated: bool
 
 
 def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
@@ -148,6 +152,7 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
             column_name(topic.topic, field.name, label),
             '',
             field.values[:, column],
+            field.interpolated,
         )
         for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
         for field in topic.fields
@@ -196,6 +201,7 @@ def joints_of_model(
                 column_name(pair.topic, pair.field, pair.label),
                 quantity.unit(slide=bool(slide)),
                 pair.scale * raw_values(bag, pair) + pair.offset,
+                pair_columns(bag, pair).interpolated,
             )
         )
     order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
@@ -262,9 +268,7 @@ def _collect(
             present = np.flatnonzero(finite)
             rows = present[longest_increasing(stamps[present])]
             times, values = (stamps[rows] - origin) / SECOND_NS, item.values[rows]
-        traces[key] = Trace(
-            item.quantity, item.command, item.topic, item.channel, item.unit, times, values
-        )
+        traces[key] = Trace(*item[1:-2], times, values, item.interpolated)
     return tuple(
         Joint(
             name,
@@ -329,7 +333,7 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
 def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
     """Find velocities that come from a filter, and are late against the positions beside them."""
     integral = cumulative_trapezoid(velocity.values, velocity.times, initial=0)
-    found = lag(position.times, position.values, velocity.times, integral, held=False)
+    found = lag(position.times, position.values, velocity.times, integral, interpolated=True)
     if found is None:
         return
     # The slope between two samples is half a period late.

@@ -23,6 +23,7 @@ from sysid_ros.alignment.health import (
 from sysid_ros.alignment.mapping.by_name import is_command
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
+from sysid_ros.bags.input.tables import table_files
 from sysid_ros.inspection.joints import is_of_joints
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class BagFacts:
 
     Attributes:
         path: Folder or file.
-        storage: ``mcap``, ``sqlite3`` or ``ROS 1``; empty where there are no files.
+        storage: ``mcap``, ``sqlite3``, ``ROS 1``, ``csv`` or ``parquet``; empty where there are no
+            files.
         size: Of its data files, bytes.
         start_ns: First receive time, ns since the epoch; 0 when nothing was read.
         duration: From there to the last receive time, s.
@@ -112,11 +114,11 @@ def bag_facts(bag: BagColumns) -> BagFacts:
     last = max((int(stamps.max()) for stamps in known), default=0)
     path = bag.path
     files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    data = [file for file in files if suffix(file)]
+    data = [file for file in files if suffix(file)] or list(table_files(path))
     facts = dict(bag.facts)
     return BagFacts(
         path=path,
-        storage=_STORAGE[suffix(data[0])] if data else '',
+        storage=_STORAGE.get(suffix(data[0]), data[0].suffix[1:]) if data else '',
         size=sum(file.stat().st_size for file in data),
         start_ns=first,
         duration=(last - first) / SECOND_NS,

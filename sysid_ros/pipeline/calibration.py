@@ -90,6 +90,7 @@ def convert(
     stamps: StampChoice = 'auto',
     segments: SegmentsConfig | None = None,
     formats: Sequence[Format] = (Format.NPZ, Format.CSV),
+    namespace: str = '',
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
 
@@ -101,6 +102,7 @@ def convert(
         stamps: Which time of a message counts.
         segments: What becomes sequences; by default all, cut at gaps.
         formats: How the series are written.
+        namespace: Of several arms in the bag this one.
 
     Returns:
         The aligned sequences with everything that is to be said about them, and the new files.
@@ -109,7 +111,7 @@ def convert(
         SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
     """
     compiled = load_model(model)
-    alignment = read_aligned(bag, compiled, mapping, stamps, segments)
+    alignment = read_aligned(bag, compiled, mapping, stamps, segments, namespace)
     if output is None:
         return alignment, ()
     check_writable(output)
@@ -195,7 +197,7 @@ def identify(
         for parameter, found in zip(problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, problem.spec, problem.servos)
+    return Identified(result, values, problem.written or problem.spec, problem.servos)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.bags import read_bag
-from sysid_ros.config import load_mapping
+from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from sysid_ros.signals.trajectory import Trajectory
 
 
+#: Ends of the names of files in MJCF.
+_MJCF = frozenset({'.xml', '.mjcf'})
 #: So many bags are named one by one.
 _NAMED = 3
 
@@ -77,6 +81,7 @@ class Problem:
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
         servos: The joints that servos drive, if any.
+        written: The nominal model with all actuators, where some of ``spec`` are switched off.
     """
 
     spec: mujoco.MjSpec
@@ -84,6 +89,7 @@ class Problem:
     recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
+    written: mujoco.MjSpec | None = None
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -131,20 +137,29 @@ def load(
     """
     spec = spec or load_spec(config.model)
     model = compile_spec(spec, config.model)
+    written = spec if config.undriven else None
+    if config.undriven:
+        servos = joints_of(config.servos, model)
+        spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
+        model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
+    # Only MJCF can say that a robot has no actuators.
+    passive = bool(config.undriven) or config.model.suffix in _MJCF
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = read_bag(path)
+        columns = in_namespace(read_bag(path), config.namespace)
+        pairing = without_undriven(map_columns(columns, model, mapping), model)
+        check_driven(columns, model, pairing, passive=passive)
         if look is not None:
             look(columns, role, model)
         alignment = align(
             columns,
             model,
-            map_columns(columns, model, mapping),
+            pairing,
             config.stamps,
             segments=config.segments,
             longest_delay=_longest_delay(early),
@@ -153,7 +168,9 @@ def load(
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
-    problem = Problem(spec, model, tuple(recordings), early, joints_of(config.servos, model))
+    problem = Problem(
+        spec, model, tuple(recordings), early, joints_of(config.servos, model), written
+    )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)
 
@@ -164,12 +181,16 @@ def read_aligned(
     mapping: str | Path,
     stamps: StampChoice,
     segments: SegmentsConfig | None,
+    namespace: str = '',
 ) -> Alignment:
-    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file."""
+    """Read a bag, or one arm of it, and align it with a model.
+
+    The mapping is ``auto`` or the path of a file.
+    """
     chosen: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
         chosen = load_mapping(Path(mapping))
-    columns = read_bag(bag)
+    columns = in_namespace(read_bag(bag), namespace)
     pairing = map_columns(columns, model, chosen)
     return align(columns, model, pairing, stamps, segments=segments)
 
@@ -227,7 +248,7 @@ def parameters_of(
     found: list[Unknown] = []
     joints = joints_of(config.servos, model)
     scope = Scope(model, spec, training or (), partial(usual, joints))
-    for entry in config.parameters:
+    for entry in (*config.parameters, *_effort_scales(config)):
         if training is None and of_sequence(entry.target):
             continue
         found.extend(
@@ -245,6 +266,27 @@ def parameters_of(
     found.extend(unknowns_of(config.servos, model, found))
     check_distinct(found, model)
     return tuple(found)
+
+
+def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
+    """Return an unknown for the scale of each mapped current or PWM that no entry asks for.
+
+    What a current is in N·m depends on the motor and its gear; the mapping's scale is a guess.
+    """
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    if mapping == 'auto':
+        return []
+    wanted = [
+        f'sensor/{name}/gain'
+        for name, item in mapping.sensors.items()
+        if item.kind != 'torque' and (config.sensors is None or name in config.sensors)
+    ]
+    asked = [entry.target for entry in config.parameters]
+    return [
+        ParameterConfig(target=target)
+        for target in wanted
+        if not any(fnmatchcase(target, pattern) for pattern in asked)
+    ]
 
 
 def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
