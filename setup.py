@@ -157,6 +157,7 @@ setup(
         'parquet': PARQUET,
         'servo': SERVO,
         'wandb': WANDB,
+        'xacro': ['xacro'],
         'bench': ['mujoco-core[sysid]', *SERVO],
     },
     entry_points={'console_scripts': _executables(sys.argv)},

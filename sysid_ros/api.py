@@ -14,11 +14,11 @@ from sysid_ros.alignment import describe
 from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
 from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
-from sysid_ros.model.implied import drop_implied
-from sysid_ros.model.loading import compile_spec, load_model, load_spec, write_delays
+from sysid_ros.model.implied import add_actuators, drop_implied
+from sysid_ros.model.loading import compile_spec, load_spec, write_delays
 from sysid_ros.model.targets import Role, resolve
 from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
-from sysid_ros.pipeline.loading import of_sequence, read_aligned
+from sysid_ros.pipeline.loading import ReadOptions, of_sequence, read_aligned
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
@@ -153,7 +153,7 @@ class Result:
         return write(identified, Path(folder))
 
     def model(self) -> mujoco.MjSpec:
-        """Return the user's model with the identified values.
+        """Return the user's model with the identified values, and with implied actuators.
 
         What MJCF cannot say (gain and bias of signals, starts of sequences, laws of servos) is left
         out.
@@ -179,7 +179,9 @@ class Result:
     ) -> tuple[mujoco.MjSpec, mujoco.MjModel, list[tuple[Target, float]]]:
         """Return the model's file, what it compiles to, and the values of what is in it."""
         path = Path(self.record.model)
-        spec = load_spec(path)
+        config: Any = self.record.provenance.config
+        spec = load_spec(path, [Path(entry) for entry in config.get('package_path', ())])
+        add_actuators(spec, self.record.implied_actuators)
         nominal = compile_spec(spec.copy(), path)
         values = [
             (target, found.value)
@@ -274,7 +276,7 @@ def calibrate(
     ``sysid calibrate`` and the calibrator node do the same with a calibration.yaml.
 
     Args:
-        model: MJCF file.
+        model: MJCF, URDF or xacro file, or a bag with a ``robot_description``.
         bags: Recordings to fit to: bag folders or patterns such as ``bags/train_*``.
         parameters: Targets such as ``joint/*/armature``, or mappings as in calibration.yaml, such
             as ``{'target': 'body/tool/mass', 'bounds': (0.1, 3.0)}``.
@@ -311,22 +313,29 @@ def read(
     mapping: PathLike = 'auto',
     stamps: StampChoice = 'auto',
     segments: Mapping[str, Any] | None = None,
+    package_path: Sequence[PathLike] = (),
+    namespace: str = '',
 ) -> AlignedBag:
     """Read a bag as time series under the names of a model's sensors and actuators.
 
     Args:
         bag: Bag folder.
-        model: MJCF file, or a compiled model.
+        model: MJCF, URDF or xacro file, a bag with a ``robot_description``, or a compiled model.
         mapping: ``auto``, or the path of a mapping file.
         stamps: Which time of a message counts: ``auto``, ``header`` or ``receive``; or by topic.
         segments: What becomes sequences, as in calibration.yaml; by default all, cut at gaps.
+        package_path: Folders of ROS packages that a URDF refers to.
+        namespace: Of several arms in the bag this one, such as ``left``.
 
     Raises:
         SysidError: In one sentence, what is wrong with bag, model or mapping.
     """
-    compiled = load_model(Path(model)) if isinstance(model, (str, Path)) else model
+    source = Path(model) if isinstance(model, (str, Path)) else model
+    packages = [Path(entry) for entry in package_path]
     cuts = None if segments is None else validated(SegmentsConfig, dict(segments), 'segments')
-    return AlignedBag(read_aligned(Path(bag), compiled, mapping, stamps, cuts))
+    options = ReadOptions(mapping, stamps, cuts, namespace, packages)
+    alignment, _ = read_aligned(Path(bag), source, options)
+    return AlignedBag(alignment)
 
 
 def _listed(given: Any) -> list[Any]:

@@ -286,12 +286,23 @@ def test_a_file_that_does_not_fit_is_one_sentence(
     assert 'MappingConfig' not in message
 
 
-@pytest.mark.parametrize('key', ['model', 'bags'])
-def test_what_has_no_default_must_be_there(tmp_path: Path, key: str) -> None:
+def test_what_has_no_default_must_be_there(tmp_path: Path) -> None:
     path = tmp_path / 'calibration.yaml'
-    path.write_text(yaml.safe_dump({k: v for k, v in MINIMAL.items() if k != key}))
-    with pytest.raises(ConfigError, match=f"Missing key '{key}' in "):
+    path.write_text(yaml.safe_dump({k: v for k, v in MINIMAL.items() if k != 'bags'}))
+    with pytest.raises(ConfigError, match="Missing key 'bags' in "):
         load_calibration(path)
+
+
+def test_the_model_is_in_the_first_training_bag_unless_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / 'calibration.yaml'
+    for name in ('bags/b', 'bags/a'):
+        (tmp_path / name).mkdir(parents=True)
+    document = {**MINIMAL, 'bags': [{'path': 'v', 'role': 'validate'}, {'path': 'bags/*'}]}
+    path.write_text(yaml.safe_dump({**document, 'model': 'arm.urdf', 'package_path': ['ws']}))
+    named = load_calibration(path)
+    assert (named.model, named.package_path) == (tmp_path / 'arm.urdf', (tmp_path / 'ws',))
+    path.write_text(yaml.safe_dump({k: v for k, v in document.items() if k != 'model'}))
+    assert load_calibration(path).model == tmp_path / 'bags' / 'a'
 
 
 def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path) -> None:

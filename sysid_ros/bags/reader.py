@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -53,7 +54,8 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         path: A rosbag2 folder with or without metadata, one of its storage files (``.mcap`` or
             ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``; a CSV file, a folder of
             such, or a LeRobot dataset, see `read_tables`.
-        topics: Topics to read; all by default.
+        topics: Topics to read, or patterns such as ``*/robot_description``, which may match none;
+            all by default.
 
     Returns:
         Columns by topic. Rows are in the order of the receive stamps within each file, files in the
@@ -98,7 +100,7 @@ class _Content:
         self._refused: dict[_Key, str] = {}
         known = sorted({topic for topic, _ in self._announced})
         for topic in topics or ():
-            if topic not in known:
+            if '*' not in topic and topic not in known:
                 msg = (
                     f'The bag {str(place.path)!r} has no topic {topic!r}; {nearest(topic, known)}.'
                 )
@@ -146,9 +148,11 @@ class _Content:
             set_back,
         )
 
+    def _asked(self, topic: str) -> bool:
+        return self._topics is None or any(fnmatchcase(topic, name) for name in self._topics)
+
     def _is_needed(self, stream: Stream) -> bool:
-        asked = self._topics is None or stream.topic in self._topics
-        return asked and (stream.topic, stream.msgtype) not in self._refused
+        return self._asked(stream.topic) and (stream.topic, stream.msgtype) not in self._refused
 
     def _take(self, key: _Key, stream: Stream, messages: Batch) -> None:
         if stream.serialization not in {'cdr', ''}:
@@ -163,7 +167,7 @@ class _Content:
         reader.add(messages, stream.definition, stream.language)
 
     def _absent(self, topic: str, count: int) -> str:
-        if self._topics is not None and topic not in self._topics:
+        if not self._asked(topic):
             return 'it was not asked for'
         if not count:
             return 'no messages'

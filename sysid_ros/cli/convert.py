@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, describe
 from sysid_ros.alignment.mapping.arms import in_namespace
-from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
+from sysid_ros.alignment.mapping.implied import propose_with_actuators
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, to_json, to_yaml
 from sysid_ros.bags import read_bag
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
-from sysid_ros.model.loading import load_model
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import implied_sentence
+from sysid_ros.model.loading import load_spec
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: A format is given and no folder to write into.
     """
-    from sysid_ros.pipeline import convert  # noqa: PLC0415 (a mapping does not need it)
+    from sysid_ros.pipeline.calibration import convert  # noqa: PLC0415 (a mapping needs it not)
+    from sysid_ros.pipeline.loading import ReadOptions  # noqa: PLC0415
 
     if args.formats and args.output is None:
         msg = f'Expected --output DIR for the {args.formats[0]} files, found none.'
@@ -37,10 +42,13 @@ def run(args: argparse.Namespace) -> int:
         args.bag,
         args.model,
         args.output,
-        mapping=args.mapping,
-        stamps=args.stamps,
-        segments=None if args.segments is None else load_segments(args.segments),
-        namespace=args.namespace,
+        ReadOptions(
+            mapping=args.mapping,
+            stamps=args.stamps,
+            segments=None if args.segments is None else load_segments(args.segments),
+            namespace=args.namespace,
+            packages=args.package_path,
+        ),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
     )
     print(describe(alignment))
@@ -54,11 +62,18 @@ def propose_mapping(args: argparse.Namespace) -> int:
     if args.output is not None and args.output.exists():
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
-    model = load_model(args.model)
-    proposal = propose(in_namespace(read_bag(args.bag), args.namespace), model)
-    text = to_yaml(proposal, args.model.name)
+    path = args.model or args.bag
+    spec = load_spec(path, args.package_path)
+    bag = in_namespace(read_bag(args.bag), args.namespace)
+    proposal = propose_with_actuators(spec, path, bag)
+    notes = [*read_description(path, args.package_path).notes, implied_sentence(spec)]
+    notes = [note for note in notes if note]
+    text = to_yaml(proposal, path.name, notes)
     if args.output is not None:
         replace_file(args.output, text.encode())
+    if args.json or args.output is not None:
+        for note in notes:
+            print(note, file=sys.stderr)
     if args.json:
         print(to_json(proposal))
     elif args.output is None:

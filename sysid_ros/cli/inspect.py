@@ -7,13 +7,14 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import quote
 
 from rich.markup import escape
 
 from sysid_ros.alignment.health import FindingKind, alike, sentence
 from sysid_ros.alignment.mapping.arms import in_namespace
+from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import make_console, make_table
@@ -22,7 +23,7 @@ from sysid_ros.errors import AlignmentError, ConfigError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.inspection.inspection import bag_joints, inspect
 from sysid_ros.json_text import to_json
-from sysid_ros.model.loading import load_model
+from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.report.numbers import significant
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import mujoco
     from rich.console import Console
 
+    from sysid_ros.bags import BagColumns
     from sysid_ros.config import MappingConfig
     from sysid_ros.inspection.inspection import Inspection
 
@@ -50,27 +52,39 @@ _RULE = (
 )
 
 
-def _load(
-    args: argparse.Namespace,
-) -> tuple[mujoco.MjModel | None, Literal['auto'] | MappingConfig]:
-    """Read the model and the mapping that a command names.
+class _Asked(NamedTuple):
+    """What a command names, read; nothing drives a model that has no actuators."""
 
-    Raises:
-        ConfigError: There is a mapping but no model, or the mapping is not valid.
-        ModelError: The model is not valid.
-    """
-    if args.mapping == 'auto':
-        return (None if args.model is None else load_model(args.model)), 'auto'
-    if args.model is None:
-        msg = f'Expected MODEL beside --mapping {args.mapping}, found none.'
-        raise ConfigError(msg)
-    return load_model(args.model), load_mapping(Path(args.mapping))
+    bag: BagColumns
+    model: mujoco.MjModel | None
+    mapping: Literal['auto'] | MappingConfig
+
+    @classmethod
+    def read(cls, args: argparse.Namespace) -> _Asked:
+        """Read the model, the mapping and the bag.
+
+        Raises:
+            ConfigError: There is a mapping but no model, or the mapping is not valid.
+            ModelError: The model is not valid.
+            BagError: The bag cannot be read.
+        """
+        if args.model is None and args.mapping != 'auto':
+            msg = f'Expected MODEL beside --mapping {args.mapping}, found none.'
+            raise ConfigError(msg)
+        bag = in_namespace(read_bag(args.bag), args.namespace)
+        if args.model is None:
+            return cls(bag, None, 'auto')
+        spec = load_spec(args.model, args.package_path)
+        if args.mapping == 'auto':
+            return cls(bag, compile_spec(spec, args.model), 'auto')
+        mapping = load_mapping(Path(args.mapping))
+        imply_actuators(spec, args.model, bag, mapping)
+        return cls(bag, compile_spec(spec, args.model), mapping)
 
 
 def run(args: argparse.Namespace) -> int:
     """Say what is in a bag."""
-    model, mapping = _load(args)
-    bag = in_namespace(read_bag(args.bag), args.namespace)
+    bag, model, mapping = _Asked.read(args)
     found = inspect(bag, model, mapping=mapping, stamps=args.stamps)
     if args.json:
         print(to_json(found, indent=1))
@@ -94,8 +108,7 @@ def plot(args: argparse.Namespace) -> int:
     """
     from sysid_ros.inspection.figures import draw_joint  # noqa: PLC0415 (slow to import)
 
-    model, mapping = _load(args)
-    bag = in_namespace(read_bag(args.bag), args.namespace)
+    bag, model, mapping = _Asked.read(args)
     joints = {joint.name: joint for joint in bag_joints(bag, model, mapping, args.stamps).joints}
     if not joints:
         msg = (

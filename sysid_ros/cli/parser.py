@@ -54,6 +54,7 @@ def make_parser() -> Parser:
     _add_plot(commands)
     _add_recover(commands)
     _add_map(commands)
+    _show_model(commands)
     _add_check(commands)
     _add_compare(commands)
     _add_preflight(commands)
@@ -89,7 +90,7 @@ def _add_convert(commands: Commands) -> None:
         description='Pair the columns of a bag with sensors and actuators of an MJCF file.',
     )
     parser.add_argument('bag', type=Path, help='bag folder')
-    parser.add_argument('model', type=Path, help='MJCF file')
+    _add_model(parser)
     parser.add_argument('-o', '--output', type=Path, help='folder for the series; default none')
     parser.add_argument(
         '--format',
@@ -114,7 +115,7 @@ def _add_inspect(commands: Commands) -> None:
         description='Show topics, channels, joints and clocks of a bag, and how it fits a model.',
     )
     parser.add_argument('bag', type=Path, help='bag folder or file')
-    parser.add_argument('model', type=Path, nargs='?', help='MJCF file')
+    _add_model(parser, nargs='?')
     _add_pairing(parser)
     parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
@@ -126,7 +127,7 @@ def _add_plot(commands: Commands) -> None:
         description='Draw position, velocity, effort and commands of each joint over time.',
     )
     parser.add_argument('bag', type=Path, help='bag folder or file')
-    parser.add_argument('model', type=Path, nargs='?', help='MJCF file')
+    _add_model(parser, nargs='?')
     parser.add_argument('-o', '--output', type=Path, help='folder; default BAG_plots')
     parser.add_argument(
         '--joint', action='append', metavar='NAME', help='this joint only; may be repeated'
@@ -169,14 +170,41 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_model(
+    parser: argparse.ArgumentParser, *, nargs: str | None = None, default: str = ''
+) -> None:
+    parser.add_argument('model', type=Path, nargs=nargs, help=f'MJCF, URDF or xacro file{default}')
+    parser.add_argument(
+        '--package-path',
+        action='append',
+        type=Path,
+        default=[],
+        metavar='DIR',
+        help='folder of a ROS package that a URDF refers to, or of several; may be repeated',
+    )
+
+
+def _show_model(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'model',
+        help='show a URDF as the MJCF that is simulated, or write it',
+        description=(
+            'Print the MJCF that a URDF, a xacro file or the robot_description in a bag means, and '
+            'what was left out or assumed.'
+        ),
+    )
+    _add_model(parser)
+    parser.add_argument('-o', '--output', type=Path, help='new MJCF file; default prints it')
+
+
 def _add_map(commands: Commands) -> None:
     parser = commands.add_parser(
         'map',
         help='propose which column of a bag is which sensor or actuator, in which unit and sign',
-        description='Propose a mapping of a bag to an MJCF file, as a commented file to edit.',
+        description='Propose a mapping of a bag to a model, as a commented file to edit.',
     )
     parser.add_argument('bag', type=Path, help='bag folder')
-    parser.add_argument('model', type=Path, help='MJCF file')
+    _add_model(parser, nargs='?', default=', default the robot_description in the bag')
     _add_namespace(parser)
     parser.add_argument('-o', '--output', type=Path, help='new mapping file; default prints it')
     parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
@@ -218,7 +246,7 @@ def _add_excite(commands: Commands) -> None:
             'the model also where the parameters are 20 % off; write it for the exciter node.'
         ),
     )
-    parser.add_argument('model', type=Path, help='MJCF file')
+    _add_model(parser)
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument(
         '--for',

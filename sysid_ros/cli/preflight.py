@@ -55,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
 def print_preflight(console: Console, found: Preflight) -> None:
     """Print what a fit would say, and what it rests on."""
+    for note in found.notes:
+        _say(console, note)
     _print_parameters(console, found)
     _print_bags(console, found)
     _print_joints(console, found)

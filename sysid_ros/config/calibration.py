@@ -263,7 +263,14 @@ class CheckConfig(Section):
 class CalibrationConfig(Section):
     """``calibration.yaml``: from bags to an identified model."""
 
-    model: Path = Field(description='MJCF file')
+    model: Path = Field(
+        default=Path(),
+        description='MJCF, URDF or xacro file; default the robot_description in the first bag',
+    )
+    package_path: tuple[Path, ...] = Field(
+        default=(),
+        description='folders of ROS packages that a URDF refers to, beside the ament index',
+    )
     bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
     mapping: Literal['auto'] | MappingConfig | Path = Field(
         default='auto', description='auto, a mapping, or a YAML file that holds one'

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,16 +95,20 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
     config = validate(CalibrationConfig, values, str(path))
     here = Path()
     mapping = config.mapping
+    bags = tuple(
+        bag.model_copy(update={'path': str((here if 'bags' in given else folder) / bag.path)})
+        for bag in config.bags
+    )
     return config.model_copy(
         update={
-            'model': (here if 'model' in given else folder) / config.model,
-            'output': (here if 'output' in given else folder) / config.output,
-            'bags': tuple(
-                bag.model_copy(
-                    update={'path': str((here if 'bags' in given else folder) / bag.path)}
-                )
-                for bag in config.bags
+            'model': (here if 'model' in given else folder) / config.model
+            if 'model' in values
+            else _first(next(bag.path for bag in bags if bag.role == 'train')),
+            'package_path': tuple(
+                (here if 'package_path' in given else folder) / path for path in config.package_path
             ),
+            'output': (here if 'output' in given else folder) / config.output,
+            'bags': bags,
             'mapping': (here if 'mapping' in given else folder) / mapping
             if isinstance(mapping, Path)
             else mapping,
@@ -120,6 +125,11 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
             else config.memory,
         }
     )
+
+
+def _first(pattern: str) -> Path:
+    """Return the first bag that a pattern, or a path, stands for."""
+    return Path(next(iter(sorted(glob.glob(pattern))), pattern))  # noqa: PTH207 (may be absolute)
 
 
 def _located(servo: ServoConfig, folder: Path) -> ServoConfig:

@@ -72,7 +72,8 @@ class RecorderConfig(Section):
         default=True, description='inspect the last seconds while recording, for /diagnostics'
     )
     model: str = Field(
-        default='', description='MJCF file, for the joints and their ranges in the quality'
+        default='',
+        description='MJCF, URDF or xacro file, for the joints and their ranges in the quality',
     )
     panel: bool = Field(default=False, description='show the quality as a table in the terminal')
 
@@ -118,7 +119,7 @@ class QosOverride(Section):
 class SimulatedRobotConfig(Section):
     """Parameters of the ``simulated_robot`` node."""
 
-    model: str = Field(default='', description='MJCF file; required')
+    model: str = Field(default='', description='MJCF, URDF or xacro file; required')
     truth: str = Field(default='', description='YAML file of target: value that the robot hides')
     servos: str = Field(
         default='', description='YAML file with a section servos: what drives the joints'
@@ -159,7 +160,7 @@ class SimulatedRobotConfig(Section):
 class ExciterConfig(Section):
     """Parameters of the ``exciter`` node."""
 
-    model: str = Field(default='', description='MJCF file; required')
+    model: str = Field(default='', description='MJCF, URDF or xacro file; required')
     motion: str = Field(
         default='', description='CSV or YAML file of waypoints; default a sum of sines'
     )

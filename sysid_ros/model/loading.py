@@ -19,6 +19,7 @@ from sysid_ros.model.compiler_choices import (
     simplify,
     spec_to_decide,
 )
+from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import add_joint_sensors
 from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
 
@@ -65,18 +66,23 @@ class NativeDelay(NamedTuple):
     effective: float
 
 
-def load_spec(path: Path) -> mujoco.MjSpec:
-    """Parse an MJCF file; joints that no sensor measures get sensors, see `add_joint_sensors`.
+def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
+    """Parse a model; joints that no sensor measures get sensors, see `add_joint_sensors`.
+
+    Args:
+        path: MJCF, URDF, xacro, or a bag with a ``robot_description``; see `read_description`.
+        packages: Folders of ROS packages that a URDF may refer to.
 
     Raises:
-        ModelError: There is no such file, or it is not MJCF.
+        ModelError: There is no such file, or it is no model.
+        BagError: It is a bag that cannot be read.
     """
-    if not path.is_file():
-        siblings = [entry.name for entry in path.parent.glob('*.xml')]
-        msg = f'No model file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
-        raise ModelError(msg)
+    text = read_description(path, packages).mjcf
     try:
-        spec = mujoco.MjSpec.from_file(str(path))
+        if text is None:
+            spec = mujoco.MjSpec.from_file(str(path))
+        else:
+            spec = mujoco.MjSpec.from_string(text)
     except (ValueError, mujoco.FatalError) as err:
         msg = f'Cannot read the model {str(path)!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
@@ -106,13 +112,14 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     return model
 
 
-def load_model(path: Path) -> mujoco.MjModel:
-    """Compile an MJCF file.
+def load_model(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjModel:
+    """Compile a model; see `load_spec`.
 
     Raises:
-        ModelError: There is no such file, it is not MJCF, or it does not compile.
+        ModelError: There is no such file, it is no model, or it does not compile.
+        BagError: It is a bag that cannot be read.
     """
-    return compile_spec(load_spec(path), path)
+    return compile_spec(load_spec(path, packages), path)
 
 
 def one_sentence(error: Exception) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import sha256
+from sysid_ros.model.description import model_hash
+from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
@@ -91,6 +93,7 @@ def assemble(
             *_stuck(problem.model, recordings),
         ),
         'drift': remembered.drift,
+        'implied_actuators': tuple(implied_actuators(problem.spec)),
     }
     return judge(found.model_copy(update=context), config.gate)
 
@@ -130,7 +133,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
 def _provenance(
     config: CalibrationConfig, command: str, recordings: Sequence[CalibrationBag]
 ) -> Provenance:
-    files = [FileHash(path=str(config.model), role='model', sha256=sha256(config.model))]
+    files = [FileHash(path=str(config.model), role='model', sha256=model_hash(config.model))]
     for recording in recordings:
         inside = [recording.path] if recording.path.is_file() else sorted(recording.path.iterdir())
         files.extend(

@@ -8,18 +8,25 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
 from sysid_ros.files import check_writable
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.loading import compile_spec, load_model, load_spec
+from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import load, parameters_of, read_aligned
+from sysid_ros.pipeline.loading import (
+    ReadOptions,
+    load,
+    model_notes,
+    model_of,
+    parameters_of,
+    read_aligned,
+)
 from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.alignment import Alignment
-    from sysid_ros.config import CalibrationConfig, SegmentsConfig, StampChoice
+    from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
     from sysid_ros.results.comparison import ComparedQuantity
@@ -85,24 +92,17 @@ def convert(
     bag: Path,
     model: Path,
     output: Path | None,
-    *,
-    mapping: str = 'auto',
-    stamps: StampChoice = 'auto',
-    segments: SegmentsConfig | None = None,
+    options: ReadOptions,
     formats: Sequence[Format] = (Format.NPZ, Format.CSV),
-    namespace: str = '',
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
 
     Args:
         bag: Bag folder.
-        model: MJCF file.
+        model: MJCF, URDF or xacro file, or a bag with a ``robot_description``.
         output: Folder for the series; None writes nothing.
-        mapping: ``auto``, or the path of a mapping file.
-        stamps: Which time of a message counts.
-        segments: What becomes sequences; by default all, cut at gaps.
+        options: How the bag is read.
         formats: How the series are written.
-        namespace: Of several arms in the bag this one.
 
     Returns:
         The aligned sequences with everything that is to be said about them, and the new files.
@@ -110,8 +110,7 @@ def convert(
     Raises:
         SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
     """
-    compiled = load_model(model)
-    alignment = read_aligned(bag, compiled, mapping, stamps, segments, namespace)
+    alignment, compiled = read_aligned(bag, model, options)
     if output is None:
         return alignment, ()
     check_writable(output)
@@ -141,7 +140,7 @@ def calibrate(
     """
     observer = observer or Nobody()
     check_writable(config.output)
-    spec = load_spec(config.model)
+    spec = model_of(config)
     _check_written_back(config, spec)
     identified = identify(config, command=command, observer=observer, cancel=cancel, spec=spec)
     observer.stage('writing result, report and model')
@@ -182,7 +181,8 @@ def identify(
         found = fit_training(config, problem, observer, cancel)
     else:
         found, remembered = fit_with_memory(config, problem, memory, observer, cancel)
-    remembered = dataclasses.replace(remembered, warnings=(*warnings, *remembered.warnings))
+    notes = model_notes(config, problem.spec)
+    remembered = dataclasses.replace(remembered, warnings=(*warnings, *remembered.warnings, *notes))
     tested = validate(config, problem, found, observer, cancel)
     result = assemble(
         config,
@@ -219,7 +219,9 @@ def write(identified: Identified, folder: Path) -> Calibration:
     result, mjcf = identified.result, None
     if result.accepted:
         source, values = Path(result.model), identified.values
-        written = write_model(source, values, folder / MODEL, identified.spec)
+        config: Any = result.provenance.config
+        packages = [Path(entry) for entry in config.get('package_path', ())]
+        written = write_model(source, values, folder / MODEL, identified.spec, packages)
         mjcf = folder / MODEL / written.path.relative_to(absolute(folder / MODEL))
         if identified.servos is not None:
             named = {target.path: value for target, value in values}
@@ -278,4 +280,4 @@ def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
         nudged = nominal + step if nominal + step <= high else nominal - step
         values.extend((target, nudged) for target in parameter.targets)
     with tempfile.TemporaryDirectory() as folder:
-        write_model(config.model, values, Path(folder) / MODEL, spec)
+        write_model(config.model, values, Path(folder) / MODEL, spec, config.package_path)

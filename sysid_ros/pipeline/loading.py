@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
+from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
@@ -118,6 +121,28 @@ def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFindin
             yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
 
 
+def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
+    """Parse the model of a configuration; where nothing drives it, actuators are implied.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the model, the mapping or the first bag.
+    """
+    spec = load_spec(config.model, config.package_path)
+    if not spec.actuators:
+        mapping = config.mapping
+        mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
+        bag = next(path for path, role in bags_of(config) if role == 'train')
+        imply_actuators(spec, config.model, in_namespace(read_bag(bag), config.namespace), mapping)
+    return spec
+
+
+def model_notes(config: CalibrationConfig, spec: mujoco.MjSpec) -> tuple[str, ...]:
+    """Say what is to be known of the model beside its file, a sentence each."""
+    sentence = implied_sentence(spec)
+    notes = read_description(config.model, config.package_path).notes
+    return (*notes, sentence) if sentence else notes
+
+
 def load(
     config: CalibrationConfig,
     observer: Observer,
@@ -135,7 +160,7 @@ def load(
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
-    spec = spec or load_spec(config.model)
+    spec = spec or model_of(config)
     model = compile_spec(spec, config.model)
     written = spec if config.undriven else None
     if config.undriven:
@@ -175,24 +200,42 @@ def load(
     return dataclasses.replace(problem, parameters=parameters)
 
 
+class ReadOptions(NamedTuple):
+    """How a bag is read and aligned, as calibration.yaml says it.
+
+    Attributes:
+        mapping: ``auto``, or the path of a mapping file.
+        stamps: Which time of a message counts.
+        segments: What becomes sequences; by default all, cut at gaps.
+        namespace: Of several arms in the bag this one.
+        packages: Folders of ROS packages that a URDF refers to.
+    """
+
+    mapping: str | Path = 'auto'
+    stamps: StampChoice = 'auto'
+    segments: SegmentsConfig | None = None
+    namespace: str = ''
+    packages: Sequence[Path] = ()
+
+
 def read_aligned(
-    bag: Path,
-    model: mujoco.MjModel,
-    mapping: str | Path,
-    stamps: StampChoice,
-    segments: SegmentsConfig | None,
-    namespace: str = '',
-) -> Alignment:
+    bag: Path, model: mujoco.MjModel | Path, options: ReadOptions
+) -> tuple[Alignment, mujoco.MjModel]:
     """Read a bag, or one arm of it, and align it with a model.
 
-    The mapping is ``auto`` or the path of a file.
+    Returns:
+        What was read, and the model as it was compiled: from a file, with implied actuators.
     """
     chosen: Literal['auto'] | MappingConfig = 'auto'
-    if mapping != 'auto':
-        chosen = load_mapping(Path(mapping))
-    columns = in_namespace(read_bag(bag), namespace)
+    if options.mapping != 'auto':
+        chosen = load_mapping(Path(options.mapping))
+    columns = in_namespace(read_bag(bag), options.namespace)
+    if isinstance(model, Path):
+        spec = load_spec(model, options.packages)
+        imply_actuators(spec, model, columns, chosen)
+        model = compile_spec(spec, model)
     pairing = map_columns(columns, model, chosen)
-    return align(columns, model, pairing, stamps, segments=segments)
+    return align(columns, model, pairing, options.stamps, segments=options.segments), model
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:

@@ -17,6 +17,7 @@ from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import Known, continue_from
 from sysid_ros.inference.drift import JointEstimate
+from sysid_ros.model.description import model_hash
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of, of_sequence
 from sysid_ros.results.result import (
@@ -284,7 +285,7 @@ def _unmatched(
             f'model has their values: {", ".join(gone)}.'
         )
     models = {file.sha256 for file in result.provenance.files if file.role == 'model'}
-    if sha256(config.model) not in models:
+    if model_hash(config.model) not in models:
         found.append(
             'The model is not the one of the earlier result: if more than the identified '
             'parameters differs, what was known before is not true of it.'

@@ -29,7 +29,7 @@ from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import LEVEL, Spread
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.pipeline.loading import load, unlike_stamps
+from sysid_ros.pipeline.loading import load, model_notes, unlike_stamps
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ class Preflight:
         rollouts: Number of simulations that were run.
         seconds: Wall time.
         method: What the intervals assume.
+        notes: What is to be known of the model beside its file.
     """
 
     parameters: tuple[PredictedParameter, ...]
@@ -185,6 +186,7 @@ class Preflight:
     rollouts: int
     seconds: float
     method: str = METHOD
+    notes: tuple[str, ...] = ()
 
     @property
     def sensors(self) -> tuple[InformationSource, ...]:
@@ -241,6 +243,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
             *unlike_stamps(problem.recordings),
         ),
         seconds=time.perf_counter() - begun,
+        notes=model_notes(config, problem.spec),
     )
 
 

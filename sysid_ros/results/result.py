@@ -469,6 +469,7 @@ class UnjudgedResult(Frozen):
     warnings: tuple[str, ...]
     provenance: Provenance
     inference: InferenceSummary | None = None
+    implied_actuators: tuple[str, ...] = ()
     combinations: tuple[CombinationResult, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()

@@ -343,7 +343,7 @@ def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., s
         ({'bags': 'train'}, "Bad value 'train' for 'bags' in calibration.yaml: expected a list."),
         ({'bags': ['train']}, "for 'bags.0' in calibration.yaml: expected keys and values (path,"),
         ({'bags': None}, "Missing key 'bags' in calibration.yaml."),
-        ({'model': None}, "Missing key 'model' in calibration.yaml."),
+        ({'model': None}, "Expected a robot_description in 'train', found none; name a model"),
         ({'parameters': None}, 'Expected at least one entry in parameters, found none'),
         ({'parameters': []}, 'Expected at least one entry in parameters, found none'),
         ({'solver': {'los': 'huber'}}, "Unknown key 'solver.los' in calibration.yaml; nearest: l"),

@@ -197,9 +197,9 @@ def find_axes(
         for key, axis in found.items()
         if axis.named or [column.kind for column in axis.columns.values()] != [EffortKind.CURRENT]
     }
-    told = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
+    asked = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
     return _distinct(
-        [axis for axis in found.values() if axis.topic not in leaders or axis.name not in told]
+        [axis for axis in found.values() if axis.topic not in leaders or axis.name not in asked]
     )
 
 

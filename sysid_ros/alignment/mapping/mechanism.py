@@ -113,13 +113,21 @@ class Mechanism:
         fixed: Whether nothing that is measured stands on a free or ball joint.
     """
 
-    def __init__(self, model: mujoco.MjModel) -> None:
+    def __init__(self, model: mujoco.MjModel, guessed: frozenset[str] = frozenset()) -> None:
+        """Look at a model.
+
+        Args:
+            model: As the user has it.
+            guessed: Actuators whose gains say nothing: their laws are not known.
+        """
         self.model = model
         named = scalar_joints(model)
         self.followers = _followers(model, set(named.values()))
         following = {follower.joint for follower in self.followers}
         self.joints = tuple(
-            _joint(model, name, joint) for name, joint in named.items() if joint not in following
+            _joint(model, name, joint, guessed)
+            for name, joint in named.items()
+            if joint not in following
         )
         self.fixed = all(_stands_fast(model, joint.id) for joint in self.joints)
         self._bare = copy.copy(model)
@@ -186,7 +194,7 @@ class Mechanism:
         return found
 
 
-def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
+def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]) -> ModelJoint:
     low, high = -np.inf, np.inf
     if model.jnt_limited[joint]:
         low, high = (float(value) for value in model.jnt_range[joint])
@@ -199,6 +207,7 @@ def _joint(model: mujoco.MjModel, name: str, joint: int) -> ModelJoint:
             armature += gear**2 * float(model.actuator_armature[actuator])
             if law is None and actuator_name:
                 law = _law(model, actuator, gear)
+                law = law._replace(known=law.known and actuator_name not in guessed)
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
     return ModelJoint(name, joint, hinge, low, high, armature, law)
 

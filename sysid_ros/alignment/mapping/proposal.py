@@ -41,6 +41,8 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
     from sysid_ros.alignment.mapping.couplings import Coupling
     from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
@@ -233,7 +235,9 @@ class _Reading(NamedTuple):
     kind: EffortKind | None = None
 
 
-def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
+def propose(
+    bag: BagColumns, model: mujoco.MjModel, *, guessed: frozenset[str] = frozenset()
+) -> Proposal:
     """Propose a mapping of a bag to a model.
 
     The score of a pair is the probability of its joint, sign, unit and offset against the best
@@ -246,11 +250,12 @@ def propose(bag: BagColumns, model: mujoco.MjModel) -> Proposal:
     Args:
         bag: Columns of the bag.
         model: The compiled model.
+        guessed: Actuators whose gains say nothing.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
     """
-    mechanism = Mechanism(model)
+    mechanism = Mechanism(model, guessed)
     leaders = find_leaders(bag)
     arms = find_arms(bag, leaders)
     check_one_arm(bag, arms, list(scalar_joints(model)))
@@ -591,14 +596,15 @@ def _unmapped(
     return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
 
 
-def to_yaml(proposal: Proposal, model: str) -> str:
-    """Return a mapping file; pairs that are not certain are commented out."""
+def to_yaml(proposal: Proposal, model: str, notes: Sequence[str] = ()) -> str:
+    """Return a mapping file with notes; pairs that are not certain are commented out."""
     lines = [
         f'# Proposed by sysid map for bag {proposal.bag} and model {model}.',
         f'# It looked at {proposal.seconds:.0f} s of motion. The number above a pair is its score.',
         f'# Pairs below {CONFIDENCE:g} are commented out: look at them, correct them, drop the #.',
         '# The value in the model is scale * bag value + offset.',
         '# Use it with `mapping: THIS_FILE` in calibration.yaml.',
+        *(f'# {note}' for note in notes),
     ]
     for role, title in ((PairRole.SENSOR, 'sensors'), (PairRole.ACTUATOR, 'actuators')):
         pairs = [pair for pair in proposal.pairs if pair.role is role]

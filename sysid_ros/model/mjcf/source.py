@@ -111,9 +111,17 @@ class Source:
         nodes: All elements, in the order that MuJoCo reads them.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
+        """Read a model.
+
+        Args:
+            path: The main file.
+            text: What stands in its place, where that is not what is on disk.
+        """
         self.path = path
         self.documents: dict[Path, Document] = {}
+        if text is not None:
+            self.documents[path] = Document(text)
         self.nodes: list[Node] = []
         root = self._read(path)
         self._expand(root, 0, None, path.parent)

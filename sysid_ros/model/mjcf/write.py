@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
+import numpy as np
 
 from sysid_ros.errors import ModelError
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import actuators_text, implied_actuators
+from sysid_ros.model.inertia import full_inertia, rotation_from_quat
 from sysid_ros.model.loading import (
     compile_spec,
     differing_fields,
@@ -24,12 +28,18 @@ from sysid_ros.model.loading import (
 from sysid_ros.model.mjcf.actuators import pin_actuators
 from sysid_ros.model.mjcf.edits import Editor
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
-from sysid_ros.model.mjcf.text import encode
+from sysid_ros.model.mjcf.text import decode, encode
 from sysid_ros.model.targets import Role
+from sysid_ros.model.urdf.convert import convert
+from sysid_ros.model.urdf.tree import Urdf
+from sysid_ros.model.urdf.write import identified_text, not_held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from sysid_ros.model.description import Description
     from sysid_ros.model.targets import Target
 
 
@@ -73,6 +83,8 @@ __all__ = ['WrittenModel', 'differing_fields', 'write_model']
 TOLERANCE = 1e-9
 #: What the compiler derives for viewers from numbers that are compared; nothing moves by them.
 _VIEWED = frozenset({'stat.center', 'stat.extent', 'stat.meansize'})
+#: What a URDF holds as the compiled model has it.
+_IN_URDF = ('body_mass', 'body_ipos', 'body_pos', 'body_quat', 'dof_damping', 'dof_frictionloss')
 #: At most so many differing fields are named in an error.
 _NAMED_FIELDS = 5
 _FOLDER_MODE = 0o755
@@ -82,7 +94,7 @@ class WrittenModel(NamedTuple):
     """An identified model on disk.
 
     Attributes:
-        path: The main MJCF file.
+        path: The main MJCF file; where the model is a URDF, the identified URDF is beside it.
         notes: Sentences on what a reader of the files must know: gains that were pinned, delays
             that MuJoCo rounds, references that leave the folder.
     """
@@ -96,18 +108,24 @@ def write_model(
     values: Sequence[tuple[Target, float]],
     folder: Path,
     spec: mujoco.MjSpec | None = None,
+    packages: Sequence[Path] = (),
 ) -> WrittenModel:
     """Write a self-contained folder with the identified model.
 
     All files that the model needs keep their places relative to each other. Files without an
     identified attribute are copied byte for byte; in the others only the attributes change. What
     was written is loaded again and compared, number by number, with the model that was identified.
+    Actuators that are implied are written, as the model would not move without them.
+
+    A URDF becomes MJCF, with a URDF beside it that has what it can hold; its meshes stay where they
+    are.
 
     Args:
-        source: The user's MJCF file.
+        source: The user's model: MJCF, or what `read_description` makes MJCF of.
         values: Targets and their values in SI units.
         folder: The new folder; an existing one is replaced once the new one is complete.
         spec: What the file was parsed to; parsed here unless given, and not changed.
+        packages: Folders of ROS packages that a URDF may refer to.
 
     Returns:
         The main MJCF file in the folder, and notes.
@@ -117,10 +135,12 @@ def write_model(
             left behind and an existing folder stays.
         ParameterError: A target is not in the model, or a value is not finite.
     """
-    spec = spec or load_spec(source)
+    spec = spec or load_spec(source, packages)
     fitted = fitted_model(source, values, spec)
-    source, folder = absolute(source), absolute(folder)
-    layout = _Layout.of(source)
+    described = read_description(source, packages)
+    made_of, folder = source, absolute(folder)
+    source = absolute(source.parent / described.name(source))
+    layout = _Layout.of(source, described, actuators_text(spec))
     _refuse_own_source(layout, folder)
     nominal = compile_spec(spec, source)
     rewrite = Rewrite(layout.text, spec, nominal, fitted, list(layout.notes))
@@ -128,6 +148,13 @@ def write_model(
     held = [(target, value) for target, value in latest.values() if target.in_mjcf]
     Editor(rewrite).write((found_target(t, nominal, spec), float(value)) for t, value in held)
     rewrite.notes.extend(left_out(latest.values()))
+    beside: dict[str, str] = {}
+    if described.urdf is not None:
+        name = source.with_suffix('.urdf').name
+        beside[name] = identified_text(described.urdf, str(made_of), nominal, fitted)
+        urdf = Urdf(beside[name], name)
+        _compare_urdf(urdf, fitted, made_of)
+        rewrite.notes.extend(_only_in_mjcf([target for target, _ in held], urdf, name, spec))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
@@ -139,6 +166,8 @@ def write_model(
                 layout.write(temporary)
                 written = _load_written(main, source)
             _compare(written, fitted, source)
+            for name, text in beside.items():
+                (temporary / name).write_bytes(encode(text))
             temporary.chmod(_FOLDER_MODE)
             _replace(temporary, folder)
         finally:
@@ -158,8 +187,23 @@ class _Layout(NamedTuple):
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: Path) -> _Layout:
-        text = Source(source)
+    def of(cls, source: Path, described: Description, actuators: str) -> _Layout:
+        """Collect the files.
+
+        Args:
+            source: The main file, absolute.
+            described: Its text, where that is not what is on disk.
+            actuators: Elements that the text lacks.
+        """
+        converted = described.mjcf
+        if actuators:
+            own = decode(source.read_bytes()) if converted is None else converted
+            text = Source(source, _with_actuators(own, actuators))
+        else:
+            text = Source(source, converted)
+        if converted is not None:
+            files, root = set(text.documents), source.parent
+            return cls(text, tuple(sorted(files)), root, ())
         try:
             listed = mujoco.mju_getXMLDependencies(str(source))
         except (ValueError, mujoco.FatalError) as err:
@@ -189,10 +233,53 @@ class _Layout(NamedTuple):
             place = folder / self.inside(file)
             place.parent.mkdir(parents=True, exist_ok=True)
             document = self.text.documents.get(file)
-            if document is not None and document.changed:
+            if document is not None:
                 place.write_bytes(encode(document.render()))
             else:
                 shutil.copyfile(file, place)
+
+
+def _with_actuators(text: str, actuators: str) -> str:
+    """Put actuators behind all else in an MJCF text."""
+    end = text.rfind('</')
+    line = '\r\n' if '\r\n' in text else '\n'
+    gap = '' if text[:end].endswith('\n') else line
+    lines = ['  <actuator>', *actuators.splitlines(), '  </actuator>', '']
+    return text[:end] + gap + line.join(lines) + text[end:]
+
+
+def _only_in_mjcf(
+    targets: Sequence[Target], urdf: Urdf, name: str, spec: mujoco.MjSpec
+) -> Iterator[str]:
+    """Say what the URDF beside the MJCF does not hold."""
+    paths = not_held(targets, urdf)
+    if actuators := implied_actuators(spec):
+        paths = [path for path in paths if not path.startswith('actuator/')]
+        paths.append(f'{len(actuators)} implied actuators')
+    if paths:
+        yield f'A URDF has no place for what only the MJCF beside {name} holds: {", ".join(paths)}.'
+
+
+def _compare_urdf(urdf: Urdf, fitted: mujoco.MjModel, source: Path) -> None:
+    """Check that an identified URDF means the identified inertias, places and friction."""
+    model = mujoco.MjSpec.from_string(convert(urdf, source.parent).mjcf).compile()
+    for field, one, other in zip(
+        (*_IN_URDF, 'inertia'), _urdf_fields(model), _urdf_fields(fitted), strict=True
+    ):
+        if not np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * np.abs(other).max()):
+            msg = (
+                f'Cannot write {str(source)!r} back: expected the new URDF to mean the identified '
+                f'model, found differences in {field}.'
+            )
+            raise ModelError(msg)
+
+
+def _urdf_fields(model: mujoco.MjModel) -> Iterator[NDArray[np.float64]]:
+    for field in _IN_URDF:
+        value = getattr(model, field)
+        # A rotation has two quaternions.
+        yield rotation_from_quat(value) if field == 'body_quat' else value
+    yield full_inertia(model.body_iquat, model.body_inertia)
 
 
 def _refuse_own_source(layout: _Layout, folder: Path) -> None:

@@ -1,0 +1,56 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid model``: what a URDF means."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ConfigError
+from sysid_ros.files import replace_file
+from sysid_ros.model.description import read_description
+from sysid_ros.model.implied import implied_sensors
+from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.mjcf.text import decode, encode
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write the MJCF; say on standard error what there is to know of it.
+
+    Raises:
+        ConfigError: The file to write exists.
+        SysidError: In one sentence, what is wrong with the model.
+    """
+    if args.output is not None and args.output.exists():
+        msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
+        raise ConfigError(msg)
+    found = read_description(args.model, args.package_path)
+    spec = load_spec(args.model, args.package_path)
+    model = compile_spec(spec, args.model)
+    text = decode(args.model.read_bytes()) if found.mjcf is None else found.mjcf
+    if args.output is None:
+        print(text, end='')
+    else:
+        replace_file(args.output, encode(text))
+    notes = list(found.notes)
+    sensors = len(implied_sensors(spec))
+    if sensors:
+        notes.append(f'Nothing measures its joints: {sensors} sensors of them are implied.')
+    if not spec.actuators:
+        notes.append(
+            'Nothing drives it: servos or motors are implied for what a bag has commands for.'
+        )
+    print(
+        f'{model.nbody - 1} bodies, {model.njnt} joints, {model.nactuator} actuators, '
+        f'{model.body_mass.sum():.4g} kg',
+        file=sys.stderr,
+    )
+    for note in notes:
+        print(note, file=sys.stderr)
+    if args.output is not None:
+        print(f'wrote {args.output}')
+    return 0

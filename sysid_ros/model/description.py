@@ -1,0 +1,168 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a model's path stands for: MJCF, URDF, xacro, or the description in a recording."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from sysid_ros.errors import ModelError, nearest
+from sysid_ros.model.mjcf.text import decode, find_elements
+from sysid_ros.model.urdf.convert import convert
+from sysid_ros.model.urdf.packages import find_package
+from sysid_ros.model.urdf.tree import Urdf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_URDF, _XACRO, _MJCF = '.urdf', '.xacro', '.xml'
+_BAGS = ('.mcap', '.db3', '.bag', '.zstd')
+#: Where robots say what they are.
+_TOPIC = '*/robot_description'
+
+
+class Description(NamedTuple):
+    """The texts of a model.
+
+    Attributes:
+        mjcf: What is simulated; None where the path is an MJCF file itself.
+        urdf: What that was made from; None where there is none.
+        notes: What a reader has to know, a sentence each.
+    """
+
+    mjcf: str | None
+    urdf: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def name(self, path: Path) -> str:
+        """Return how the MJCF is called."""
+        if self.mjcf is None:
+            return path.name
+        if path.is_dir() or path.suffix in _BAGS:
+            return 'robot_description.xml'
+        return path.name.removesuffix(_XACRO).removesuffix(_URDF).removesuffix(_MJCF) + _MJCF
+
+
+def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
+    """Read what a path says about a robot.
+
+    Args:
+        path: An MJCF file, a URDF, a xacro file, or a bag with a ``robot_description``.
+        packages: Folders of packages that a URDF or xacro may refer to, or that hold such folders.
+
+    Raises:
+        ModelError: There is no such file, or it cannot be converted.
+        BagError: It is a bag that cannot be read.
+    """
+    if path.is_dir() or path.suffix in _BAGS:
+        return _converted(_in_bag(path), path, packages)
+    if not path.is_file():
+        ends = (_MJCF, _URDF, _XACRO)
+        near = [entry.name for entry in path.parent.glob('*') if entry.suffix in ends]
+        msg = f'No model file {str(path)!r}; {nearest(path.name, sorted(near))}.'
+        raise ModelError(msg)
+    if path.suffix == _XACRO:
+        found = _converted(_expanded(path, packages), path, packages)
+        note = 'The URDF is what xacro makes of its file without arguments.'
+        return found._replace(notes=(note, *found.notes))
+    try:
+        text = decode(path.read_bytes())
+    except OSError as err:
+        msg = f'Cannot read the model {str(path)!r}: {err.strerror}.'
+        raise ModelError(msg) from err
+    is_urdf = path.suffix == _URDF or '<robot' in text
+    return _converted(text, path, packages) if is_urdf else Description(None)
+
+
+def model_hash(path: Path) -> str:
+    """Return the SHA-256 of a model: of its file, or of the description in a recording."""
+    described = path.is_dir() or path.suffix in _BAGS
+    content = _in_bag(path).encode() if described else path.read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
+    elements = find_elements(text)
+    if elements and elements[0].tag == 'mujoco':
+        # The simulated robot describes itself so, and as a file MuJoCo reads it best itself.
+        in_file = path.is_file() and path.suffix in {_MJCF, _URDF}
+        return Description(None if in_file else text)
+    found = convert(Urdf(text, str(path)), path.parent, packages)
+    return Description(found.mjcf, text, found.notes)
+
+
+def _in_bag(path: Path) -> str:
+    """Return the description in a recording.
+
+    Raises:
+        BagError: The bag cannot be read.
+        ModelError: It has none, or several that differ.
+    """
+    from sysid_ros.bags import read_bag  # noqa: PLC0415 (who has a model's file waits for no reader)
+
+    bag = read_bag(path, [_TOPIC])
+    noted = bag.facts.get('robot_description')
+    # Who records may note what a latched topic says without recording it.
+    texts = dict(bag.texts) or ({'noted by the recorder': noted} if noted else {})
+    if len(set(texts.values())) > 1:
+        msg = (
+            f'Expected one robot_description in {str(path)!r}, found {", ".join(texts)}; save the '
+            'one you mean as a file and name it as the model.'
+        )
+        raise ModelError(msg)
+    if not texts:
+        msg = f'Expected a robot_description in {str(path)!r}, found none; name a model file.'
+        raise ModelError(msg)
+    return next(iter(texts.values()))
+
+
+def _expanded(path: Path, packages: Sequence[Path]) -> str:
+    """Let xacro make a URDF.
+
+    Raises:
+        ModelError: The Python package is not installed, or xacro refuses the file.
+    """
+    by_hand = f'`xacro {path.name} > {path.name.removesuffix(_XACRO)}`'
+    try:
+        import xacro  # noqa: PLC0415 (optional)
+        from xacro import substitution_args  # noqa: PLC0415
+    except ImportError as err:
+        msg = (
+            f'Cannot read {str(path)!r} without the Python package xacro; `pip install xacro`, or '
+            f'make the URDF with {by_hand} and name that as the model.'
+        )
+        raise ModelError(msg) from err
+    by_ament = substitution_args._eval_find  # noqa: SLF001 (it has no hook for other places)
+    absent = []
+
+    def find(package: str) -> str:
+        folder = find_package(package, path.parent, packages)
+        if folder is None:
+            absent.append(package)
+            raise LookupError(package)
+        return str(folder.resolve())
+
+    substitution_args._eval_find = find  # noqa: SLF001
+    substitution_args._eval_dict['find'] = find  # noqa: SLF001
+    try:
+        text: str = xacro.process_file(str(path)).toprettyxml(indent='  ')
+    except Exception as err:
+        # Whatever the expressions of the file raise.
+        if absent:
+            msg = (
+                f'Cannot find the ROS package {absent[0]!r} for {str(path)!r}; name its folder '
+                'with --package-path, or package_path in calibration.yaml.'
+            )
+            raise ModelError(msg) from err
+        reason = ' '.join(str(err).split()).rstrip('.') or type(err).__name__
+        msg = (
+            f'xacro refuses {str(path)!r}: {reason}; where it needs arguments, make the URDF with '
+            f'{by_hand.replace(" >", " NAME:=VALUE >")}.'
+        )
+        raise ModelError(msg) from err
+    finally:
+        substitution_args._eval_find = by_ament  # noqa: SLF001
+        substitution_args._eval_dict['find'] = by_ament  # noqa: SLF001
+    return text

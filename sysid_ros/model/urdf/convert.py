@@ -1,0 +1,341 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The MJCF that a URDF means.
+
+MuJoCo reads URDF as well. Its own conversion joins links that are fixed to each other, so that
+their inertias cannot be told apart any more and put back; it refuses a robot for one mesh that is
+missing and for one inertia that is not physical; and it writes six digits. Here each link is a body
+and each number is written in full. Where both read a file, they agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from xml.sax.saxutils import quoteattr
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ModelError, nearest
+from sysid_ros.model.urdf.packages import find_mesh
+from sysid_ros.model.urdf.tree import Origin, Urdf, child, children, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike
+
+    from sysid_ros.model.mjcf.source import Node
+    from sysid_ros.model.urdf.tree import LinkInertia, UrdfJoint
+
+#: What moves and has no mass gets this one, kg; a body without an inertia, that of a solid ball of
+#: this radius, m.
+_MASS, _RADIUS = 1e-3, 0.02
+#: The second moments of mass of a body are at least this part of their sum; what is below zero by
+#: less is rounded.
+_THINNEST = 1e-9
+#: The joints of a planar joint, as MuJoCo calls them: end of the name, type, axis.
+_PLANAR = (('TX', 'slide', (1, 0, 0)), ('TY', 'slide', (0, 1, 0)), ('RZ', 'hinge', (0, 0, 1)))
+_WORLD = 'world'
+#: So many names stand in a note.
+_SHOWN = 4
+
+
+class Converted(NamedTuple):
+    """What a URDF means.
+
+    Attributes:
+        mjcf: The text of the model.
+        notes: What a reader has to know, a sentence each.
+    """
+
+    mjcf: str
+    notes: tuple[str, ...]
+
+
+def convert(urdf: Urdf, near: Path, packages: Sequence[Path] = ()) -> Converted:
+    """Turn a URDF into MJCF.
+
+    Each link is a body of its name, also where it is fixed to another. The root stands still,
+    unless it is called ``world`` and a floating joint moves what is below. A joint that mimics
+    another is coupled with it by an equality constraint. Shapes are for the eye: they touch
+    nothing, so that a model does not depend on which meshes are found. What moves and has no
+    inertia gets a small one; one that no body can have becomes the nearest that one can.
+
+    Args:
+        urdf: What was read.
+        near: Folder of the file.
+        packages: Folders of packages, see `find_package`.
+
+    Raises:
+        ModelError: A joint mimics one that is not there, or something is no number.
+    """
+    return _Converter(urdf, near, packages).convert()
+
+
+class _Converter:
+    def __init__(self, urdf: Urdf, near: Path, packages: Sequence[Path]) -> None:
+        self._urdf = urdf
+        self._near = near
+        self._packages = packages
+        self._meshes: dict[tuple[str, str], str] = {}
+        self._assets: list[str] = []
+        self._absent: dict[str, str] = {}
+        self._massless: list[str] = []
+        self._mended: list[str] = []
+
+    def convert(self) -> Converted:
+        urdf = self._urdf
+        in_world = urdf.root == _WORLD
+        bodies = list(self._inside(_WORLD, 2) if in_world else self._body(urdf.root, None, 2))
+        coupled = list(self._mimics())
+        lines = [
+            f'<mujoco model={quoteattr(urdf.name)}>',
+            '  <compiler angle="radian" autolimits="true" inertiafromgeom="false"/>',
+            *self._options(),
+            '  <default>',
+            '    <geom contype="0" conaffinity="0"/>',
+            '  </default>',
+            *_section('asset', self._assets),
+            *_section('worldbody', bodies),
+            *_section('equality', coupled),
+            '</mujoco>',
+        ]
+        return Converted('\n'.join(lines) + '\n', tuple(self._notes(in_world=in_world)))
+
+    def _options(self) -> Iterator[str]:
+        """Yield the options of the ``<mujoco>`` element that MuJoCo's users put into a URDF."""
+        for extension in children(_top(self._urdf), 'mujoco'):
+            for option in children(extension, 'option'):
+                given = option.document.elements[option.index].attributes
+                yield _tag('option', **{entry.name: entry.value for entry in given})
+
+    def _body(self, link: str, joint: UrdfJoint | None, depth: int) -> Iterator[str]:
+        place = {} if joint is None else _placed(self._urdf.origin(joint.node))
+        indent = '  ' * depth
+        yield f'{indent}<body name={quoteattr(link)}{_attributes(place)}>'
+        moved = joint is not None and joint.type != 'fixed'
+        inner = [*self._inertial(link, moved=moved), *(self._joints(joint) if joint else ())]
+        yield from (f'{indent}  {line}' for line in inner)
+        yield from self._inside(link, depth + 1)
+        yield f'{indent}</body>'
+
+    def _inside(self, link: str, depth: int) -> Iterator[str]:
+        """Yield the shapes of a link and the links below it."""
+        for collision in children(self._urdf.links[link], 'collision'):
+            shape = self._shape(child(collision, 'geometry'))
+            if shape:
+                place = _placed(self._urdf.origin(collision))
+                yield '  ' * depth + _tag('geom', **shape, **place)
+        for joint in self._urdf.below(link):
+            yield from self._body(joint.child, joint, depth)
+
+    def _inertial(self, link: str, *, moved: bool) -> Iterator[str]:
+        """Yield the inertia of a link."""
+        found = self._urdf.inertial(link)
+        nothing = found is None or found.mass == 0
+        if moved and nothing and not any(self._carried(link)):
+            self._massless.append(link)
+            yield _tag('inertial', pos='0 0 0', mass=repr(_MASS), diaginertia=_ball(_MASS))
+        elif found is not None and found.mass:
+            yield self._own(link, found, moved=moved)
+
+    def _carried(self, link: str) -> Iterator[float]:
+        """Yield the masses of the links that are fixed to one."""
+        for joint in self._urdf.below(link):
+            if joint.type == 'fixed':
+                found = self._urdf.inertial(joint.child)
+                yield 0.0 if found is None else found.mass
+                yield from self._carried(joint.child)
+
+    def _own(self, link: str, found: LinkInertia, *, moved: bool) -> str:
+        """Return an ``<inertial>``, mended where no body can have it."""
+        origin, tensor = found.origin, found.tensor
+        place = {'pos': _numbers(origin.place), 'mass': repr(found.mass)}
+        second = 0.5 * np.trace(tensor) * np.eye(3) - tensor
+        moments, axes = np.linalg.eigh(second)
+        total = float(moments.sum())
+        if not tensor.any() and not moved:
+            # What is fixed to another link may be a point.
+            return _tag('inertial', **place, diaginertia='0 0 0')
+        if total <= 0:
+            self._mended.append(link)
+            return _tag('inertial', **place, diaginertia=_ball(found.mass))
+        if moments[0] < -_THINNEST * total:
+            self._mended.append(link)
+        if moments[0] < _THINNEST * total:
+            moments = np.maximum(moments, _THINNEST * total)
+            second = (axes * moments) @ axes.T
+            tensor = np.trace(second) * np.eye(3) - second
+        if np.array_equal(tensor, np.diag(np.diag(tensor))):
+            turned = {'quat': quat} if (quat := _turned(origin.rotation)) else {}
+            return _tag('inertial', **place, **turned, diaginertia=_numbers(np.diag(tensor)))
+        # MJCF has no orientation beside a full inertia.
+        tensor = origin.rotation @ tensor @ origin.rotation.T
+        six = _numbers(tensor[(0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)])
+        return _tag('inertial', **place, fullinertia=six)
+
+    def _joints(self, joint: UrdfJoint) -> Iterator[str]:
+        """Yield the joints of MJCF that are one of URDF."""
+        numbers, node = self._urdf.numbers, joint.node
+        if joint.type == 'fixed':
+            return
+        if joint.type == 'floating':
+            yield _tag('freejoint', name=joint.name)
+            return
+        axis = numbers(child(node, 'axis'), 'xyz', (1.0, 0.0, 0.0))
+        limit, dynamics = child(node, 'limit'), child(node, 'dynamics')
+        given = {}
+        for name, tag in (('damping', 'damping'), ('friction', 'frictionloss')):
+            value = float(numbers(dynamics, name, (0.0,))[0])
+            if value:
+                given[tag] = repr(value)
+        effort = float(numbers(limit, 'effort', (0.0,))[0])
+        if effort > 0:
+            given['actuatorfrcrange'] = _numbers((-effort, effort))
+        if joint.type == 'planar':
+            turned = np.zeros(4)
+            mujoco.mju_quatZ2Vec(turned, axis)
+            for end, kind, direction in _PLANAR:
+                along = np.zeros(3)
+                mujoco.mju_rotVecQuat(along, np.array(direction, float), turned)
+                yield _tag('joint', name=f'{joint.name}_{end}', type=kind, axis=_numbers(along))
+            return
+        kind = 'slide' if joint.type == 'prismatic' else 'hinge'
+        low, high = (float(numbers(limit, end, (0.0,))[0]) for end in ('lower', 'upper'))
+        if low < high and joint.type != 'continuous':
+            given['range'] = _numbers((low, high))
+        yield _tag('joint', name=joint.name, type=kind, axis=_numbers(axis), **given)
+
+    def _mimics(self) -> Iterator[str]:
+        for joint in self._urdf.joints.values():
+            mimic = child(joint.node, 'mimic')
+            if mimic is None or joint.type == 'fixed':
+                continue
+            leader = text_of(mimic, 'joint')
+            if leader not in self._urdf.joints:
+                hint = nearest(leader, self._urdf.joints)
+                msg = f'Joint {joint.name!r} mimics {leader!r}, which is no joint; {hint}.'
+                raise ModelError(msg)
+            factor = float(self._urdf.numbers(mimic, 'multiplier', (1.0,))[0])
+            offset = float(self._urdf.numbers(mimic, 'offset', (0.0,))[0])
+            yield '    ' + _tag(
+                'joint',
+                joint1=joint.name,
+                joint2=leader,
+                polycoef=_numbers((offset, factor, 0, 0, 0)),
+            )
+
+    def _shape(self, geometry: Node | None) -> dict[str, str]:
+        """Return the attributes of a geom; none where there is no such shape."""
+        numbers = self._urdf.numbers
+        if (box := child(geometry, 'box')) is not None:
+            size = numbers(box, 'size', (0.0, 0.0, 0.0)) / 2
+            return {'type': 'box', 'size': _numbers(size)} if (size > 0).all() else {}
+        for tag in ('cylinder', 'capsule'):
+            if (node := child(geometry, tag)) is not None:
+                radius, length = (
+                    float(numbers(node, name, (0.0,))[0]) for name in ('radius', 'length')
+                )
+                known = radius > 0 and length > 0
+                return {'type': tag, 'size': _numbers((radius, length / 2))} if known else {}
+        if (sphere := child(geometry, 'sphere')) is not None:
+            size = numbers(sphere, 'radius', (0.0,))
+            return {'type': 'sphere', 'size': _numbers(size)} if size[0] > 0 else {}
+        mesh = child(geometry, 'mesh')
+        uri, scale = text_of(mesh, 'filename'), numbers(mesh, 'scale', (1.0, 1.0, 1.0))
+        name = self._mesh(uri, _numbers(scale)) if uri else ''
+        return {'type': 'mesh', 'mesh': name} if name else {}
+
+    def _mesh(self, uri: str, scale: str) -> str:
+        """Return the name of a mesh, made where it is new; empty where its file is of no use."""
+        if (uri, scale) not in self._meshes:
+            found = find_mesh(uri, self._near, self._packages)
+            name = ''
+            if isinstance(found, str):
+                self._absent[uri] = found
+            else:
+                name = f'{found.stem}_{len(self._assets)}'
+                self._assets.append(
+                    '    ' + _tag('mesh', name=name, file=str(found), scale=scale, inertia='shell')
+                )
+            self._meshes[uri, scale] = name
+        return self._meshes[uri, scale]
+
+    def _notes(self, *, in_world: bool) -> Iterator[str]:
+        if not in_world:
+            yield (
+                f'{self._urdf.root!r} stands still; for a robot that moves as a whole, put a link '
+                f"'{_WORLD}' and a floating joint above it."
+            )
+        if any(True for link in self._urdf.links.values() for _ in children(link, 'collision')):
+            yield (
+                'The shapes of the URDF touch nothing here; for contacts, take the converted MJCF '
+                'as the model and let its geoms collide.'
+            )
+        if self._absent:
+            files = [f'{uri} ({reason})' for uri, reason in self._absent.items()]
+            yield f'Meshes that are left out, which changes the view only: {_some(files)}.'
+        if self._massless:
+            names = _some(self._massless)
+            yield f'These links move and have no mass, so each got {1e3 * _MASS:g} g: {names}.'
+        if self._mended:
+            names = _some(self._mended)
+            yield f'No body has the inertia of these links, so each got the nearest: {names}.'
+
+
+def _top(urdf: Urdf) -> Node:
+    parent = urdf.links[urdf.root].parent
+    if parent is None:
+        msg = f'Expected <link> inside of <robot> in {urdf.name!r}.'
+        raise ModelError(msg)
+    return parent
+
+
+def _section(tag: str, lines: Sequence[str]) -> list[str]:
+    return [f'  <{tag}>', *lines, f'  </{tag}>'] if lines else []
+
+
+def _tag(tag: str, **attributes: str) -> str:
+    return f'<{tag}{_attributes(attributes)}/>'
+
+
+def _attributes(given: dict[str, str]) -> str:
+    return ''.join(f' {name}={quoteattr(text)}' for name, text in given.items())
+
+
+def _placed(origin: Origin) -> dict[str, str]:
+    """Return the attributes of a pose, without those that say nothing."""
+    found = {}
+    if origin.place.any():
+        found['pos'] = _numbers(origin.place)
+    if quat := _turned(origin.rotation):
+        found['quat'] = quat
+    return found
+
+
+def _turned(rotation: ArrayLike) -> str:
+    """Return a rotation as a quaternion; empty where there is none."""
+    matrix, quat = np.asarray(rotation, float), np.zeros(4)
+    if np.array_equal(matrix, np.eye(3)):
+        return ''
+    mujoco.mju_mat2Quat(quat, matrix.ravel())
+    return _numbers(quat)
+
+
+def _ball(mass: float) -> str:
+    moment = 0.4 * mass * _RADIUS**2
+    return _numbers((moment, moment, moment))
+
+
+def _numbers(values: ArrayLike) -> str:
+    return ' '.join(
+        repr(int(value)) if value == int(value) else repr(value)
+        for value in map(float, np.asarray(values))
+    )
+
+
+def _some(items: Iterable[str]) -> str:
+    listed = list(items)
+    return ', '.join(listed[:_SHOWN]) + (', …' if len(listed) > _SHOWN else '')
