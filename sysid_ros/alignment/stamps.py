@@ -577,7 +577,13 @@ def _simulated(
     quickest = np.array([cell[np.argmin(late[cell])] for cell in cells])
     later = np.diff(received[quickest], prepend=received[0] - 1) > 0
     quickest = quickest[later]
-    pace = SimulatedTime(received[quickest], np.maximum.accumulate(header[quickest]))
+    # Of a pace that changes, the quickest of a longer time shows after the change is taken away.
+    rest = late - np.interp(times, times[quickest], late[quickest])
+    longer = np.array_split(np.arange(len(rows)), max(count // _PACE_CELLS, 1))
+    least = np.array([cell[np.argmin(rest[cell])] for cell in longer])
+    early = np.round(np.interp(times[quickest], times[least], rest[least]) * SECOND_NS)
+    shown = header[quickest] - early.astype(np.int64)
+    pace = SimulatedTime(received[quickest], np.maximum.accumulate(shown))
     speed = (pace.header_ns[-1] - pace.header_ns[0]) / (pace.receive_ns[-1] - pace.receive_ns[0])
     others = [topic.topic for topic in topics if topic not in stamped]
     detail = (
