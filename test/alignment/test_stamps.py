@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.stamps import compare_clocks, one_clock, stamp
+from sysid_ros.alignment.clocks import compare_clocks
+from sysid_ros.alignment.stamps import one_clock, stamp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
