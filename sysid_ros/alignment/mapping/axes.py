@@ -173,8 +173,8 @@ def find_axes(
                 group = topic.topic, ''
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
-                told = topic.msgtype == TRAJECTORY and label in done
-                if told or not np.isfinite(values).any():
+                replaced = topic.msgtype == TRAJECTORY and label in done
+                if replaced or not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
                 if topic.topic in prefixes:
