@@ -4,8 +4,9 @@
 
 Arms from the wheels of robosuite and mjlab follow position commands with armatures, friction and
 gains that their MJCF does not know. Their bags are then renamed, permuted, given in degrees, with
-currents for torques, or without efforts. A pair is wrong when its column, sign or unit is; a pair
-with a score above the confidence that is wrong is the mistake that must not happen.
+currents for torques, without efforts, beside a second arm, or led by a leader. A pair is wrong when
+its column, sign or unit is; a pair with a score above the confidence that is wrong is the mistake
+that must not happen.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import math
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.proposal import propose
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.model.loading import load_model
@@ -53,6 +56,9 @@ class Variant(NamedTuple):
         effort: ``torque``, ``current`` (another scale and sign for each joint) or ``none``.
         degrees: Positions, velocities and commands are in degrees.
         servos: The model has position servos, of 0.6 times the true gains, else its own motors.
+        second: Where a second arm of the same kind is: in other ``topics``, as ``names`` with a
+            side in the same topic, or nowhere.
+        led: Commands come from a leader: its states, with no word for a command.
     """
 
     named: bool = False
@@ -60,6 +66,8 @@ class Variant(NamedTuple):
     effort: str = 'torque'
     degrees: bool = False
     servos: bool = True
+    second: str = ''
+    led: bool = False
 
 
 VARIANTS = {
@@ -68,7 +76,12 @@ VARIANTS = {
     'currents': Variant(named=True, permuted=True, effort='current'),
     'mixed': Variant(effort='current', degrees=True),
     'silent': Variant(effort='none', servos=False),
+    'two topics': Variant(permuted=True, second='topics'),
+    'two sides': Variant(permuted=True, effort='current', second='names'),
+    'led': Variant(named=True, permuted=True, second='topics', led=True),
 }
+#: The arm of a bag with two that is mapped.
+CHOSEN = 'left'
 
 
 class Run(NamedTuple):
@@ -240,6 +253,39 @@ def bag_of(
     return bag, truth
 
 
+def two_arms(run: Run, other: Run, variant: Variant, seed: int) -> tuple[BagColumns, Any]:
+    """Write the runs of two arms of one kind into one bag; return the truth of the chosen one."""
+    bags, truths = zip(
+        *(bag_of(item, variant, seed + k) for k, item in enumerate((run, other))), strict=True
+    )
+    sides = (CHOSEN, 'right')
+    if variant.second == 'topics':
+        names = {COMMAND: 'lead/joint_states' if variant.led else 'joint_commands'}
+        topics = [
+            replace(topic, topic=f'/{side}_{names.get(topic.topic, "follow/joint_states")}')
+            for side, bag in zip(sides, bags, strict=True)
+            for topic in bag.topics
+        ]
+        return BagColumns(Path('bag'), tuple(topics), ()), truths[0]
+    topics = []
+    for first, second in zip(bags[0].topics, bags[1].topics, strict=True):
+        fields = [
+            Field(
+                a.name,
+                tuple(
+                    f'{side}_{label}'
+                    for side, f in zip(sides, (a, b), strict=True)
+                    for label in f.labels
+                ),
+                np.hstack([a.values, b.values]),
+            )
+            for a, b in zip(first.fields, second.fields, strict=True)
+        ]
+        topics.append(replace(first, fields=tuple(fields)))
+    truth = {key: item._replace(label=f'{CHOSEN}_{item.label}') for key, item in truths[0].items()}
+    return BagColumns(Path('bag'), tuple(topics), ()), truth
+
+
 class Count(NamedTuple):
     """How many pairs of sensors there are, and what became of them."""
 
@@ -286,9 +332,14 @@ def main() -> None:
     total = Count()
     for robot in arguments.robots:
         run = simulate(robot, arguments.seed)
+        other = simulate(robot, arguments.seed + 50)
         for name in arguments.variants:
-            bag, truth = bag_of(run, VARIANTS[name], arguments.seed)
-            model = _users_model(robot, VARIANTS[name])
+            variant = VARIANTS[name]
+            bag, truth = bag_of(run, variant, arguments.seed)
+            if variant.second:
+                bag, truth = two_arms(run, other, variant, arguments.seed)
+                bag = in_namespace(bag, CHOSEN)
+            model = _users_model(robot, variant)
             start = time.perf_counter()
             count, wrong = judge(propose(bag, model), truth)
             print(f'{robot} {name}: {count}; {time.perf_counter() - start:.1f} s', flush=True)

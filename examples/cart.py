@@ -27,7 +27,7 @@ TRUE_MASS, TRUE_GEAR = 2.0, 3.0  # kg, N per unit of control
 FIRST_MASS, FIRST_GEAR = 3.5, 5.25  # in the valley: the ratio is right
 PAYLOAD = 1.0  # kg
 DURATION = 0.6  # s
-GRID = 35
+GRID = 21
 SMALLEST_COST = 1e-12
 #: A direction in which the residuals change less than this, beside the strongest, is not seen.
 SMALLEST_SINGULAR = 1e-6

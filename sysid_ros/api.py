@@ -18,7 +18,7 @@ from sysid_ros.model.implied import add_actuators, drop_implied
 from sysid_ros.model.loading import compile_spec, load_spec, write_delays
 from sysid_ros.model.targets import Role, resolve
 from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
-from sysid_ros.pipeline.loading import of_sequence, read_aligned
+from sysid_ros.pipeline.loading import ReadOptions, of_sequence, read_aligned
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
@@ -314,6 +314,7 @@ def read(
     stamps: StampChoice = 'auto',
     segments: Mapping[str, Any] | None = None,
     package_path: Sequence[PathLike] = (),
+    namespace: str = '',
 ) -> AlignedBag:
     """Read a bag as time series under the names of a model's sensors and actuators.
 
@@ -324,6 +325,7 @@ def read(
         stamps: Which time of a message counts: ``auto``, ``header`` or ``receive``; or by topic.
         segments: What becomes sequences, as in calibration.yaml; by default all, cut at gaps.
         package_path: Folders of ROS packages that a URDF refers to.
+        namespace: Of several arms in the bag this one, such as ``left``.
 
     Raises:
         SysidError: In one sentence, what is wrong with bag, model or mapping.
@@ -331,7 +333,8 @@ def read(
     source = Path(model) if isinstance(model, (str, Path)) else model
     packages = [Path(entry) for entry in package_path]
     cuts = None if segments is None else validated(SegmentsConfig, dict(segments), 'segments')
-    alignment, _ = read_aligned(Path(bag), source, mapping, stamps, cuts, packages)
+    options = ReadOptions(mapping, stamps, cuts, namespace, packages)
+    alignment, _ = read_aligned(Path(bag), source, options)
     return AlignedBag(alignment)
 
 

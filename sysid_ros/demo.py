@@ -23,6 +23,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
 from sysid_ros.config import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError
@@ -48,6 +51,9 @@ _REFIT_TIMEOUT = 300.0
 #: the machine was busy, or when the simulated robot strayed for that reason.
 _ATTEMPTS = 3
 _SKIPPED = 5
+_COMMANDS = '/forward_position_controller/commands'
+#: The machine was held up where so many periods passed without a command.
+_HELD_PERIODS = 5.0
 #: How often it looks whether all processes still run, s.
 _LOOK_SECONDS = 0.5
 #: Exit code after Ctrl-C, as shells expect it.
@@ -224,9 +230,20 @@ def _record(
         print(f'\nRecording {bag}', flush=True)
         for attempt in range(1, _ATTEMPTS + 1):
             last = attempt == _ATTEMPTS
-            if _record_one(assets, bag, environment, 10 * seed + number, duration, driver, last):
+            skipped = _record_one(
+                assets, bag, environment, 10 * seed + number, duration, driver, last
+            )
+            if skipped is not None and skipped <= _SKIPPED:
                 break
-            print('This machine was too busy meanwhile: recording it again', flush=True)
+            seen = _held_up(bag, driver.command_rate, skipped)
+            if last:
+                msg = (
+                    f'This machine is too busy for a robot in real time: in each of {_ATTEMPTS} '
+                    f'recordings of {bag} it was held up, in the last one {seen}; a fit to that '
+                    'would be rejected, so stop what else runs here and start the demo again.'
+                )
+                raise RosError(msg)
+            print(f'This machine was too busy meanwhile, {seen}: recording it again', flush=True)
             shutil.rmtree(bag, ignore_errors=True)
 
 
@@ -238,8 +255,8 @@ def _record_one(
     duration: float,
     driver: Driver,
     last: bool,
-) -> bool:
-    """Record one motion; return whether the machine kept up with it.
+) -> int | None:
+    """Record one motion; return how many commands were skipped, None where it was stopped.
 
     Raises:
         RosError: A process failed, and it was the last attempt or no matter of speed.
@@ -264,7 +281,7 @@ def _record_one(
             'recorder',
             environment,
             output=bag,
-            topics="['/joint_states', '/forward_position_controller/commands']",
+            topics=f"['/joint_states', '{_COMMANDS}']",
         )
         nodes.append(recorder)
         # For the commands: the motion should not begin before somebody can record it.
@@ -285,7 +302,7 @@ def _record_one(
         except RosError:
             if last or not exciter.said('Stopped the motion'):
                 raise
-            return False
+            return None
     finally:
         for node in reversed(nodes):
             node.stop()
@@ -293,7 +310,23 @@ def _record_one(
     if failed:
         msg = f'These processes ended with an error: {", ".join(failed)}.'
         raise RosError(msg)
-    return last or exciter.count('commands were skipped') <= _SKIPPED
+    return exciter.count('commands were skipped')
+
+
+def _held_up(bag: Path, rate: float, skipped: int | None) -> str:
+    """Return a clause on how often and how long nothing went out.
+
+    Args:
+        bag: What was recorded.
+        rate: Commands per second.
+        skipped: Commands that were never sent; None where the motion was stopped.
+    """
+    commands = [topic for topic in read_bag(bag).topics if topic.topic == _COMMANDS]
+    pauses = np.diff(commands[0].receive_ns) / 1e9 if commands else np.zeros(0)
+    long = pauses[pauses > _HELD_PERIODS / rate]
+    lost = 'the motion was stopped' if skipped is None else f'{skipped} commands were skipped'
+    times = 'once' if len(long) == 1 else f'{len(long)} times'
+    return f'{times}, for {1e3 * max(long, default=0.0):.0f} ms at worst, and {lost}'
 
 
 def _calibrate(assets: Path, folder: Path) -> None:

@@ -14,10 +14,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import mujoco
+import numpy as np
 import pytest
+from rosbags.typesys import Stores, get_typestore
 
+from builders.plant_bags import record
 from sysid_ros import demo
+from sysid_ros.bags import BagWriter
+from sysid_ros.config import load_calibration
+from sysid_ros.pipeline import identify
 from sysid_ros.results.result import CalibrationResult, SensorError
+from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +163,7 @@ def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
 
 
 def test_every_parameter_of_the_demo_has_a_truth():
-    from sysid_ros.config import load_calibration, read_yaml  # noqa: PLC0415 (one test)
+    from sysid_ros.config import read_yaml  # noqa: PLC0415 (one test)
     from sysid_ros.model.loading import load_model  # noqa: PLC0415
     from sysid_ros.model.targets import resolve  # noqa: PLC0415
 
@@ -167,6 +175,42 @@ def test_every_parameter_of_the_demo_has_a_truth():
     true = {target.path for pattern in hidden for target in resolve(pattern, model)}
 
     assert identified == true
+
+
+@pytest.mark.slow
+def test_the_demos_twenty_parameters_are_found_from_two_exact_seconds(tmp_path: Path):
+    model = mujoco.MjModel.from_xml_path(str(ASSETS / 'arm.xml'))
+    hidden = load_truth(ASSETS / 'truth.yaml')
+    for name, seed in (('train_1', 1), ('validate_1', 3)):
+        rng = np.random.default_rng(seed)
+        speeds, phases, sizes = (
+            rng.uniform(low, high, (4, model.nactuator))
+            for low, high in ((2.0, 12.0), (0.0, 6.3), (0.1, 0.25))
+        )
+
+        def goals(
+            now: float, speeds: Any = speeds, phases: Any = phases, sizes: Any = sizes
+        ) -> Any:
+            waves = sizes * np.sin(speeds * now + phases)
+            return model.key_ctrl[0] + min(2 * now, 1.0) * waves.sum(axis=0)
+
+        noise = Noise(position=1.5e-4, velocity=5e-3, effort=0.05, seed=seed)
+        plant = Plant(ASSETS / 'arm.xml', rate=100.0, truth=hidden, noise=noise)
+        record(tmp_path / 'bags' / name, plant, goals, 2.0)
+    for name in ('arm.xml', 'calibration.yaml'):
+        shutil.copy(ASSETS / name, tmp_path)
+
+    result = identify(load_calibration(tmp_path / 'calibration.yaml')).result
+
+    assert result.accepted, result.acceptance
+    assert {parameter.verdict for parameter in result.parameters} == {'identified'}
+    truth = demo._truth(ASSETS / 'truth.yaml', result)
+    inside = [p.low <= truth[p.name] <= p.high for p in result.parameters]
+    assert len(inside) == 20
+    assert sum(inside) >= 17  # of intervals of 95 %
+    assert result.held_out_after < 1.5
+    # Commands that act when their stamps say need about 300 simulations.
+    assert result.solver.rollouts < 600
 
 
 def _error(role: str, unit: str, before: float, after: float) -> SensorError:
@@ -187,3 +231,69 @@ def test_the_position_error_is_that_of_held_out_angles_only():
     assert sentence == (
         'Held-out position error: 35.4 mrad before, 3.54 mrad after, 10.0 times smaller.'
     )
+
+
+class _Recordings:
+    """Stands for the nodes: records commands with the pauses of a machine that is held up."""
+
+    def __init__(self, *skipped: int | None) -> None:
+        self.skipped = list(skipped)
+        self.calibrated = False
+
+    def record(self, *arguments: Any) -> int | None:
+        bag = arguments[1]
+        store = get_typestore(Stores.ROS2_JAZZY)
+        kind = 'std_msgs/msg/Float64MultiArray'
+        layout = store.types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
+        message = store.types[kind](layout=layout, data=np.zeros(2))
+        lost, now = self.skipped.pop(0), 10**18
+        with BagWriter(bag) as writer:
+            writer.add_topic('/forward_position_controller/commands', kind)
+            for number in range(50):
+                busy = lost != 0 and number in {10, 30}
+                now += (300_000_000 + number * 1_000_000) if busy else 10_000_000
+                data = bytes(store.serialize_cdr(message, kind))
+                writer.write('/forward_position_controller/commands', now, data)
+        return lost
+
+    def calibrate(self, *_: object) -> None:
+        self.calibrated = True
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Recordings]:
+    """Return a function that has the demo record with these numbers of commands skipped."""
+
+    def use(*skipped: int | None) -> _Recordings:
+        made = _Recordings(*skipped)
+        monkeypatch.setattr(demo, '_record_one', made.record)
+        monkeypatch.setattr(demo, '_calibrate', made.calibrate)
+        monkeypatch.setattr(demo, '_refit', made.calibrate)
+        return made
+
+    return use
+
+
+def test_no_fit_is_made_to_a_recording_that_is_known_to_be_bad(
+    recordings: Callable[..., _Recordings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    made = recordings(0, 94, None, 94)
+    assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path / 'd')]) == 2
+    out, err = capsys.readouterr()
+    assert not made.calibrated
+    assert err == (
+        'demo: This machine is too busy for a robot in real time: in each of 3 recordings of '
+        f'{tmp_path}/d/bags/train_2 it was held up, in the last one 2 times, for 330 ms at worst, '
+        'and 94 commands were skipped; a fit to that would be rejected, so stop what else runs '
+        'here and start the demo again.\n'
+    )
+    assert out.count('recording it again') == 2
+    assert 'for 330 ms at worst, and the motion was stopped: recording it again' in out
+
+
+def test_a_recording_that_succeeds_at_the_second_attempt_is_enough(
+    recordings: Callable[..., _Recordings], tmp_path: Path
+):
+    made = recordings(0, 94, 5, 0)
+    assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path)]) == 0
+    assert made.calibrated

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from numpy.typing import NDArray
 
     from sysid_ros.bags import Field, TopicColumns
@@ -26,6 +29,9 @@ JITTER = 0.2
 JITTERED_PART = 0.05
 #: A channel that never changes over more than so many samples, while others move, is dead.
 DEAD_SAMPLES = 50
+#: More findings of a kind than this are said in one sentence, which names so many subjects.
+_MANY = 3
+_NAMED = 6
 
 
 class FindingKind(StrEnum):
@@ -61,13 +67,17 @@ class FindingKind(StrEnum):
     REST = 'rest'
     SHIFT = 'shift'
     SHORT_SEQUENCE = 'short sequence'
+    SIMULATED_TIME = 'simulated time'
     SPIKES = 'spikes'
     STARTS_LATE = 'starts late'
     STUCK = 'stuck'
+    TIME_BACKWARDS = 'time runs backwards'
     EXCLUDED = 'told'
+    UNLIKE_STAMPS = 'unlike stamps'
     UNMAPPED = 'unmapped'
     VELOCITY_DIFFERS = 'velocity differs'
     VELOCITY_FACTOR = 'velocity factor'
+    VELOCITY_LAG = 'velocity lag'
     VELOCITY_SIGN = 'velocity sign'
     WINDOW = 'window'
     ZERO_STAMP = 'zero stamp'
@@ -107,6 +117,30 @@ class TopicRate:
     messages: int
     rate: float
     longest_gap: float
+
+
+def alike(findings: Iterable[HealthFinding]) -> list[tuple[HealthFinding, ...]]:
+    """Put findings together that one sentence says, in the order of the first of each.
+
+    Those are the ones of a bag and a kind whose details are the same, and all of a kind where they
+    are many.
+    """
+    known = list(findings)
+    kinds = Counter((item.bag, item.kind) for item in known)
+    groups: dict[tuple[str, ...], list[HealthFinding]] = {}
+    for item in known:
+        many = kinds[item.bag, item.kind] > _MANY
+        groups.setdefault((item.bag, item.kind, '' if many else item.detail), []).append(item)
+    return [tuple(group) for group in groups.values()]
+
+
+def sentence(group: Sequence[HealthFinding]) -> str:
+    """Say where something was found, how often, and what; of different details the worst."""
+    where = ', '.join(f'{item.subject} ({item.count})' for item in group[:_NAMED])
+    where += f' and {len(group) - _NAMED} more' if len(group) > _NAMED else ''
+    worst = max(group, key=lambda item: item.count)
+    same = all(item.detail == worst.detail for item in group)
+    return f'{where}: {"" if same else f"worst {worst.subject}: "}{worst.detail}'
 
 
 def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64]) -> TopicRate:

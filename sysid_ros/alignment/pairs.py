@@ -123,11 +123,17 @@ def field_columns(topic: TopicColumns, name: str) -> Field | None:
     return next((field for field in topic.fields if field.name == name), None)
 
 
-def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
-    """Return the (n,) values of a pair's column, in units of the bag."""
+def pair_columns(bag: BagColumns, pair: Pair) -> Field:
+    """Return the field that a pair names."""
     field = field_columns(topic_columns(bag, pair.topic), pair.field)
     if field is None:
         raise KeyError(pair.field)
+    return field
+
+
+def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
+    """Return the (n,) values of a pair's column, in units of the bag."""
+    field = pair_columns(bag, pair)
     return field.values[:, field.labels.index(pair.label)]
 
 

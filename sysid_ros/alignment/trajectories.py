@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,10 +31,12 @@ from sysid_ros.alignment.pairs import (
     PairRole,
     Unmapped,
     column_name,
+    pair_columns,
     raw_values,
     sensor_names,
     whole_rows,
 )
+from sysid_ros.alignment.parts import parts_of
 from sysid_ros.alignment.segments import (
     FEWEST_SAMPLES,
     LEFT_OUT,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.alignment.stamps import Choice, StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import StampChoice
 
@@ -73,6 +77,7 @@ class Alignment:
         unmapped: What has no counterpart, and why.
         topics: Rate of every topic with numbers.
         health: What is wrong with the recording.
+        stamps: Topic and where the times of its rows are from, of topics that are paired.
     """
 
     bag: str
@@ -81,6 +86,7 @@ class Alignment:
     unmapped: tuple[Unmapped, ...]
     topics: tuple[TopicRate, ...]
     health: tuple[HealthFinding, ...]
+    stamps: tuple[tuple[str, StampSource], ...] = ()
 
 
 class _Selection(NamedTuple):
@@ -126,15 +132,68 @@ def align(
         AlignmentError: No measurement is left while commands are known, or a marker is missing.
     """
     segments = segments or SegmentsConfig()
+    used = {pair.topic for pair in mapping.pairs}
+    markers = {item.topic for item in marker_topics(bag, segments)}
+    parts, found, other = parts_of(bag, used | markers)
+    aligned, reasons = [], []
+    for part in parts:
+        try:
+            # Commands or a marker may have receive times only; all must be of one clock.
+            timed = [topic for topic in part.topics if topic.topic in used | markers]
+            choice, clocks = one_clock(bag.path.name, timed, stamps, other)
+            found += clocks
+            aligned.append(_align(part, model, mapping, choice, segments, longest_delay))
+        except AlignmentError as err:
+            if len(parts) == 1:
+                raise
+            reasons.append(err)
+    if not aligned:
+        raise reasons[0]
+    first = aligned[0]
+    if len(parts) == 1:
+        return dataclasses.replace(first, health=(*mapping.health, *found, *first.health))
+    name = bag.path.name
+    sequences = [sequence for item in aligned for sequence in item.sequences]
+    lost = [
+        HealthFinding(name, name, FindingKind.SHORT_SEQUENCE, 1, f'a part is left out: {err}')
+        for err in reasons
+    ]
+    return Alignment(
+        name,
+        tuple(
+            dataclasses.replace(item, name=f'{name}_{number}')
+            for number, item in enumerate(sequences)
+        ),
+        mapping.pairs,
+        mapping.unmapped,
+        _rates(bag, [item.topics for item in aligned]),
+        (*mapping.health, *found, *lost, *(each for item in aligned for each in item.health)),
+        tuple(dict(pair for item in aligned for pair in item.stamps).items()),
+    )
+
+
+def _rates(bag: BagColumns, parts: list[tuple[TopicRate, ...]]) -> tuple[TopicRate, ...]:
+    """Return the rates in the part with most messages, with the messages of the whole bag."""
+    found = []
+    for topic, *each in zip(bag.topics, *parts, strict=True):
+        most = max(each, key=lambda rate: rate.messages)
+        found.append(dataclasses.replace(most, messages=len(topic.receive_ns)))
+    return tuple(found)
+
+
+def _align(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    mapping: Mapping,
+    choice: Choice,
+    segments: SegmentsConfig,
+    longest_delay: float,
+) -> Alignment:
+    """Turn a part of a bag into trajectories; what is known of the mapping is not repeated."""
     name = bag.path.name
     used = {pair.topic for pair in mapping.pairs}
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
-    mapped = [topic for topic in bag.topics if topic.topic in used]
-    # Commands or a marker may have receive times only; all must be of one clock.
-    markers = marker_topics(bag, segments)
-    timed = [*mapped, *(topic for topic in markers if topic.topic not in used)]
-    choice, found = one_clock(name, timed, stamps)
-    health = [*mapping.health, *found]
+    health: list[HealthFinding] = []
     stamped: dict[str, Stamped] = {}
     rates: list[TopicRate] = []
     for topic in bag.topics:
@@ -146,7 +205,7 @@ def align(
             health += result.findings
         if topic.topic in measured:
             health += timing_findings(name, topic.topic, times)
-    for topic in markers:
+    for topic in marker_topics(bag, segments):
         stamped.setdefault(topic.topic, stamp(name, topic, choice))
     selections, masked = _select(bag, mapping, stamped)
     health += masked
@@ -158,7 +217,15 @@ def align(
         _trajectory(bag, name if len(spans) == 1 else f'{name}_{number}', selections, span, start)
         for number, (span, start) in enumerate(zip(spans, starts, strict=True))
     )
-    return Alignment(name, sequences, mapping.pairs, mapping.unmapped, tuple(rates), tuple(health))
+    return Alignment(
+        name,
+        sequences,
+        mapping.pairs,
+        mapping.unmapped,
+        tuple(rates),
+        tuple(health),
+        tuple((topic, stamped[topic].source) for topic in sorted(used)),
+    )
 
 
 def _select(
@@ -314,6 +381,13 @@ def _trajectory(
     bag: BagColumns, name: str, selections: list[_Selection], span: Segment, state: InitialState
 ) -> Trajectory:
     commands, measurements = [], []
+    interpolated = frozenset(
+        pair.name
+        for item in selections
+        if item.role is PairRole.ACTUATOR
+        for pair in item.pairs
+        if pair_columns(bag, pair).interpolated
+    )
     for item in selections:
         start = int(np.searchsorted(item.times_ns, span.first))
         stop = int(np.searchsorted(item.times_ns, span.last, side='right'))
@@ -321,6 +395,8 @@ def _trajectory(
             history = span.first - int(COMMAND_HISTORY_S * SECOND_NS)
             # One more before the window: it is in force when the window begins.
             begin = max(int(np.searchsorted(item.times_ns, history, side='right')) - 1, 0)
+            # And one more after it, which one that is interpolated is on its way to.
+            stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
         elif stop > start:
             measurements.append(_series(bag, item, slice(start, stop), span.first))
@@ -332,4 +408,5 @@ def _trajectory(
         tuple(commands),
         tuple(measurements),
         bag=bag.path.name,
+        interpolated=interpolated,
     )

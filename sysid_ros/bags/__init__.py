@@ -5,6 +5,7 @@
 from sysid_ros.bags.columns import (
     BagColumns,
     Field,
+    SetBack,
     TextColumn,
     TopicColumns,
     UnreadTopic,
@@ -16,6 +17,7 @@ __all__ = [
     'BagColumns',
     'BagWriter',
     'Field',
+    'SetBack',
     'TextColumn',
     'TopicColumns',
     'TopicQos',

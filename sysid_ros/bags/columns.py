@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +27,14 @@ class Field:
             ``'0'``, ``'1'`` … where the message has neither. A number directly in the message has
             the label ``''``.
         values: (n, k) float64; NaN where a message did not carry the value.
+        interpolated: Whether values change linearly from row to row, as what a controller asks for
+            at each moment; else a command holds until the next.
     """
 
     name: str
     labels: tuple[str, ...]
     values: NDArray[np.float64]
+    interpolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,20 @@ class UnreadTopic:
     reason: str
 
 
+class SetBack(NamedTuple):
+    """Where the clock of the recorder was set back.
+
+    Attributes:
+        receive_ns: Between the messages before and after it, as they stand in the columns, ns.
+        added_ns: What was added to the stamps from there on, so that they go on, ns.
+        seconds: By how much it was set back, s.
+    """
+
+    receive_ns: int
+    added_ns: int
+    seconds: float
+
+
 @dataclass(frozen=True)
 class BagColumns:
     """A bag's numeric content.
@@ -89,6 +106,7 @@ class BagColumns:
         unread: Topics without, sorted by name.
         facts: What the recorder noted about the session; empty for bags of most other recorders.
         text_columns: Topics of ``std_msgs/String``: robot descriptions, markers, …
+        set_back: Where the recorder's clock was set back; receive times go on there.
     """
 
     path: Path
@@ -96,6 +114,7 @@ class BagColumns:
     unread: tuple[UnreadTopic, ...]
     facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     text_columns: tuple[TextColumn, ...] = ()
+    set_back: tuple[SetBack, ...] = ()
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from rosbags.rosbag1 import ReaderError
 
-from sysid_ros.bags.columns import BagColumns, TopicColumns, UnreadTopic
-from sysid_ros.bags.input.files import DamagedFileError, unpacked
+from sysid_ros.bags.columns import BagColumns, SetBack, TopicColumns, UnreadTopic
+from sysid_ros.bags.input.files import DamagedFileError, Onward, unpacked
 from sysid_ros.bags.input.mcap_file import McapInput
 from sysid_ros.bags.input.places import (
     COMPRESSED,
@@ -31,6 +31,7 @@ from sysid_ros.bags.input.places import (
 )
 from sysid_ros.bags.input.ros1_file import Ros1Input
 from sysid_ros.bags.input.sqlite_file import SqliteInput
+from sysid_ros.bags.input.tables import read_tables, table_files
 from sysid_ros.bags.messages import TEXT, TextReader, TopicReader
 from sysid_ros.bags.messages.cdr import CdrError
 from sysid_ros.errors import BagError, nearest
@@ -51,32 +52,36 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
 
     Args:
         path: A rosbag2 folder with or without metadata, one of its storage files (``.mcap`` or
-            ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``.
+            ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``; a CSV file, a folder of
+            such, or a LeRobot dataset, see `read_tables`.
         topics: Topics to read, or patterns such as ``*/robot_description``, which may match none;
             all by default.
 
     Returns:
         Columns by topic. Rows are in the order of the receive stamps within each file, files in the
-        order of the recording.
+        order of the recording; where the recorder's clock was set back, receive times go on.
 
     Raises:
         UnfinishedBagError: The bag was not closed by its recorder.
         BagError: There is no bag, or it is damaged or empty, or it has none of a topic.
     """
     path = Path(path)
+    if table_files(path) and path.exists():
+        return read_tables(path, topics)
     place = find_bag(path)
     with ExitStack() as stack:
+        onward = Onward()
         files = []
         for file in place.files:
             with _readable(path, file):
-                files.append(_opened(place, file, stack))
+                files.append(_opened(place, file, onward, stack))
         with _readable(path, path):
             content = _Content(place, files, topics)
         for file, opened in zip(place.files, files, strict=True):
             with _readable(path, file):
                 content.read(opened)
         with _readable(path, path):
-            return content.columns()
+            return content.columns(tuple(onward.set_back))
 
 
 class _Content:
@@ -117,7 +122,7 @@ class _Content:
             texts.end_file()
         self._facts.update(file.facts)
 
-    def columns(self) -> BagColumns:
+    def columns(self, set_back: tuple[SetBack, ...]) -> BagColumns:
         """Return everything."""
         if not (any(self._announced.values()) or self._counts):
             known = ', '.join(sorted({topic for topic, _ in self._announced})) or 'none'
@@ -140,6 +145,7 @@ class _Content:
             tuple(unread),
             {**self._facts, **self._place.facts},
             texts,
+            set_back,
         )
 
     def _asked(self, topic: str) -> bool:
@@ -179,16 +185,16 @@ def _announced(files: list[InputFile]) -> dict[_Key, int]:
     return found
 
 
-def _opened(place: BagFiles, file: Path, stack: ExitStack) -> InputFile:
+def _opened(place: BagFiles, file: Path, onward: Onward, stack: ExitStack) -> InputFile:
     """Open a storage file, decompressed in a temporary folder if need be."""
     if file.name.endswith(COMPRESSED):
         file = unpacked(file, Path(stack.enter_context(TemporaryDirectory())))
     check_finished(place, file)
     opened: InputFile
     if suffix(file) == MCAP:
-        opened = McapInput(file)
+        opened = McapInput(file, onward)
     elif suffix(file) == SQLITE:
-        opened = SqliteInput(file)
+        opened = SqliteInput(file, onward)
     else:
         opened = Ros1Input(file)
     stack.callback(opened.close)

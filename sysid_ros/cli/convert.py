@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, describe
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, to_json, to_yaml
 from sysid_ros.bags import read_bag
@@ -31,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: A format is given and no folder to write into.
     """
-    from sysid_ros.pipeline import convert  # noqa: PLC0415 (a mapping does not need it)
+    from sysid_ros.pipeline.calibration import convert  # noqa: PLC0415 (a mapping needs it not)
+    from sysid_ros.pipeline.loading import ReadOptions  # noqa: PLC0415
 
     if args.formats and args.output is None:
         msg = f'Expected --output DIR for the {args.formats[0]} files, found none.'
@@ -40,11 +42,14 @@ def run(args: argparse.Namespace) -> int:
         args.bag,
         args.model,
         args.output,
-        mapping=args.mapping,
-        stamps=args.stamps,
-        segments=None if args.segments is None else load_segments(args.segments),
+        ReadOptions(
+            mapping=args.mapping,
+            stamps=args.stamps,
+            segments=None if args.segments is None else load_segments(args.segments),
+            namespace=args.namespace,
+            packages=args.package_path,
+        ),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
-        packages=args.package_path,
     )
     print(describe(alignment))
     for path in written:
@@ -59,7 +64,8 @@ def propose_mapping(args: argparse.Namespace) -> int:
         raise ConfigError(msg)
     path = args.model or args.bag
     spec = load_spec(path, args.package_path)
-    proposal = propose_with_actuators(spec, path, read_bag(args.bag))
+    bag = in_namespace(read_bag(args.bag), args.namespace)
+    proposal = propose_with_actuators(spec, path, bag)
     notes = [*read_description(path, args.package_path).notes, implied_sentence(spec)]
     notes = [note for note in notes if note]
     text = to_yaml(proposal, path.name, notes)

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from rich.markup import escape
 
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import FindingKind, alike, sentence
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
@@ -67,16 +68,16 @@ class _Asked(NamedTuple):
             ModelError: The model is not valid.
             BagError: The bag cannot be read.
         """
-        if args.model is None:
-            if args.mapping == 'auto':
-                return cls(read_bag(args.bag), None, 'auto')
+        if args.model is None and args.mapping != 'auto':
             msg = f'Expected MODEL beside --mapping {args.mapping}, found none.'
             raise ConfigError(msg)
+        bag = in_namespace(read_bag(args.bag), args.namespace)
+        if args.model is None:
+            return cls(bag, None, 'auto')
         spec = load_spec(args.model, args.package_path)
         if args.mapping == 'auto':
-            return cls(read_bag(args.bag), compile_spec(spec, args.model), 'auto')
+            return cls(bag, compile_spec(spec, args.model), 'auto')
         mapping = load_mapping(Path(args.mapping))
-        bag = read_bag(args.bag)
         imply_actuators(spec, args.model, bag, mapping)
         return cls(bag, compile_spec(spec, args.model), mapping)
 
@@ -238,15 +239,10 @@ def _print_joints(console: Console, found: Inspection) -> None:
 
 
 def _print_findings(console: Console, found: Inspection) -> None:
-    """Print findings, those that differ only by their subject in one row."""
-    together: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for item in found.findings:
-        if item.kind is not FindingKind.UNMAPPED:
-            together.setdefault((item.kind, item.detail), []).append((item.subject, item.count))
+    together = alike(item for item in found.findings if item.kind is not FindingKind.UNMAPPED)
     table = make_table('Findings', '~what', '~where and how often: detail')
-    for (kind, detail), subjects in together.items():
-        where = _some([f'{name} ({count})' for name, count in subjects])
-        table.add_row(escape(kind), escape(f'{where}: {detail}'))
+    for group in together:
+        table.add_row(escape(group[0].kind), escape(sentence(group)))
     if together:
         console.print(table)
     else:

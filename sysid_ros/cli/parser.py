@@ -152,11 +152,21 @@ def _add_recover(commands: Commands) -> None:
 
 def _add_pairing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--mapping', default='auto', help='auto, or a mapping file')
+    _add_namespace(parser)
     parser.add_argument(
         '--stamps',
         choices=['auto', 'header', 'receive'],
         default='auto',
         help='time of a message: its header stamp unless zero (auto), or as told',
+    )
+
+
+def _add_namespace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--namespace',
+        default='',
+        metavar='ARM',
+        help='of several arms in a bag this one: words of its topics or joints, such as left',
     )
 
 
@@ -195,6 +205,7 @@ def _add_map(commands: Commands) -> None:
     )
     parser.add_argument('bag', type=Path, help='bag folder')
     _add_model(parser, nargs='?', default=', default the robot_description in the bag')
+    _add_namespace(parser)
     parser.add_argument('-o', '--output', type=Path, help='new mapping file; default prints it')
     parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
 

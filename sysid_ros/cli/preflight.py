@@ -15,10 +15,12 @@ from sysid_ros.report.numbers import interval, rounded, significant
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Iterator
 
     from rich.console import Console
 
-    from sysid_ros.pipeline.preflight import Preflight
+    from sysid_ros.alignment.health import FindingKind, HealthFinding
+    from sysid_ros.pipeline.preflight import Preflight, Saturation
 
 #: Exit code where some parameter would not be identified.
 DOUBTFUL = 1
@@ -26,6 +28,8 @@ DOUBTFUL = 1
 _CARRIES = 1.1
 #: So many sources of a parameter are named.
 _NAMED = 3
+#: So many bags or subjects of one line are named.
+_LISTED = 6
 _PHYSICS = ('gravity', 'inertia', 'friction')
 
 
@@ -167,13 +171,46 @@ def _print_trouble(console: Console, found: Preflight) -> None:
             f'{item.sequence}: the nominal model becomes unstable after {item.seconds:.2f} s; '
             'left out here',
         )
+    limits: dict[tuple[str, str], list[Saturation]] = {}
     for at in found.saturations:
-        _say(console, f'{at.sequence}: {at.signal} is at its {at.limit} {at.share:.1%} of the time')
-    for finding in found.health:
-        where = ': '.join(dict.fromkeys((finding.bag, finding.subject)))
-        _say(console, f'{where}: {finding.kind} ({finding.count}): {finding.detail}')
+        limits.setdefault((at.signal, at.limit), []).append(at)
+    for (signal, limit), places in limits.items():
+        worst = max(places, key=lambda at: at.share)
+        less = [at.sequence for at in places if at is not worst]
+        also = f'; at most that in {_listed(less)}' if less else ''
+        share = f'{worst.share:.1%} of the time'
+        _say(console, f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
+    for line in finding_lines(found.health):
+        _say(console, line)
     if found.diverged or found.saturations or found.health:
         console.print()
+
+
+def finding_lines(findings: Iterable[HealthFinding]) -> Iterator[str]:
+    """Yield a line for findings of a kind that differ in nothing but their subjects and bags.
+
+    Of bags whose numbers differ, it is the line of the largest count.
+    """
+    subjects: dict[tuple[str, FindingKind, int, str], list[str]] = {}
+    for item in findings:
+        # What is said of a bag as a whole has its name as subject.
+        own = subjects.setdefault((item.bag, item.kind, item.count, item.detail), [])
+        own.append('' if item.subject == item.bag else item.subject)
+    bags: dict[tuple[str, FindingKind], dict[str, tuple[int, str]]] = {}
+    for (bag, kind, count, detail), names in subjects.items():
+        bags.setdefault((_listed(names), kind), {})[bag] = count, detail
+    for (where, kind), said in bags.items():
+        worst = max(said.values(), key=lambda counted: counted[0])
+        same = [bag for bag, counted in said.items() if counted == worst]
+        others = [f'{bag} ({counted[0]})' for bag, counted in said.items() if counted != worst]
+        also = f'; alike in {_listed(others)}' if others else ''
+        place = ': '.join(filter(None, (_listed(same), where)))
+        yield f'{place}: {kind} ({worst[0]}): {worst[1]}{also}'
+
+
+def _listed(names: list[str]) -> str:
+    more = [f'{len(names) - _LISTED} more'] if len(names) > _LISTED else []
+    return ', '.join(names[:_LISTED] + more)
 
 
 def _say(console: Console, text: str) -> None:

@@ -275,6 +275,9 @@ class CalibrationConfig(Section):
     mapping: Literal['auto'] | MappingConfig | Path = Field(
         default='auto', description='auto, a mapping, or a YAML file that holds one'
     )
+    namespace: str = Field(
+        default='', description='of several arms in a bag this one: words of its topics or joints'
+    )
     stamps: StampChoice = Field(
         default='auto',
         description='time of a message: header stamp unless zero, or as told, for all or by topic',
@@ -283,6 +286,11 @@ class CalibrationConfig(Section):
     parameters: tuple[ParameterConfig, ...] = Field(default=(), description='what to identify')
     servos: tuple[ServoConfig, ...] = Field(
         default=(), description='actuators that servos drive, whose laws MuJoCo does not have'
+    )
+    undriven: tuple[str, ...] = Field(
+        default=(),
+        description='actuators that were off, names or patterns: they exert nothing and need no '
+        'commands',
     )
     sensors: tuple[str, ...] | None = Field(
         default=None, description='sensors that are compared; default all that are mapped'

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -38,6 +38,9 @@ class ChannelMapping(Section):
     )
     scale: float = Field(default=1.0, description='model value = scale * bag value + offset')
     offset: float = 0.0
+    kind: Literal['torque', 'current', 'pwm'] = Field(
+        default='torque', description='of an effort; the scale of a current or PWM is identified'
+    )
 
     @model_validator(mode='before')
     @classmethod

@@ -11,6 +11,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import measured
+from sysid_ros.model.units import reads_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ class Samples:
             have taken; None for nothing.
         encoder_steps: Sensor to the step of its encoder, in units of its noise; empty where they
             are not known.
+        forces: Whether one of the sensors reads forces or torques.
     """
 
     sequence: NDArray[np.int64]
@@ -57,6 +59,7 @@ class Samples:
     bags: tuple[str, ...] = ()
     taken: NDArray[np.float64] | None = None
     encoder_steps: Mapping[str, float] = field(default_factory=dict)
+    forces: bool = False
 
 
 @dataclass
@@ -129,6 +132,7 @@ def lay_out(
 
 
 def samples_of(
+    simulators: Sequence[Simulator],
     parts: Sequence[Part],
     owners: NDArray[np.int64],
     dead: Sequence[str],
@@ -138,6 +142,7 @@ def samples_of(
     """Say what each residual is.
 
     Args:
+        simulators: What predicts, one per model.
         parts: The sequences, laid out.
         owners: (r,) for each residual of a prior, the sequence that it belongs to.
         dead: Sensors that are left out because they never move.
@@ -178,6 +183,7 @@ def samples_of(
         tuple(sensors),
         np.concatenate([np.ones(measurements), variance]),
         bags,
+        forces=any(reads_force(simulator.model, s) for simulator in simulators for s in sensors),
     )
 
 

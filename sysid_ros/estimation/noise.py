@@ -47,8 +47,13 @@ def arrival_jitter(sequences: Iterable[Trajectory]) -> float:
     a bag, but it is of the size of the jitter of the arrivals, which can: the spread of their
     intervals over √2, an interval having two ends. Evenly stamped commands have none.
     """
-    series = [series for sequence in sequences for series in sequence.commands]
-    intervals = [np.diff(s.times) for s in series for _ in s.names if len(s) > 1]
+    series = [
+        (series, set(series.names) - sequence.interpolated)
+        for sequence in sequences
+        for series in sequence.commands
+    ]
+    # What is interpolated has the stamps of whoever samples it, not of messages that act.
+    intervals = [np.diff(s.times) for s, held in series for _ in held if len(s) > 1]
     if not intervals:
         return 0.0
     quarter, three_quarters = np.percentile(np.concatenate(intervals), [25, 75])

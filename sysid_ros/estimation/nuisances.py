@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025
+#: When a controller begins a trajectory is known to one of its updates, s: a hundred a second by
+#: default (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).
+_UPDATE_DEVIATION = 0.01 / np.sqrt(12)
 #: A start is known from the measurements around it to so many standard deviations of one of them.
 #: The measurements after it are in the residuals as well, which tell far more.
 _START_DEVIATIONS = 3.0
@@ -43,11 +46,13 @@ def arrival_offsets(sequences: Sequence[Trajectory]) -> tuple[Unknown, ...]:
     Commands that are stamped on arrival reach robot and recorder at slightly different moments,
     earlier or later by another amount in every recording. Where their arrivals jitter, each
     sequence therefore has an unknown offset of its own, which the size of the jitter keeps near
-    zero. Left out, a common delay that fits no sequence would bend the other parameters.
+    zero. Left out, a common delay that fits no sequence would bend the other parameters. What a
+    controller asks for between points begins at one of its updates, which nobody recorded.
     """
     jitter = arrival_jitter(sequences)
-    if not jitter:
-        return ()
+    deviations = [
+        max(jitter, _UPDATE_DEVIATION if sequence.interpolated else 0.0) for sequence in sequences
+    ]
     return tuple(
         Unknown(
             f'arrival offset in {sequence.name}',
@@ -55,9 +60,10 @@ def arrival_offsets(sequences: Sequence[Trajectory]) -> tuple[Unknown, ...]:
             0.0,
             -_OFFSET_BOUND,
             _OFFSET_BOUND,
-            prior=(0.0, jitter),
+            prior=(0.0, deviation),
         )
-        for sequence in sequences
+        for sequence, deviation in zip(sequences, deviations, strict=True)
+        if deviation
     )
 
 

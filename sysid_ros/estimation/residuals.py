@@ -124,7 +124,9 @@ class Residuals:
         self.priors = prior_rows(self.unknowns, memory)
         owners = self._acts[self.priors.unknown].argmax(axis=1)
         bags = tuple(run.sequence.bag or run.sequence.name for run in self.runs)
-        self.samples = samples_of(self._parts, owners, self.dead, self.priors.variance, bags)
+        self.samples = samples_of(
+            self.simulators, self._parts, owners, self.dead, self.priors.variance, bags
+        )
         end = len(self.samples.time)
         self.prior_rows = slice(end - len(owners), end)
         self._extents = dict.fromkeys(self.samples.sensors, 1.0)

@@ -157,7 +157,7 @@ _SEPARATE = (
     _Remedy(
         _DRIVES | frozenset({Effect.SERVO, Effect.SPRING, Effect.DAMPING, Effect.FRICTION}),
         _MOVED | frozenset({Effect.SPRING, Effect.DAMPING, Effect.FRICTION, Effect.SERVO}),
-        'a known payload or a measured torque would separate them',
+        'a known payload{torque} would separate them',
     ),
 )
 _SEPARATE_OTHERS = 'fix one of them, or record a motion in which they act differently'
@@ -211,14 +211,20 @@ def add_up(unknowns: Iterable[Unknown]) -> bool:
     return len(units) == 1 and not units & {'', '1'}
 
 
-def separating(unknowns: Iterable[Unknown]) -> str:
-    """Say what would tell some parameters apart."""
+def separating(unknowns: Iterable[Unknown], *, forces: bool) -> str:
+    """Say what would tell some parameters apart.
+
+    Args:
+        unknowns: The parameters.
+        forces: Whether forces or torques are measured already.
+    """
+    torque = '' if forces else ' or a measured torque'
     effects = [effect(unknown) for unknown in unknowns]
     for remedy in _SEPARATE:
         for place, one in enumerate(effects):
             rest = effects[:place] + effects[place + 1 :]
             if one in remedy.one and any(other in remedy.other for other in rest):
-                return remedy.record
+                return remedy.record.format(torque=torque)
     return _SEPARATE_OTHERS
 
 

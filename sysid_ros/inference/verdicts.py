@@ -190,13 +190,17 @@ class _Judge:
 
     def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
         names = tuple(self._names[c] for c in dependent.columns if c != index)
-        remedy = separating([self._unknowns[c] for c in dependent.columns])
+        remedy = self._separating(dependent)
         return Verdict(
             VerdictKind.CONFOUNDED,
             names,
             blind=blind,
             explanation=f'{self._instead(index, dependent)}; {remedy}.',
         )
+
+    def _separating(self, dependent: DependentSet) -> str:
+        chosen = [self._unknowns[c] for c in dependent.columns]
+        return separating(chosen, forces=self._linear.samples.forces)
 
     def _instead(self, index: int, dependent: DependentSet) -> str:
         """Say which combinations are determined instead."""
@@ -312,7 +316,7 @@ class _Judge:
         )
         if exact is not None:
             others = _listed([self._names[c] for c in exact.columns if c != index])
-            remedy = separating([self._unknowns[c] for c in exact.columns])
+            remedy = self._separating(exact)
             text = f'The data cannot tell it from {others}, the prior{prior} does; {remedy}'
         elif np.isfinite(ratio):
             half = self._half[index] * np.sqrt(ratio)

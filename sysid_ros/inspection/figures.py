@@ -32,8 +32,8 @@ _LEAST_GAP = 1e-3
 def draw_joint(joint: Joint, title: str) -> bytes:
     """Draw position, velocity and effort of a joint, measured and commanded, one below the other.
 
-    Commands are drawn as they are held: level until the next. Where the measurement has a gap, the
-    ground is shaded and the curve is broken.
+    Commands are drawn as they act: level until the next, or straight to it. Where the measurement
+    has a gap, the ground is shaded and the curve is broken.
 
     Args:
         joint: The joint; it has at least one trace.
@@ -78,7 +78,7 @@ def _draw(axes: Axes, joint: Joint, quantity: Quantity, end: float, span: float)
             color=_COMMAND,
             linewidth=1.1,
             alpha=0.9,
-            drawstyle='steps-post',
+            drawstyle='default' if command.interpolated else 'steps-post',
             label=f'commanded {quantity}',
         )
     unit = next((item.unit for item in (measured, command) if item is not None), '')

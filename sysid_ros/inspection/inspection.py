@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.alignment.parts import longest, parts_of
 from sysid_ros.alignment.stamps import one_clock, stamp
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.joints import (
@@ -122,13 +124,15 @@ class BagJoints(NamedTuple):
         joints: In model order, or in that of the messages without a model.
         mapping: None without a model, or where nothing could be paired.
         problem: Why nothing could be paired; empty otherwise.
-        stamped: Topic to the times of its rows.
+        part: What of the bag is looked at: the longest part that time does not run backwards in.
+        stamped: Topic to the times of its rows there.
         findings: What was found about clocks.
     """
 
     joints: tuple[Joint, ...]
     mapping: Mapping | None
     problem: str
+    part: BagColumns
     stamped: dict[str, Stamped]
     findings: tuple[HealthFinding, ...]
 
@@ -157,14 +161,17 @@ def bag_joints(
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
     name = bag.path.name
-    choice, found = one_clock(name, [item for item in bag.topics if item.topic in used], stamps)
-    stamped = {topic.topic: stamp(name, topic, choice) for topic in bag.topics}
+    parts, split, other = parts_of(bag, used)
+    part = longest(parts)
+    timed = [item for item in part.topics if item.topic in used]
+    choice, found = one_clock(name, timed, stamps, other)
+    stamped = {topic.topic: stamp(name, topic, choice) for topic in part.topics}
     times = {topic: item.times_ns for topic, item in stamped.items()}
     if model is None or pairing is None:
-        joints = joints_by_name(bag, times)
+        joints = joints_by_name(part, times)
     else:
-        joints = joints_of_model(bag, model, pairing, times)
-    return BagJoints(joints, pairing, problem, stamped, found)
+        joints = joints_of_model(part, model, pairing, times)
+    return BagJoints(joints, pairing, problem, part, stamped, (*split, *found))
 
 
 def inspect(
@@ -186,26 +193,28 @@ def inspect(
         AlignmentError: The mapping names what is not in the bag or the model.
     """
     found = bag_joints(bag, model, mapping, stamps)
-    facts = bag_facts(bag)
+    facts, own = bag_facts(bag), bag_facts(found.part)
+    messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
     paired = {pair.topic for pair in found.mapping.pairs} if found.mapping else set()
     findings = list(found.findings)
     topics = []
     channels = []
-    for topic in bag.topics:
-        topics.append(report_topic(topic, found.stamped[topic.topic]))
+    for topic in found.part.topics:
+        report = report_topic(topic, found.stamped[topic.topic])
+        topics.append(dataclasses.replace(report, messages=messages[topic.topic]))
         reports = report_channels(topic)
         channels += reports
         if topic.topic in paired or is_of_a_robot(topic):
-            findings += topic_findings(facts, topic, found.stamped[topic.topic], reports)
+            findings += topic_findings(own, topic, found.stamped[topic.topic], reports)
     findings += joint_findings(bag.path.name, found.joints)
     judged: dict[str, Excitation] = {}
-    report = None
+    fits = None
     if model is not None:
         from sysid_ros.inspection.coverage import excitation  # noqa: PLC0415 (half a second)
 
         judged = {item.joint: item for item in excitation(model, found.joints)}
         pairing = found.mapping
-        report = MappingReport(
+        fits = MappingReport(
             pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
         )
         said = {(item.subject, item.kind) for item in pairing.health} if pairing else set()
@@ -218,7 +227,7 @@ def inspect(
         unread=bag.unread,
         channels=tuple(channels),
         joints=tuple(_joint(joint, judged.get(joint.name), steps) for joint in found.joints),
-        mapping=report,
+        mapping=fits,
         findings=tuple(findings),
     )
 
@@ -232,7 +241,13 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
     asked = joint.find(Quantity.POSITION, command=True)
     behind = None
     if asked is not None and position is not None:
-        behind = lag(asked.times, asked.values, position.times, position.values)
+        behind = lag(
+            asked.times,
+            asked.values,
+            position.times,
+            position.values,
+            interpolated=asked.interpolated,
+        )
     return JointReport(
         name=joint.name,
         position=source(position),

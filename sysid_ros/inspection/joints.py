@@ -20,9 +20,11 @@ from sysid_ros.alignment.pairs import (
     column_name,
     drives_joint,
     names_of,
+    pair_columns,
     raw_values,
 )
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.inspection.lag import lag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,6 +57,10 @@ AGREEMENT = 0.5
 #: Where they agree as well as this, a factor between them that is further off is reported.
 CLOSE = 0.9
 FACTOR = 1.3
+#: A velocity is late from this on, s, and from so many periods, and when that is certain.
+LATE_S = 5e-3
+LATE_PERIODS = 1.5
+LATE_DEVIATIONS = 3.0
 #: A motion is at least so many steps of the encoder.
 MOTION_STEPS = 20
 #: Over a window it is so many times what one sample differs from the next; noise would be once.
@@ -80,6 +86,7 @@ class Trace:
         unit: Unit of the values; empty where nobody says.
         times: (n,) strictly increasing, s from the origin.
         values: (n,) finite.
+        interpolated: Whether a command changes linearly from sample to sample; else it is held.
     """
 
     quantity: Quantity
@@ -89,6 +96,7 @@ class Trace:
     unit: str
     times: NDArray[np.float64]
     values: NDArray[np.float64]
+    interpolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +131,7 @@ class _Source(NamedTuple):
     channel: str
     unit: str
     values: NDArray[np.float64]
+    interpolated: bool
 
 
 def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
@@ -143,6 +152,7 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
             column_name(topic.topic, field.name, label),
             '',
             field.values[:, column],
+            field.interpolated,
         )
         for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
         for field in topic.fields
@@ -191,6 +201,7 @@ def joints_of_model(
                 column_name(pair.topic, pair.field, pair.label),
                 quantity.unit(slide=bool(slide)),
                 pair.scale * raw_values(bag, pair) + pair.offset,
+                pair_columns(bag, pair).interpolated,
             )
         )
     order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
@@ -257,9 +268,7 @@ def _collect(
             present = np.flatnonzero(finite)
             rows = present[longest_increasing(stamps[present])]
             times, values = (stamps[rows] - origin) / SECOND_NS, item.values[rows]
-        traces[key] = Trace(
-            item.quantity, item.command, item.topic, item.channel, item.unit, times, values
-        )
+        traces[key] = Trace(*item[1:-2], times, values, item.interpolated)
     return tuple(
         Joint(
             name,
@@ -316,8 +325,26 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
         kind = FindingKind.VELOCITY_FACTOR
         detail = f'positions change {factor:.3g} times as much as it says'
     else:
+        yield from _late(bag, position, velocity)
         return
     yield HealthFinding(bag, velocity.channel, kind, len(velocity.times), detail)
+
+
+def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
+    """Find velocities that come from a filter, and are late against the positions beside them."""
+    integral = cumulative_trapezoid(velocity.values, velocity.times, initial=0)
+    found = lag(position.times, position.values, velocity.times, integral, interpolated=True)
+    if found is None:
+        return
+    # The slope between two samples is half a period late.
+    usual = max(LATE_S, LATE_PERIODS * float(np.median(np.diff(velocity.times))))
+    if found.seconds > usual + LATE_DEVIATIONS * found.deviation:
+        detail = (
+            f'lags the position by {1e3 * found.seconds:.0f} ± {1.96e3 * found.deviation:.0f} ms, '
+            f'as a filter does: give it a delay among the parameters, or leave it out'
+        )
+        late = round(found.seconds / float(np.median(np.diff(velocity.times))))
+        yield HealthFinding(bag, velocity.channel, FindingKind.VELOCITY_LAG, late, detail)
 
 
 def _windows(times: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

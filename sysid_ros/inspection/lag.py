@@ -57,14 +57,17 @@ def lag(
     command: NDArray[np.float64],
     response_times: NDArray[np.float64],
     response: NDArray[np.float64],
+    *,
+    interpolated: bool = False,
 ) -> Lag | None:
     """Find the lag of a response behind its command.
 
     Args:
         command_times: (m,) strictly increasing stamps, s.
-        command: (m,) what was commanded; it holds until the next.
+        command: (m,) what was commanded.
         response_times: (n,) strictly increasing stamps on the same clock, s.
         response: (n,) the same quantity as it was measured.
+        interpolated: Whether the command changes linearly from stamp to stamp instead.
 
     Returns:
         The lag, or None where the recording is too short, still or unlike its command to tell.
@@ -80,14 +83,17 @@ def lag(
     reach, margin = round(LONGEST_S / step) + 1, round(1 / corner / step) + 1
     if (len(grid) - reach - 2 * margin) * step * corner < _FEWEST_PERIODS:
         return None
-    held = command[np.searchsorted(command_times, grid, side='right') - 1]
+    if interpolated:
+        acting = np.interp(grid, command_times, command)
+    else:
+        acting = command[np.searchsorted(command_times, grid, side='right') - 1]
     moved = np.interp(grid, response_times, response)
     from scipy.signal import butter, sosfiltfilt  # noqa: PLC0415 (not at every start)
 
     # Their slopes, smoothed without a shift in time.
     low = butter(2, 2 * corner * step, output='sos')
     asked, given = (
-        np.gradient(sosfiltfilt(low, values - values[0]), step) for values in (held, moved)
+        np.gradient(sosfiltfilt(low, values - values[0]), step) for values in (acting, moved)
     )
     usable = _without_gaps(grid, response_times, 1 / corner)
     usable[: reach + margin] = usable[len(grid) - margin :] = False

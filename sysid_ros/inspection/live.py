@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections import deque
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 from sysid_ros.alignment.pairs import column_name, scalar_joints
+from sysid_ros.alignment.stamps import SET_BACK_S
 from sysid_ros.bags.columns import BagColumns
 from sysid_ros.bags.messages import decode
 from sysid_ros.bags.messages.cdr import CdrError
@@ -23,7 +25,6 @@ from sysid_ros.inspection.inspection import inspect
 if TYPE_CHECKING:
     import mujoco
 
-    from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.bags.columns import TopicColumns
     from sysid_ros.inspection.inspection import Inspection, JointReport
 
@@ -100,6 +101,7 @@ class LiveQuality:
         self._kept: dict[tuple[str, str], deque[_Message]] = {}
         self._unreadable: set[str] = set()
         self._covered: dict[str, Coverage] = {}
+        self._backwards: dict[str, HealthFinding] = {}
 
     def take(self, topic: str, msgtype: str, receive_ns: int, cdr: bytes) -> None:
         """Take a message."""
@@ -118,6 +120,12 @@ class LiveQuality:
             if messages and (columns := self._decoded(topic, msgtype, messages)) is not None
         )
         found = inspect(BagColumns(Path('the recording'), topics, ()), self._model)
+        for item in found.findings:
+            if item.kind is FindingKind.TIME_BACKWARDS:
+                self._backwards[item.subject] = item
+        # What splits the bag is said to the end, also when it is no longer in the window.
+        rest = (item for item in found.findings if item.kind is not FindingKind.TIME_BACKWARDS)
+        found = dataclasses.replace(found, findings=(*self._backwards.values(), *rest))
         for joint in found.joints:
             self._cover(joint, topics)
         return LiveReport(found, tuple(self._covered.values()))
@@ -127,9 +135,15 @@ class LiveQuality:
         with self._lock:
             inbox, self._inbox, self._bytes = self._inbox, deque(), 0
         for topic, msgtype, message in inbox:
-            if msgtype not in self._unreadable:
-                window = self._kept.setdefault((topic, msgtype), deque(maxlen=_MOST_MESSAGES))
-                window.append(message)
+            if msgtype in self._unreadable:
+                continue
+            window = self._kept.setdefault((topic, msgtype), deque(maxlen=_MOST_MESSAGES))
+            back = window[-1].receive_ns - message.receive_ns if window else 0
+            if back > SET_BACK_S * SECOND_NS:
+                self._note(topic, back / SECOND_NS)
+                for older in self._kept.values():
+                    older.clear()
+            window.append(message)
         newest = max((window[-1].receive_ns for window in self._kept.values() if window), default=0)
         for window in self._kept.values():
             while window and window[0].receive_ns < newest - WINDOW_S * SECOND_NS:
@@ -138,6 +152,15 @@ class LiveQuality:
         while size > _MOST_BYTES:
             longest = max(self._kept.values(), key=lambda window: sum(len(m.cdr) for m in window))
             size -= sum(len(longest.popleft().cdr) for _ in range((len(longest) + 1) // 2))
+
+    def _note(self, topic: str, seconds: float) -> None:
+        """Take note that the recorder's clock was set back, as with ``use_sim_time``."""
+        before = self._backwards.get(topic)
+        count = 1 if before is None else before.count + 1
+        detail = f"the recorder's clock was set back by {seconds:.3f} s: bags are split there"
+        self._backwards[topic] = HealthFinding(
+            'the recording', topic, FindingKind.TIME_BACKWARDS, count, detail
+        )
 
     def _decoded(self, topic: str, msgtype: str, messages: deque[_Message]) -> TopicColumns | None:
         stamps = [message.receive_ns for message in messages]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from sysid_ros.alignment.health import (
 from sysid_ros.alignment.mapping.by_name import is_command
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
+from sysid_ros.bags.input.tables import table_files
 from sysid_ros.inspection.joints import is_of_joints
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.alignment.stamps import Stamped
+    from sysid_ros.alignment.stamps import Stamped, StampSource
     from sysid_ros.bags import BagColumns, TopicColumns
 
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
@@ -84,7 +85,8 @@ class BagFacts:
 
     Attributes:
         path: Folder or file.
-        storage: ``mcap``, ``sqlite3`` or ``ROS 1``; empty where there are no files.
+        storage: ``mcap``, ``sqlite3``, ``ROS 1``, ``csv`` or ``parquet``; empty where there are no
+            files.
         size: Of its data files, bytes.
         start_ns: First receive time, ns since the epoch; 0 when nothing was read.
         duration: From there to the last receive time, s.
@@ -112,11 +114,11 @@ def bag_facts(bag: BagColumns) -> BagFacts:
     last = max((int(stamps.max()) for stamps in known), default=0)
     path = bag.path
     files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    data = [file for file in files if suffix(file)]
+    data = [file for file in files if suffix(file)] or list(table_files(path))
     facts = dict(bag.facts)
     return BagFacts(
         path=path,
-        storage=_STORAGE[suffix(data[0])] if data else '',
+        storage=_STORAGE.get(suffix(data[0]), data[0].suffix[1:]) if data else '',
         size=sum(file.stat().st_size for file in data),
         start_ns=first,
         duration=(last - first) / SECOND_NS,
@@ -206,8 +208,10 @@ class TopicReport:
         jitter: Of the intervals about their median, s: 1.4826 times the median deviation.
         longest_gap: Longest interval, s.
         gaps: Intervals of more than 5 median periods and 50 ms.
-        stamps: Which time is used: ``header`` or ``receive``.
-        clock: Receive time minus header stamp at the first message, s; NaN without header stamps.
+        stamps: Which time is used: of the ``header``, as it is or ``carried`` over to the
+            recorder's clock, of ``receive``, or ``simulated``.
+        clock: Receive time minus header stamp at the first message, without what held messages up,
+            s; NaN without header stamps.
         drift: What the recorder's clock gains on the header stamps, millionths; NaN unless it is
             known to 5.
     """
@@ -219,7 +223,7 @@ class TopicReport:
     jitter: float
     longest_gap: float
     gaps: int
-    stamps: Literal['header', 'receive']
+    stamps: StampSource
     clock: float
     drift: float
 
@@ -290,9 +294,6 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     periods = np.diff(times) / SECOND_NS
     median = float(np.median(periods)) if len(periods) else math.nan
     jitter = 1.4826 * float(np.median(np.abs(periods - median))) if len(periods) else math.nan
-    by_header = topic.header_ns is not None and not np.array_equal(
-        stamped.times_ns, topic.receive_ns
-    )
     timing = timing_findings('', topic.topic, times)
     return TopicReport(
         topic=topic.topic,
@@ -302,7 +303,7 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
         jitter=jitter,
         longest_gap=rate.longest_gap,
         gaps=sum(item.count for item in timing if item.kind is FindingKind.GAP),
-        stamps='header' if by_header else 'receive',
+        stamps=stamped.source,
         clock=math.nan if clock is None else clock.offset,
         drift=clock.drift if clock is not None and clock.deviation < _KNOWN_DRIFT else math.nan,
     )

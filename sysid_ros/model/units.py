@@ -69,6 +69,19 @@ def sensor_unit(model: mujoco.MjModel, signal: str) -> str:
     return unit[int(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE)]
 
 
+#: Types of sensors that read what drives or loads a joint.
+_FORCES = frozenset({'JOINTACTFRC', 'ACTUATORFRC', 'TENDONACTFRC', 'TORQUE', 'FORCE'})
+
+
+def reads_force(model: mujoco.MjModel, signal: str) -> bool:
+    """Whether a sensor of a model reads a force or a torque, of an actuator or between bodies."""
+    sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, signal)
+    if sensor < 0:
+        return False
+    kind = mujoco.mjtSensor(int(model.sensor_type[sensor])).name.removeprefix('mjSENS_')
+    return kind in _FORCES
+
+
 def component_label(signal: str, place: int, width: int) -> str:
     """Return the name of one component of a signal: that of the signal where it has but one."""
     return signal if width == 1 else f'{signal}[{place}]'

@@ -16,6 +16,7 @@ from sysid_ros.files import sha256
 from sysid_ros.model.description import model_hash
 from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
@@ -74,6 +75,10 @@ def assemble(
     warnings = (
         *remembered.warnings,
         *_warnings(problem.model, fit, recordings, held_out=not math.isnan(found.held_out_before)),
+        *(
+            f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
+            for item in unlike_stamps(recordings)
+        ),
         *validation.warnings,
     )
     context = {

@@ -20,6 +20,7 @@ from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import (
+    ReadOptions,
     load,
     model_notes,
     model_of,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.alignment import Alignment
-    from sysid_ros.config import CalibrationConfig, SegmentsConfig, StampChoice
+    from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
     from sysid_ros.results.comparison import ComparedQuantity
@@ -91,12 +92,8 @@ def convert(
     bag: Path,
     model: Path,
     output: Path | None,
-    *,
-    mapping: str = 'auto',
-    stamps: StampChoice = 'auto',
-    segments: SegmentsConfig | None = None,
+    options: ReadOptions,
     formats: Sequence[Format] = (Format.NPZ, Format.CSV),
-    packages: Sequence[Path] = (),
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
 
@@ -104,11 +101,8 @@ def convert(
         bag: Bag folder.
         model: MJCF, URDF or xacro file, or a bag with a ``robot_description``.
         output: Folder for the series; None writes nothing.
-        mapping: ``auto``, or the path of a mapping file.
-        stamps: Which time of a message counts.
-        segments: What becomes sequences; by default all, cut at gaps.
+        options: How the bag is read.
         formats: How the series are written.
-        packages: Folders of ROS packages that a URDF refers to.
 
     Returns:
         The aligned sequences with everything that is to be said about them, and the new files.
@@ -116,7 +110,7 @@ def convert(
     Raises:
         SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
     """
-    alignment, compiled = read_aligned(bag, model, mapping, stamps, segments, packages)
+    alignment, compiled = read_aligned(bag, model, options)
     if output is None:
         return alignment, ()
     check_writable(output)
@@ -203,7 +197,7 @@ def identify(
         for parameter, found in zip(problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, problem.spec, problem.servos)
+    return Identified(result, values, problem.written or problem.spec, problem.servos)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

@@ -10,28 +10,31 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sysid_ros.alignment import align, map_columns
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.bags import read_bag
-from sysid_ros.config import load_mapping
+from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import mujoco
 
     from sysid_ros.alignment import Alignment
+    from sysid_ros.alignment.stamps import StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.config.calibration import Role
@@ -39,6 +42,12 @@ if TYPE_CHECKING:
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.signals.trajectory import Trajectory
+
+
+#: Ends of the names of files in MJCF.
+_MJCF = frozenset({'.xml', '.mjcf'})
+#: So many bags are named one by one.
+_NAMED = 3
 
 
 def of_sequence(path: str) -> bool:
@@ -75,6 +84,7 @@ class Problem:
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
         servos: The joints that servos drive, if any.
+        written: The nominal model with all actuators, where some of ``spec`` are switched off.
     """
 
     spec: mujoco.MjSpec
@@ -82,6 +92,7 @@ class Problem:
     recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
+    written: mujoco.MjSpec | None = None
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -91,6 +102,23 @@ class Problem:
             if recording.role == role
             for sequence in recording.alignment.sequences
         )
+
+
+def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+    """Find topics whose times are of another kind in one bag than in others.
+
+    Each kind is late in its own way, and one delay is then right for some bags only.
+    """
+    kinds: dict[str, dict[StampSource, list[str]]] = {}
+    for recording in recordings:
+        for topic, source in recording.alignment.stamps:
+            kinds.setdefault(topic, {}).setdefault(source, []).append(recording.path.name)
+    for topic, bags in kinds.items():
+        if len(bags) > 1:
+            said = (f'{kind} in {", ".join(names[:_NAMED])}' for kind, names in bags.items())
+            detail = f'{"; ".join(said)}; no delay is right for all: set stamps or leave bags out'
+            first = next(iter(bags.values()))[0]
+            yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
 
 
 def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
@@ -104,7 +132,7 @@ def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
         mapping = config.mapping
         mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
         bag = next(path for path, role in bags_of(config) if role == 'train')
-        imply_actuators(spec, config.model, read_bag(bag), mapping)
+        imply_actuators(spec, config.model, in_namespace(read_bag(bag), config.namespace), mapping)
     return spec
 
 
@@ -134,20 +162,29 @@ def load(
     """
     spec = spec or model_of(config)
     model = compile_spec(spec, config.model)
+    written = spec if config.undriven else None
+    if config.undriven:
+        servos = joints_of(config.servos, model)
+        spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
+        model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
+    # Only MJCF can say that a robot has no actuators.
+    passive = bool(config.undriven) or config.model.suffix in _MJCF
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = read_bag(path)
+        columns = in_namespace(read_bag(path), config.namespace)
+        pairing = without_undriven(map_columns(columns, model, mapping), model)
+        check_driven(columns, model, pairing, passive=passive)
         if look is not None:
             look(columns, role, model)
         alignment = align(
             columns,
             model,
-            map_columns(columns, model, mapping),
+            pairing,
             config.stamps,
             segments=config.segments,
             longest_delay=_longest_delay(early),
@@ -156,34 +193,49 @@ def load(
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
-    problem = Problem(spec, model, tuple(recordings), early, joints_of(config.servos, model))
+    problem = Problem(
+        spec, model, tuple(recordings), early, joints_of(config.servos, model), written
+    )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)
 
 
+class ReadOptions(NamedTuple):
+    """How a bag is read and aligned, as calibration.yaml says it.
+
+    Attributes:
+        mapping: ``auto``, or the path of a mapping file.
+        stamps: Which time of a message counts.
+        segments: What becomes sequences; by default all, cut at gaps.
+        namespace: Of several arms in the bag this one.
+        packages: Folders of ROS packages that a URDF refers to.
+    """
+
+    mapping: str | Path = 'auto'
+    stamps: StampChoice = 'auto'
+    segments: SegmentsConfig | None = None
+    namespace: str = ''
+    packages: Sequence[Path] = ()
+
+
 def read_aligned(
-    bag: Path,
-    model: mujoco.MjModel | Path,
-    mapping: str | Path,
-    stamps: StampChoice,
-    segments: SegmentsConfig | None,
-    packages: Sequence[Path] = (),
+    bag: Path, model: mujoco.MjModel | Path, options: ReadOptions
 ) -> tuple[Alignment, mujoco.MjModel]:
-    """Read a bag and align it with a model; the mapping is ``auto`` or the path of a file.
+    """Read a bag, or one arm of it, and align it with a model.
 
     Returns:
         What was read, and the model as it was compiled: from a file, with implied actuators.
     """
     chosen: Literal['auto'] | MappingConfig = 'auto'
-    if mapping != 'auto':
-        chosen = load_mapping(Path(mapping))
-    columns = read_bag(bag)
+    if options.mapping != 'auto':
+        chosen = load_mapping(Path(options.mapping))
+    columns = in_namespace(read_bag(bag), options.namespace)
     if isinstance(model, Path):
-        spec = load_spec(model, packages)
+        spec = load_spec(model, options.packages)
         imply_actuators(spec, model, columns, chosen)
         model = compile_spec(spec, model)
     pairing = map_columns(columns, model, chosen)
-    return align(columns, model, pairing, stamps, segments=segments), model
+    return align(columns, model, pairing, options.stamps, segments=options.segments), model
 
 
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
@@ -239,7 +291,7 @@ def parameters_of(
     found: list[Unknown] = []
     joints = joints_of(config.servos, model)
     scope = Scope(model, spec, training or (), partial(usual, joints))
-    for entry in config.parameters:
+    for entry in (*config.parameters, *_effort_scales(config)):
         if training is None and of_sequence(entry.target):
             continue
         found.extend(
@@ -257,6 +309,27 @@ def parameters_of(
     found.extend(unknowns_of(config.servos, model, found))
     check_distinct(found, model)
     return tuple(found)
+
+
+def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
+    """Return an unknown for the scale of each mapped current or PWM that no entry asks for.
+
+    What a current is in N·m depends on the motor and its gear; the mapping's scale is a guess.
+    """
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    if mapping == 'auto':
+        return []
+    wanted = [
+        f'sensor/{name}/gain'
+        for name, item in mapping.sensors.items()
+        if item.kind != 'torque' and (config.sensors is None or name in config.sensors)
+    ]
+    asked = [entry.target for entry in config.parameters]
+    return [
+        ParameterConfig(target=target)
+        for target in wanted
+        if not any(fnmatchcase(target, pattern) for pattern in asked)
+    ]
 
 
 def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:

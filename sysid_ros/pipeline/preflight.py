@@ -29,7 +29,7 @@ from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import LEVEL, Spread
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.pipeline.loading import load, model_notes
+from sysid_ros.pipeline.loading import load, model_notes, unlike_stamps
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
@@ -238,7 +238,10 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
         found,
         joints=tuple(joints),
         saturations=tuple(s for run in training for s in saturations(problem.model, run)),
-        health=tuple(h for r in problem.recordings for h in r.alignment.health),
+        health=(
+            *(h for r in problem.recordings for h in r.alignment.health),
+            *unlike_stamps(problem.recordings),
+        ),
         seconds=time.perf_counter() - begun,
         notes=model_notes(config, problem.spec),
     )

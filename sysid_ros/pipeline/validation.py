@@ -83,8 +83,6 @@ _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 
 #: A fit to windows ends after so many iterations at most.
 _WINDOW_ITERATIONS = 15
-#: Windows cannot tell a value from the full fit's where their intervals overlap that far.
-_APART = 3.0
 
 
 class Predictor(NamedTuple):
@@ -756,10 +754,13 @@ def drifts(fit: Fit, windows: Sequence[WindowFit]) -> Iterator[str]:
     """
     moved = []
     *short, full = windows
+    # Of so many comparisons, the farthest is so far by chance no more often than a single one is.
+    compared = max(len(short) * len(fit.parameters), 1)
+    apart = -float(scipy.special.ndtri(_FALSE_ALARM / compared / 2))
     for j, parameter in enumerate(fit.parameters):
         for window in short:
             error = math.hypot(window.half_widths[j], full.half_widths[j]) / 1.96
-            if abs(window.values[j] - full.values[j]) > _APART * error:
+            if abs(window.values[j] - full.values[j]) > apart * error:
                 moved.append(
                     f'{parameter.name} {window.values[j]:.3g} with {window.seconds:g} s, '
                     f'{full.values[j]:.3g} with whole sequences'

@@ -8,14 +8,16 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import stdtrit
 
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.result import CalibrationResult, GateCheck, SolverStatus, UnjudgedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sysid_ros.config import GateConfig
     from sysid_ros.config.calibration import Role
@@ -35,6 +37,12 @@ _FEWEST_ALIKE = 3
 #: unit, or by less than so many times the noise of the others of its kind.
 _STANDS_STILL = 1e-3
 _STILL_NOISE = 5.0
+#: Sequences from which on their errors say how far those of sequences of one robot are apart.
+_FEWEST_SEQUENCES = 10
+#: No spread excuses an error of more than e to this power, 20 times the others'.
+_MOST_LOG = 3.0
+#: So many more are named of what is wrong in several places.
+_NAMED = 5
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
 
@@ -70,7 +78,7 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
         **{name: getattr(result, name) for name in UnjudgedResult.model_fields},
         gate=tuple(checks),
         accepted=not failed,
-        acceptance=(failed or checks)[0].detail,
+        acceptance=' '.join(check.detail for check in failed or checks[:1]),
     )
 
 
@@ -109,6 +117,15 @@ def _check(name: str, wrong: str, right: str) -> GateCheck:
     return GateCheck(name=name, passed=not wrong, detail=wrong or right)
 
 
+def _more(names: Iterable[str]) -> str:
+    """Return a clause on where else the same is wrong; empty where it is not."""
+    others = list(dict.fromkeys(names))
+    shown = others[:_NAMED]
+    if len(others) > len(shown):
+        shown.append(f'{len(others) - len(shown)} more')
+    return f'; the same of {", ".join(shown)}' if shown else ''
+
+
 def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look whether the cost had stopped falling, if not always by the solver's own measure.
 
@@ -134,11 +151,11 @@ def _stability(result: UnjudgedResult) -> GateCheck:
 
 def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
     """Look at sensors that never change although the model says that they should."""
-    found = [
-        f'{finding.detail} in {finding.bag}'
-        for finding in result.health
-        if finding.kind is FindingKind.STUCK
-    ]
+    stuck: dict[str, list[str]] = {}
+    for finding in result.health:
+        if finding.kind is FindingKind.STUCK:
+            stuck.setdefault(finding.detail, []).append(finding.bag)
+    found = [f'{detail} in {", ".join(bags)}' for detail, bags in stuck.items()]
     for error in errors:
         if error.measured_deviation != 0 or error.unit not in MOTION:
             continue
@@ -166,26 +183,29 @@ def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
         if item.predicted_movement
         > max(config.stuck_share * item.measured_range, _STEPS * item.resolution)
     ]
-    worst = max(found, key=lambda item: item.predicted_movement, default=None)
+    found.sort(key=lambda item: item.predicted_movement, reverse=True)
     wrong = ''
-    if worst:
+    if found:
+        worst = found[0]
         wrong = (
             f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
-            f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint.'
+            f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint'
+            f'{_more(item.sensor for item in found[1:])}.'
         )
     return _check('no stuck position', wrong, 'No position stands still while it should move.')
 
 
 def _explained(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Ask every position and velocity that moves to be predicted better than by its mean."""
-    worst = min(errors, key=lambda error: error.explained, default=None)
-    if worst is None:
+    if not errors:
         return _check('explained', '', 'No position or velocity moves.')
+    worst, *others = sorted(errors, key=lambda error: error.explained)
     part, wrong = worst.explained, ''
     of = f'of the variance of {worst.sensor} is predicted'
     if not part >= config.least_explained:
         only = 'None' if part <= 0 else f'Only {100 * part:.3g} %'
-        wrong = f'{only} {of}{_suspicion(worst)}.'
+        bad = [error.sensor for error in others if not error.explained >= config.least_explained]
+        wrong = f'{only} {of}{_suspicion(worst)}{_more(bad)}.'
     return _check('explained', wrong, f'At least {100 * part:.3g} % {of}.')
 
 
@@ -207,33 +227,54 @@ def _suspicion(error: SensorError) -> str:
 
 def _balanced(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Look for a sensor that the model explains far worse than the others of its kind."""
-    wrong = ''
+    wrong = []
     missed = {error.sensor: math.sqrt(max(1 - error.explained, 0.0)) for error in errors}
     for error in errors:
         alike = [missed[other.sensor] for other in errors if other.unit == error.unit]
         part, usual = missed[error.sensor], float(np.median(alike))
         if len(alike) >= _FEWEST_ALIKE and part > max(config.imbalance * usual, _UNEXPLAINED):
-            wrong = (
+            wrong.append(
                 f'{100 * part:.2g} % of the movement of {error.sensor} is not explained, of the '
                 f'others {100 * usual:.2g} %{_suspicion(error)}.'
             )
-            break
-    return _check('balanced', wrong, 'No sensor is explained far worse than its like.')
+    return _check('balanced', ' '.join(wrong), 'No sensor is explained far worse than its like.')
 
 
 def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look for recordings that are not of the robot that the others are of."""
-    sequences = result.diagnostics.sequences
+    sequences = sorted(result.diagnostics.sequences, key=lambda item: item.error, reverse=True)
     trained = [item.error for item in sequences if item.role == 'train']
     usual = float(np.median(trained)) if trained else math.nan
-    worst = max(sequences, key=lambda item: item.error, default=None)
+    growth = max(config.sequence_growth, _by_chance(trained, len(sequences), config))
     wrong = ''
-    if worst is not None and worst.error > config.sequence_growth * usual:
+    if far := [item for item in sequences if item.error > growth * usual]:
         wrong = (
-            f'The error in {worst.sequence} is {worst.error / usual:.3g} times that of training '
-            'sequences: another robot, load or mapping, or motion that training does not cover.'
+            f'The error in {far[0].sequence} is {far[0].error / usual:.3g} times that of training '
+            'sequences: another robot, load or mapping, or motion that training does not cover'
+            f'{_more(item.sequence for item in far[1:])}.'
         )
     return _check('consistent', wrong, 'All sequences are predicted about equally well.')
+
+
+def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> float:
+    """Return how many times their median the worst of many errors is by chance alone.
+
+    Of many sequences, as of recordings that are cut into windows, one is always the worst. Errors
+    are compared by their logarithms, whose spread is told by the median distance from the median:
+    a few sequences of another robot hardly change it. The level is divided by the number of
+    sequences (Bonferroni).
+
+    Args:
+        trained: Errors of the training sequences; fewer than ten do not tell a spread.
+        count: So many sequences are looked at.
+        config: The level.
+    """
+    if len(trained) < _FEWEST_SEQUENCES:
+        return 0.0
+    logs = np.log(np.maximum(trained, np.finfo(float).tiny))
+    spread = float(np.median(np.abs(logs - np.median(logs)))) / MAD_OF_NORMAL
+    quantile = float(stdtrit(len(trained) - 1, 1 - config.significance / count))
+    return math.exp(min(spread * quantile, _MOST_LOG))
 
 
 def _no_sensor_worse(
@@ -241,16 +282,19 @@ def _no_sensor_worse(
 ) -> GateCheck:
     wrong = ''
     noise = {scale.sensor: scale.sigma for scale in result.noise}
-    for error in errors:
-        sigma = noise.get(error.sensor.split('[')[0])
-        if sigma is None:
-            continue
-        if error.after > max((1 + config.sensor_growth) * error.before, error.before + sigma):
-            wrong = (
-                f'The error of {error.sensor} grew, {error.before:.3g} to {error.after:.3g} '
-                f'{error.unit}, although that of all together fell.'
-            )
-            break
+    worse = [
+        error
+        for error in errors
+        if (sigma := noise.get(error.sensor.split('[')[0])) is not None
+        and error.after > max((1 + config.sensor_growth) * error.before, error.before + sigma)
+    ]
+    if worse:
+        first = worse[0]
+        wrong = (
+            f'The error of {first.sensor} grew, {first.before:.3g} to {first.after:.3g} '
+            f'{first.unit}, although that of all together fell'
+            f'{_more(error.sensor for error in worse[1:])}.'
+        )
     return _check('no sensor worse', wrong, "No sensor's error grew beyond its noise.")
 
 

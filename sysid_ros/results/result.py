@@ -482,7 +482,7 @@ class UnjudgedResult(Frozen):
 class CalibrationResult(UnjudgedResult):
     """Everything a calibration found, immutable and versioned.
 
-    ``accepted`` is whether all conditions in ``gate`` are met; the reason is in ``acceptance``.
+    ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
     """
 
     accepted: bool

@@ -75,6 +75,47 @@ class HeldCommand:
         return np.where(index[1:] == index[:-1], held[:-1], mean)
 
 
+class InterpolatedCommand(HeldCommand):
+    """One actuator's command that changes linearly from sample to sample, and is held at the ends.
+
+    It is what a controller asks for at each moment: no message of its own makes it change.
+    """
+
+    def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+        """Prepare the integral of the command.
+
+        Args:
+            times: (n,) seconds, strictly increasing.
+            values: (n,) commands.
+        """
+        super().__init__(times, values)
+        areas = (values[1:] + values[:-1]) / 2 * np.diff(times)
+        self._integral = np.concatenate([[0.0], np.cumsum(areas)])
+
+    @property
+    def changes(self) -> NDArray[np.bool_]:
+        """(n,) False: no sample is a change by itself."""
+        return np.zeros(len(self.times), dtype=bool)
+
+    def retimed(self, times: NDArray[np.float64]) -> InterpolatedCommand:
+        """Return the same values at other (n,) times, s."""
+        return InterpolatedCommand(times, self._values)
+
+    def at(self, time: float) -> float:
+        """Return the undelayed command at one time, in seconds."""
+        return float(np.interp(time, self.times, self._values))
+
+    def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
+        """Return the mean of the delayed command over each step, as a held command does."""
+        at = edges - delay
+        index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
+        since = at - self.times[index]
+        values = np.interp(at, self.times, self._values)
+        inside = self._integral[index] + (self._values[index] + values) / 2 * since
+        means: NDArray[np.float64] = np.diff(inside) / np.diff(edges)
+        return means
+
+
 #: Activation dynamics whose steady state is the control itself.
 _FILTERS = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
 #: Which recorded field a signal of the state is found in.
@@ -188,7 +229,8 @@ def _commands(model: mujoco.MjModel, sequence: Trajectory) -> list[Command]:
                 raise FitError(msg)
             first = int(model.actuator_ctrladr[actuator])
             for offset, values in enumerate(series.get(name).T):
-                held = HeldCommand(series.times, np.ascontiguousarray(values))
+                kind = InterpolatedCommand if name in sequence.interpolated else HeldCommand
+                held = kind(series.times, np.ascontiguousarray(values))
                 found.append(Command(actuator, first + offset, held, number))
     return found
 

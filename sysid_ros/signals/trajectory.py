@@ -32,6 +32,8 @@ class Trajectory:
         initial_act: (na,) activation at time zero; None for filters that are at rest under the
             first command.
         bag: The recording that it is from; empty where it is one by itself.
+        interpolated: Actuators whose commands do not hold, but change linearly from sample to
+            sample.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Trajectory:
     measurements: tuple[TimeSeries, ...]
     initial_act: NDArray[np.float64] | None = None
     bag: str = ''
+    interpolated: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ('commands', 'measurements'):

@@ -5,20 +5,45 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.signals.setpoints import SetpointPath
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_NS = 1e9
+
+
+class TrajectoryCommand(NamedTuple):
+    """Points to follow as a joint_trajectory_controller does: see `sysid_ros.signals.setpoints`.
+
+    Attributes:
+        after: (p,) seconds from its arrival to each point, increasing.
+        points: (p, 3, nu) commands and their first and second derivatives by time; derivatives
+            that are not given are NaN, and so are the commands of actuators that hold theirs.
+    """
+
+    after: NDArray[np.float64]
+    points: NDArray[np.float64]
+
+
+class _Change(NamedTuple):
+    """A command that takes effect; a straight one was approached linearly before."""
+
+    effect: float
+    value: float
+    straight: bool = False
 
 
 class CommandQueue:
     """Commands per actuator, in the order in which they take effect.
 
-    A command holds until the next. Within a time step the mean over the time that each command is
-    in force is what the servo gets: the integrator's step sees the same impulse as if it had been
-    cut where the command changes.
+    A command holds until the next, and a trajectory is followed until its end or the next command.
+    Within a time step the mean over the time that each command is in force is what the servo gets:
+    the integrator's step sees the same impulse as if it had been cut where the command changes.
 
     Attributes:
         late: Commands so far that arrived when their time to take effect had passed.
@@ -34,31 +59,67 @@ class CommandQueue:
         self.late = 0
         self._now = 0.0
         self._current = initial.astype(np.float64)
+        self._asked = self._current.copy()
+        self._path: SetpointPath | None = None
         self._delays = delays
-        self._pending: list[list[tuple[float, float]]] = [[] for _ in initial]
+        self._pending: list[list[_Change]] = [[] for _ in initial]
 
-    def put(self, time: float, values: NDArray[np.float64]) -> bool:
+    def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
         """Add a command.
 
         Args:
             time: When it arrived, seconds.
-            values: (nu,) one per actuator; NaN leaves an actuator as it is.
+            values: (nu,) one per actuator; NaN leaves an actuator as it is. Or a trajectory.
 
         Returns:
             Whether it came in time; one that did not takes effect at once.
         """
+        time_ns = round(time * _NS)
+        if self._path is not None:
+            self._asked = self._path.at(time_ns)[0]
+            if time_ns >= self._path.end_ns:
+                self._path = None
+        if isinstance(values, TrajectoryCommand):
+            return self._follow(time_ns, values)
+        if self._path is not None:
+            points = np.full((1, 3, len(values)), np.nan)
+            points[0, 0] = values
+            return self._follow(time_ns, TrajectoryCommand(np.zeros(1), points))
         in_time = True
         for row, value in enumerate(values):
             if np.isnan(value):
                 continue
+            self._asked[row] = value
             effect = time + self._delays[row]
             in_time &= effect >= self._now
             pending = self._pending[row]
             key = max(effect, self._now)
             place = bisect.bisect_right(pending, key, key=lambda entry: entry[0])
-            pending.insert(place, (key, float(value)))
+            pending.insert(place, _Change(key, float(value)))
         self.late += not in_time
         return bool(in_time)
+
+    def _follow(self, time_ns: int, command: TrajectoryCommand) -> bool:
+        points = command.points.copy()
+        values = points[:, 0]  # a view
+        values[:] = np.where(np.isnan(values), self._asked, values)
+        if self._path is None:
+            self._path = SetpointPath(self._asked)
+        self._path.follow(time_ns, np.round(command.after * _NS).astype(int).tolist(), points)
+        rows = self._path.rows(latest=True)
+        self._path.forget(time_ns)
+        effects = rows.times_ns[:, None] / _NS + self._delays
+        in_time = bool((effects[0] >= self._now).all())
+        for row, pending in enumerate(self._pending):
+            del pending[bisect.bisect_left(pending, effects[0, row], key=lambda entry: entry[0]) :]
+            pending += [
+                _Change(effect, value, straight=True)
+                for effect, value in zip(
+                    effects[:, row].tolist(), rows.states[:, 0, row].tolist(), strict=True
+                )
+            ]
+        self.late += not in_time
+        return in_time
 
     def mean(self, start: float, end: float) -> NDArray[np.float64]:
         """Return the (nu,) mean commands of a time step, and forget what is past.
@@ -67,15 +128,24 @@ class CommandQueue:
         """
         means: NDArray[np.float64] = self._current.copy()
         for row, pending in enumerate(self._pending):
-            if not pending or pending[0][0] >= end:
+            if not pending or (pending[0].effect >= end and not pending[0].straight):
                 continue
-            total, since = 0.0, start
-            while pending and pending[0][0] < end:
-                effect, value = pending.pop(0)
-                moment = max(effect, start)
-                total += self._current[row] * (moment - since)
+            total, since, value = 0.0, start, float(self._current[row])
+            while pending and (pending[0].effect < end or pending[0].straight):
+                effect, aim, straight = pending[0]
+                moment = min(max(effect, start), end)
+                reached = value
+                if straight:
+                    share = (moment - since) / (effect - since) if effect > since else 1.0
+                    reached += share * (aim - value)
+                total += (value + reached) / 2 * (moment - since)
                 since = moment
-                self._current[row] = value
-            means[row] = (total + self._current[row] * (end - since)) / (end - start)
+                if effect >= end:
+                    value = reached
+                    break
+                value = aim
+                del pending[0]
+            self._current[row] = value
+            means[row] = (total + value * (end - since)) / (end - start)
         self._now = end
         return means

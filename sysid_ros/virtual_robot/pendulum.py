@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.servos.laws.servo import Servo
+    from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 
 class Pendulum:
@@ -109,7 +110,7 @@ class Pendulum:
             self._servo, numbers, mounted.inertia, mounted.weight, self.timestep
         )
 
-    def command(self, time: float, values: NDArray[np.float64]) -> bool:
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
         """Tell the servo where to go, or switch it.
 
         Args:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sysid_ros.excitation.drives import Drive
     from sysid_ros.model.targets import Target
     from sysid_ros.servos.laws.joints import ServoJoints
+    from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 #: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
 _REST_SPEED = 1e-5
@@ -167,12 +168,13 @@ class Plant:
         """Commands so far that came when their time to take effect had passed."""
         return self._queue.late
 
-    def command(self, time: float, values: NDArray[np.float64]) -> bool:
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
         """Tell the servos where to go.
 
         Args:
             time: When the command arrived, seconds since the start.
-            values: (nu,) one per actuator, in model order; NaN leaves an actuator as it is.
+            values: (nu,) one per actuator, in model order; NaN leaves an actuator as it is. Or a
+                trajectory, which is followed from then on.
 
         Returns:
             Whether it came in time to take effect its delay after its arrival.

@@ -42,8 +42,8 @@ def test_drift_and_offset_come_back_through_a_millisecond_of_jitter(seed: int):
     assert found is not None
     assert abs(found.drift - drift) < 5
     assert abs(found.drift - drift) < 5 * found.deviation
-    # The usual transport time, the median of the delays, is in it.
-    assert found.offset - offset == pytest.approx(math.log(2) * 1e-3, abs=2e-4)
+    # What holds messages up, some more and some less, is not in it.
+    assert found.offset == pytest.approx(offset, abs=1e-4)
     assert found.jitter == pytest.approx(0.71e-3, rel=0.2)
     assert found.jumps == ()
 
@@ -109,12 +109,12 @@ def test_stamps_of_another_clock_are_carried_over_along_a_line(
     state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=receive)
     command = columns.array([offset])
     choice, findings = one_clock('bag', [state, command], 'auto')
-    assert choice == 'carried'
+    assert choice == {'/js': 'carried', command.topic: 'auto'}
     assert [item.kind for item in findings] == ['clock offset']
     times = (stamp('bag', state, choice).times_ns - columns.start) / 1e9
-    true = TIMES * (1 + 1e-6 * drift) + offset + np.log(2) * 1e-3
+    true = TIMES * (1 + 1e-6 * drift) + offset
     # Receive times would be wrong by a millisecond here and there; stamps as they are, by more.
-    np.testing.assert_allclose(times, true, atol=2e-4)
+    np.testing.assert_allclose(times, true, atol=1e-4)
     assert np.std(np.diff(times)) < 1e-6
 
 
@@ -125,12 +125,12 @@ def test_a_clock_that_only_the_transport_delays_is_taken_as_it_is(columns: Any):
     np.testing.assert_array_equal(stamp('bag', state, choice).times_ns, state.header_ns)
 
 
-def test_a_simulated_clock_is_no_line(columns: Any):
+def test_a_clock_that_is_twice_as_fast_is_not_carried_over(columns: Any):
     receive = 2.0 * TIMES + 5.0
     state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=receive)
     choice, (finding,) = one_clock('bag', [state, columns.array([5.0])], 'auto')
-    assert choice == 'receive'
-    assert 'receive times are used for all' in finding.detail
+    assert choice == {'/js': 'receive', '/controller/commands': 'auto'}
+    assert 'so that receive times are used' in finding.detail
     np.testing.assert_array_equal(stamp('bag', state, choice).times_ns, state.receive_ns)
 
 

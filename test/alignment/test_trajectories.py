@@ -163,8 +163,9 @@ def test_stamps_of_another_clock_are_not_mixed_with_receive_times(arm: Any, colu
 
 
 def test_a_clock_that_jumps_is_counted(arm: Any, columns: Any):
-    receive = TIMES + 0.3 * (TIMES > 1)
-    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=receive)
+    times = np.arange(0, 20, 0.01)
+    receive = times + 0.3 * (times > 8)
+    state = columns.topic('/js', times, {'position': {'elbow': times}}, receive=receive)
     assert _kinds(_align(columns.bag(state), arm))['clock jump'] == 1
 
 

@@ -273,6 +273,8 @@ def test_controller_states_are_labelled_by_joint():
     assert found['reference.positions'] == (('hip', 'knee'), [1, 2])
     assert found['feedback.positions'] == (('hip', 'knee'), [1, 3])
     assert found['feedback.time_from_start'] == (('sec', 'nanosec'), [1, 2])
+    interpolated = {field.name for field in columns.fields if field.interpolated}
+    assert interpolated == {'reference.positions', 'reference.time_from_start'}
 
 
 def test_transforms_are_fields_by_child_frame():

@@ -120,17 +120,41 @@ def test_arrays_are_labelled_by_index_and_have_no_header(
     np.testing.assert_array_equal(topic.fields[0].values, [[1, 2, nan], [3, 4, 5], [nan] * 3])
 
 
-def test_single_point_trajectories_are_setpoints_at_stamp_plus_time_from_start(
+def test_points_that_act_at_once_are_held_and_have_a_row_per_message(
     messages: Any, write_bag: Callable[..., Path]
 ):
     rows = [
-        (START + 10 * MS * k + 7, messages.trajectory(START + 10 * MS * k, ['a'], [(0.02, [k])]))
+        (START + 10 * MS * k + 7, messages.trajectory(START + 10 * MS * k, ['a'], [(0, [k])]))
         for k in range(5)
     ]
     (topic,) = read_bag(write_bag({('/c/joint_trajectory', TRAJECTORY): rows})).topics
-    assert topic.header_ns.tolist() == [START + (10 * k + 20) * MS for k in range(5)]
-    assert topic.receive_ns.tolist() == [START + (10 * k + 20) * MS + 7 for k in range(5)]
+    assert topic.header_ns.tolist() == [START + 10 * k * MS for k in range(5)]
+    assert topic.receive_ns.tolist() == [START + 10 * k * MS + 7 for k in range(5)]
     np.testing.assert_array_equal(_field(topic, 'position').values[:, 0], np.arange(5))
+    assert not _field(topic, 'position').interpolated
+
+
+def test_a_point_that_is_replaced_halfway_is_reached_halfway(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    count = 30
+    rows = [
+        (START + 10 * MS * k + 7, messages.trajectory(START + 10 * MS * k, ['a'], [(0.02, [k])]))
+        for k in range(count)
+    ]
+    (topic,) = read_bag(write_bag({('/c/joint_trajectory', TRAJECTORY): rows})).topics
+    asked = [0.0]
+    for k in range(count - 1):
+        asked.append((asked[-1] + k) / 2)
+    # Before the first message the controller asked for something that is not in the bag.
+    first = round((topic.header_ns[0] - START) / 10 / MS)
+    assert 10 <= first <= 15
+    field = _field(topic, 'position')
+    np.testing.assert_allclose(field.values[:-1, 0], asked[first:], atol=1e-3)
+    assert field.values[-1, 0] == count - 1
+    assert topic.header_ns[-1] == START + (10 * (count - 1) + 20) * MS
+    assert topic.receive_ns[-1] == topic.header_ns[-1] + 7
+    assert field.interpolated
 
 
 def test_a_trajectory_replaces_what_is_left_of_the_one_before(
@@ -138,14 +162,14 @@ def test_a_trajectory_replaces_what_is_left_of_the_one_before(
 ):
     rows = [
         (START, messages.trajectory(0, ['b', 'a'], [(0, [1, 10]), (0.5, [2, 20]), (1.5, [3, 30])])),
-        (START + 1000 * MS, messages.trajectory(0, ['b', 'a'], [(0.1, [4, 40])])),
+        (START + 1000 * MS, messages.trajectory(0, ['a', 'b'], [(0.1, [40, 4])])),
     ]
     (topic,) = read_bag(write_bag({('/c/joint_trajectory', TRAJECTORY): rows})).topics
-    assert topic.header_ns.tolist() == [0, 0, 0]
-    assert ((topic.receive_ns - START) // MS).tolist() == [0, 500, 1100]
+    assert topic.header_ns.tolist() == [0] * 4
+    assert ((topic.receive_ns - START) // MS).tolist() == [0, 500, 1000, 1100]
     field = _field(topic, 'position')
     assert field.labels == ('b', 'a')
-    np.testing.assert_array_equal(field.values, [[1, 10], [2, 20], [4, 40]])
+    np.testing.assert_array_equal(field.values, [[1, 10], [2, 20], [2.5, 25], [4, 40]])
 
 
 def test_trajectories_of_other_joints_go_on_in_parallel(

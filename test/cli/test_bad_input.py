@@ -132,17 +132,74 @@ def test_a_bag_without_the_state(project: Any, refused: Callable[..., str]):
     assert 'Expected a topic of type sensor_msgs/msg/JointState' in refused()
 
 
-def test_a_bag_without_commands_says_so_where_nothing_moves_the_model(
-    project: Any, refused: Callable[..., str]
-):
-    _rewrite(project.folder / 'train', lambda topic, m: m if topic == STATES else None)
-    project.change(
-        bags=[{'path': 'train'}],
-        parameters=[{'target': 'actuator/*/delay', 'shared': True, 'bounds': [0, 0.1]}],
+def _without_efforts(message: Any) -> Any:
+    message.effort = np.zeros(0)
+    return message
+
+
+@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
+def test_a_bag_without_commands(project: Any, refused: Callable[..., str], command: str):
+    _rewrite(project.folder / 'train', lambda t, m: _without_efforts(m) if t == STATES else None)
+    assert refused(command, 'calibration.yaml') == (
+        "Expected commands for every actuator in bag 'train', found none for shoulder, elbow, "
+        'whose joints move by up to 1.8 rad: record them or map them, as `sysid map BAG MODEL` '
+        "proposes; if the motors were off, say undriven: ['*'] in the configuration."
     )
-    sentence = refused()
-    assert 'actuator/*/delay' in sentence
-    assert 'holds no commands for shoulder, elbow' in sentence
+
+
+@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
+def test_a_bag_with_efforts_only(project: Any, refused: Callable[..., str], command: str):
+    _rewrite(project.folder / 'train', lambda t, m: m if t == STATES else None)
+    assert 'could drive motors, but the actuators of the model are' in refused(
+        command, 'calibration.yaml'
+    )
+    for line in (project.folder / 'arm.xml').read_text().splitlines():
+        if '<position' in line:
+            joint = line.split('"')[1]
+            project.replace_in_model(
+                line.strip(), f'<motor name="{joint}" joint="{joint}" gear="50"/>'
+            )
+    assert (
+        'let the measured efforts drive the model, under actuators of the mapping `shoulder: '
+        '{topic: /joint_states, field: effort, label: shoulder, scale: 0.02}`;'
+    ) in refused(command, 'calibration.yaml')
+
+
+@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
+def test_a_bag_with_one_actuator_silent(project: Any, refused: Callable[..., str], command: str):
+    def silence(topic: str, message: Any) -> Any:
+        if topic != STATES:
+            message.data = np.array([message.data[0], np.nan])
+        return message
+
+    _rewrite(project.folder / 'train', silence)
+    sentence = refused(command, 'calibration.yaml')
+    assert "in bag 'train', found none for elbow, whose joint moves by" in sentence
+    assert 'say undriven: [elbow] in' in sentence
+
+
+@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
+def test_a_bag_of_an_arm_whose_motors_are_off(
+    project: Any, refused: Callable[..., str], command: str
+):
+    def limp(topic: str, message: Any) -> Any:
+        if topic == STATES:
+            # Somebody moves it by hand.
+            at = message.header.stamp.sec % 1000 + 1e-9 * message.header.stamp.nanosec
+            message.position = np.array([np.sin(1.3 * at), np.cos(2.1 * at)])
+            message.velocity = np.zeros(0)
+        return message
+
+    _rewrite(project.folder / 'train', limp)
+    assert refused(command, 'calibration.yaml').startswith(
+        "No joint follows its commands in bag 'train', shoulder is told to move by"
+    )
+
+
+def test_undriven_and_what_it_does_not_match(refused: Callable[..., str]):
+    assert refused('preflight', 'calibration.yaml', '--set', 'undriven=[elbwo]') == (
+        "Expected an actuator of the model in undriven, found 'elbwo'; nearest: elbow."
+    )
 
 
 def test_a_channel_of_nothing_but_nan(project: Any, refused: Callable[..., str]):

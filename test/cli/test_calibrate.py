@@ -108,17 +108,7 @@ def test_a_rejected_fit_changes_no_file_of_an_accepted_one_and_exits_1(
     shutil.copytree(finished[0].folder / 'out', out)
     before = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
     assert before
-    sensors = {
-        f'{joint}_{field}': {'topic': '/joint_states', 'field': field, 'label': label}
-        for joint, label in (('shoulder', 'elbow'), ('elbow', 'shoulder'))
-        for field in ('position', 'velocity')
-    }
-    topic = '/forward_position_controller/commands'
-    actuators = {
-        joint: {'topic': topic, 'field': 'data', 'label': str(number)}
-        for number, joint in enumerate(('shoulder', 'elbow'))
-    }
-    quick.change(mapping={'sensors': sensors, 'actuators': actuators})
+    quick.change(gate={'margin': 0.9999})
     done = sysid('calibrate', 'calibration.yaml')
     assert done.code == 1
     assert 'REJECTED' in done.out
@@ -128,7 +118,6 @@ def test_a_rejected_fit_changes_no_file_of_an_accepted_one_and_exits_1(
     result = CalibrationResult.load(out / 'rejected/result.json')
     assert not result.accepted
     assert (out / 'rejected/report.html').is_file()
-    assert any('swapped joints' in check.detail for check in result.gate if not check.passed)
 
 
 def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Project):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -13,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.cli.preflight import print_preflight
+from sysid_ros.cli.preflight import finding_lines, print_preflight
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.lag import Lag
@@ -132,3 +133,34 @@ def test_a_configuration_that_is_wrong_is_told_in_one_line(project: Any, sysid: 
     project.change(parameters=[{'target': 'joint/*/dampin'}])
     done = sysid('preflight', project.config)
     assert (done.code, done.err.count('\n')) == (2, 1)
+
+
+def test_findings_that_differ_by_names_and_numbers_only_are_one_line():
+    order = ('/cmd', FindingKind.ASSUMED_ORDER, 2, 'carries no names')
+    findings = [
+        *(HealthFinding(bag, *order) for bag in ('a', 'b')),
+        *(
+            HealthFinding(bag, name, FindingKind.UNMAPPED, 1, 'stays 0')
+            for bag in ('a', 'b')
+            for name in ('lift', 'turn')
+        ),
+        HealthFinding('a', 'a', FindingKind.BEFORE_FIRST_COMMAND, 61, '61 of 474'),
+        HealthFinding('b', 'b', FindingKind.BEFORE_FIRST_COMMAND, 66, '66 of 429'),
+        *(HealthFinding(f'w{n}', 'q', FindingKind.GAP, 1, '0.3 s') for n in range(9)),
+    ]
+    assert list(finding_lines(findings)) == [
+        'a, b: /cmd: assumed order (2): carries no names',
+        'a, b: lift, turn: unmapped (1): stays 0',
+        'b: before first command (66): 66 of 429; alike in a (61)',
+        'w0, w1, w2, w3, w4, w5, 3 more: q: gap (1): 0.3 s',
+    ]
+
+
+def test_a_limit_is_one_line_for_all_sequences():
+    places = [Saturation(f's{n}', 'motor', 'ctrlrange', 0.1 * n) for n in (1, 3, 2)]
+    stream = io.StringIO()
+    found = dataclasses.replace(FOUND, saturations=tuple(places), health=())
+    print_preflight(Console(file=stream, width=200), found)
+    assert 's3: motor is at its ctrlrange 30.0% of the time; at most that in s1, s2' in (
+        stream.getvalue()
+    )

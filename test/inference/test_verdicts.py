@@ -13,6 +13,7 @@ import pytest
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import infer
+from sysid_ros.inference.remedies import separating
 from sysid_ros.model.unknown import Unknown, make_unknowns
 
 if TYPE_CHECKING:
@@ -103,6 +104,14 @@ def test_of_a_cart_only_gear_over_mass_is_determined() -> None:
     sentence = inference.intervals[0].explanation
     assert sentence.startswith('Only gear/mass: 1.50')
     assert sentence.endswith('is determined; a known payload would separate them.')
+
+
+def test_measuring_a_torque_is_advised_only_where_none_is_measured() -> None:
+    said = [separating([GEAR, DAMPING], forces=forces) for forces in (False, True)]
+    assert said == [
+        'a known payload or a measured torque would separate them',
+        'a known payload would separate them',
+    ]
 
 
 @pytest.mark.parametrize('names', ['gear mass', 'mass gear'])

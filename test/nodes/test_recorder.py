@@ -442,6 +442,7 @@ def test_default_topics_are_commands_and_latched_models() -> None:
         Offer('/arm/commands', ('std_msgs/msg/Float64MultiArray',), ()),
         Offer('/arm/other', ('std_msgs/msg/Float64MultiArray',), ()),
         Offer('/arm/joint_trajectory', ('trajectory_msgs/msg/JointTrajectory',), ()),
+        Offer('/arm/controller_state', ('control_msgs/msg/JointTrajectoryControllerState',), ()),
         Offer('/robot_description', (TEXT,), (latched,)),
         Offer('/calibrator/mjcf', (TEXT,), (latched,)),
         Offer('/mjcf_live', (TEXT,), (volatile,)),
@@ -450,6 +451,7 @@ def test_default_topics_are_commands_and_latched_models() -> None:
     assert [found.topic for found in default_topics(graph)] == [
         '/arm/commands',
         '/arm/joint_trajectory',
+        '/arm/controller_state',
         '/robot_description',
         '/calibrator/mjcf',
     ]

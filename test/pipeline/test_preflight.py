@@ -13,9 +13,11 @@ import pytest
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.preflight import SourceKind, condensed, predicted, saturations
+from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -155,6 +157,17 @@ def test_time_at_limits_is_counted_by_limit():
     assert found == pytest.approx(
         {('m', 'ctrlrange'): 3 / 4, ('q', 'joint range'): 1 / 4, ('f', 'forcerange'): 2 / 4}
     )
+
+
+@pytest.mark.parametrize(('sensor', 'forces'), [('v', False), ('f', True), ('t', True)])
+def test_whether_forces_are_measured_is_known(sensor: str, forces: bool):
+    rng, times = np.random.default_rng(1), np.arange(0.0, 1.0, 0.02)
+    columns = {'q': rng.normal(size=len(times)), sensor: rng.normal(size=len(times))}
+    measured = _series(SignalType.MjSensor, times, **columns)
+    sequence = Trajectory('s', 0, np.zeros(1), np.zeros(1), (), (measured,))
+    with make_simulator(mujoco.MjSpec.from_string(LIMITED), (), [sequence], 1) as simulator:
+        noise = {'q': 1.0, sensor: 1.0}
+        assert Residuals(simulator, noise).samples.forces is forces
 
 
 def test_what_a_joint_may_take_of_all_its_actuators_is_a_limit():

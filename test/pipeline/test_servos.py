@@ -12,10 +12,9 @@ import mujoco
 import numpy as np
 import pytest
 import yaml
-from rosbags.typesys import Stores, get_typestore
 
+from builders.plant_bags import record
 from sysid_ros.api import Result
-from sysid_ros.bags import BagWriter
 from sysid_ros.config import ServoConfig, load_calibration, load_servos
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
 from sysid_ros.model.loading import load_spec
@@ -27,7 +26,6 @@ from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from sysid_ros.config import CalibrationConfig
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures('undrawn')
 
-STORE = get_typestore(Stores.ROS2_JAZZY)
-START = 1_700_000_000_000_000_000
 ARM = """
 <mujoco>
   <compiler angle="radian" autolimits="true"/>
@@ -76,49 +72,6 @@ TRUTH = {
 SERVOS = [{'actuators': ['*'], 'type': 'mx64', 'model': 'm3', 'constants': {'kp': 8.0}}]
 
 
-def _write(path: Path, plant: Plant, goals: Callable[[float], np.ndarray], seconds: float) -> None:
-    """Let a plant follow goals, and write its states and the goals into a bag."""
-    state, header, stamp = (
-        STORE.types[name]
-        for name in (
-            'sensor_msgs/msg/JointState',
-            'std_msgs/msg/Header',
-            'builtin_interfaces/msg/Time',
-        )
-    )
-    layout = STORE.types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
-    array = STORE.types['std_msgs/msg/Float64MultiArray']
-    messages: list[tuple[str, int, Any]] = []
-    for tick in range(round(seconds * 100)):
-        now = tick / 100
-        plant.command(now, goals(now))
-        messages.append(('/goals', round(now * 1e9), array(layout=layout, data=goals(now))))
-        for sample in plant.advance(now + 0.01):
-            at = round(sample.time * 1e9)
-            stamped = header(
-                stamp=stamp(sec=(START + at) // 10**9, nanosec=(START + at) % 10**9), frame_id=''
-            )
-            messages.append(
-                (
-                    '/joint_states',
-                    at,
-                    state(
-                        header=stamped,
-                        name=list(plant.joints),
-                        position=sample.position,
-                        velocity=sample.velocity,
-                        effort=sample.effort,
-                    ),
-                )
-            )
-    kinds = {'/joint_states': state.__msgtype__, '/goals': array.__msgtype__}
-    with BagWriter(path) as bag:
-        for topic, kind in kinds.items():
-            bag.add_topic(topic, kind)
-        for topic, at, message in sorted(messages, key=lambda item: item[1]):
-            bag.write(topic, START + at, bytes(STORE.serialize_cdr(message, kinds[topic])))
-
-
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the recordings of a robot of two servos, and its configuration."""
@@ -132,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         plant = Plant(
             folder / 'arm.xml', rate=100.0, noise=noise, servos=partial(joints_of, entries)
         )
-        _write(
+        record(
             folder / name,
             plant,
             lambda t, p=phase: np.array(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from sysid_ros.pipeline.validation import (
     Predictor,
     Validation,
     disagreements,
+    drifts,
     families_of,
     horizon_errors,
     validate,
 )
+from sysid_ros.results.result import WindowFit
 
 if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
@@ -163,3 +166,25 @@ def test_fits_to_windows_agree_where_the_model_is_right(workshop: Any):
         error = np.array(window.half_widths) / 1.96
         assert np.all(np.abs(np.array(window.values) - [0.15, 1.2]) < 4 * error)
     assert found.warnings == ()
+
+
+def test_of_many_values_and_windows_one_that_is_far_by_chance_is_no_drift():
+    rng = np.random.default_rng(3)
+    parameters = [SimpleNamespace(name=f'p{number}') for number in range(20)]
+    fit: Any = SimpleNamespace(parameters=parameters)
+    full = WindowFit(seconds=9.0, values=(0.0,) * 20, half_widths=(0.0,) * 20)
+
+    def warned(values: Any) -> list[str]:
+        windows = [
+            WindowFit(seconds=1.0 + n, values=tuple(row), half_widths=(1.96,) * 20)
+            for n, row in enumerate(values)
+        ]
+        return list(drifts(fit, [*windows, full]))
+
+    draws = rng.standard_normal((400, 4, 20))
+    assert np.mean(np.abs(draws).max(axis=(1, 2)) > 3) > 0.15
+    assert sum(bool(warned(own)) for own in draws) <= 12  # 3 %, at a level of 1 %
+    far = np.zeros((4, 20))
+    far[2, 7] = 5.0
+    (sentence,) = warned(far)
+    assert 'p7 5 with 3 s' in sentence

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.rollout.runs import HeldCommand
+from sysid_ros.rollout.runs import HeldCommand, InterpolatedCommand
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,3 +114,28 @@ def test_a_delay_equals_later_stamps(delay: float) -> None:
         rtol=0,
         atol=1e-13,
     )
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(held(), st.floats(0.0, 0.05))
+def test_each_step_gets_the_mean_of_an_interpolated_command(
+    command: tuple[NDArray[np.float64], NDArray[np.float64]], delay: float
+) -> None:
+    times, values = command
+    edges = np.arange(16) * TIMESTEP
+    expected = []
+    for start, end in itertools.pairwise(edges - delay):
+        corners = np.unique([start, *times[(times > start) & (times < end)], end])
+        expected.append(np.trapezoid(np.interp(corners, times, values), corners) / (end - start))
+    interpolated = InterpolatedCommand(times, values)
+    np.testing.assert_allclose(interpolated.means(edges, delay), expected, rtol=0, atol=1e-10)
+    assert interpolated.at(0.05) == np.interp(0.05, times, values)
+    assert not interpolated.changes.any()
+
+
+def test_many_samples_of_an_interpolated_command_are_held_alike() -> None:
+    times = np.arange(0, 2, 1e-4)
+    edges = np.arange(101) * TIMESTEP
+    coarse = InterpolatedCommand(np.array([0.1, 0.5, 0.5 + 1e-9, 1.3]), np.array([1, 3, -2, 0.5]))
+    fine = HeldCommand(times, np.array([coarse.at(float(time) + 5e-5) for time in times]))
+    np.testing.assert_allclose(coarse.means(edges, 0.02), fine.means(edges, 0.02), atol=2e-3)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 import pytest
+from scipy.interpolate import BPoly
 
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import sum_of_sines
+from sysid_ros.excitation.drives import home_position
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
+from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -271,3 +274,37 @@ def test_a_simulation_that_diverges_says_so(tmp_path: Path):
     plant.command(0.0, np.array([1.0]))
     with pytest.raises(ModelError, match='became unstable at'):
         list(plant.advance(1.0))
+
+
+def test_a_trajectory_is_followed_until_a_command_replaces_it():
+    times, step = np.arange(0, 2.0, 0.002), 0.002
+    given = np.full((2, 3, 6), np.nan)
+    plants = [Plant(ARM, {'actuator/*/delay': DELAY}) for _ in range(2)]
+    home = home_position(plants[0].model)
+    given[:, 0, 0], given[:, 0, 1], given[0, 1, 1], given[1, 1, 1] = [0.5, -0.3], [-1.0, -1.2], 1, 0
+    later = np.full((1, 3, 6), np.nan)
+    later[0, 0, 0] = 0.2
+    plants[0].command(0.1, TrajectoryCommand(np.array([0.4, 1.1]), given))
+    plants[0].command(0.9, TrajectoryCommand(np.array([0.5]), later))
+    plants[0].command(1.2, np.array([np.nan, -1.1, *home[2:]]))
+    # The same, held between fine steps of another implementation's splines.
+    pan = np.interp(times, [0.1, 0.5], [home[0], 0.5])
+    late = times > 0.5
+    pan[late] = np.interp(times[late], [0.5, 1.2], [0.5, -0.3])
+    at_09 = 0.5 - 0.8 * 0.4 / 0.7
+    late = times > 0.9
+    pan[late] = np.interp(times[late], [0.9, 1.4], [at_09, 0.2])
+    pan[times >= 1.2] = at_09 + 0.6 * (0.2 - at_09)
+    lift = BPoly.from_derivatives(
+        [0.1, 0.5, 1.2], [[home[1], 0], [-1.0, 1.0], [-1.2, 0.0]], orders=None
+    )(np.clip(times, 0.1, 0.9))
+    lift[times >= 1.2] = -1.1
+    for row, time in enumerate(times):
+        middle = [
+            (column[row] + column[min(row + 1, len(times) - 1)]) / 2 for column in (pan, lift)
+        ]
+        plants[1].command(float(time), np.array([*middle, *home[2:]]))
+    found, expected = (_table(plant.advance(2.0 - step)) for plant in plants)
+    np.testing.assert_allclose(found[:, :2], expected[:, :2], atol=2e-3)
+    assert np.abs(found[:, :2] - expected[:, :2]).mean() < 1e-4
+    assert plants[0].late == 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,14 +17,16 @@ from sysid_ros.alignment.mapping.by_name import (
     ARRAY,
     TRAJECTORY,
     controller_joints,
+    controller_meaning,
     controller_of,
     is_command,
 )
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags.messages.message_types import CONTROLLER_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,7 +36,16 @@ if TYPE_CHECKING:
 _WORDS = {
     Quantity.POSITION: ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
     Quantity.VELOCITY: ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
-    Quantity.EFFORT: ['effort', 'efforts', 'torque', 'torques', 'tau'],
+    Quantity.EFFORT: [
+        'effort',
+        'efforts',
+        'torque',
+        'torques',
+        'tau',
+        'current',
+        'currents',
+        'pwm',
+    ],
 }
 #: Parts of a path under which a controller's state holds its commands.
 _COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
@@ -57,6 +69,14 @@ _NO_VARIATION = 1e-9
 _BETTER = 1e-3
 
 
+class EffortKind(enum.StrEnum):
+    """What a column of efforts holds."""
+
+    TORQUE = 'torque'
+    CURRENT = 'current'
+    PWM = 'pwm'
+
+
 class AxisColumn(NamedTuple):
     """One column of a bag.
 
@@ -67,6 +87,7 @@ class AxisColumn(NamedTuple):
         receive_ns: (n,) int64, ns.
         header_ns: (n,) int64, ns, or None.
         values: (n,) in units of the bag.
+        interpolated: Whether a command changes linearly from row to row; else it is held.
     """
 
     topic: str
@@ -75,11 +96,20 @@ class AxisColumn(NamedTuple):
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
+    interpolated: bool = False
 
     @property
     def name(self) -> str:
         """How messages call it."""
         return column_name(self.topic, self.field, self.label)
+
+    @property
+    def kind(self) -> EffortKind:
+        """What it holds by its name, if it holds efforts."""
+        words = set(re.split(r'[._/]', f'{self.topic}/{self.field}'.lower()))
+        if words & {'current', 'currents'}:
+            return EffortKind.CURRENT
+        return EffortKind.PWM if 'pwm' in words else EffortKind.TORQUE
 
 
 class Axis(NamedTuple):
@@ -106,31 +136,71 @@ class Axis(NamedTuple):
         return bool(self.name) and not self.name.isdigit()
 
 
-def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
-    """Collect the axes of a bag; of several with one name the most telling is kept."""
+def find_axes(
+    bag: BagColumns, leaders: Collection[str] = (), prefixes: Mapping[str, str] | None = None
+) -> tuple[Axis, ...]:
+    """Collect the axes of a bag; of several with one name the most telling is kept.
+
+    Args:
+        bag: Columns of the bag.
+        leaders: Topics of arms that lead others: commands, where there are no others.
+        prefixes: Topic to what stands before the names of its joints, so that the joints of
+            several arms are told apart.
+    """
     found: dict[tuple[str, str, str, bool], Axis] = {}
     orders = controller_joints(bag)
+    # What a controller was told does not count where it says what it did.
+    done = {
+        label
+        for topic in bag.topics
+        if topic.msgtype == CONTROLLER_STATE
+        for field in topic.fields
+        if (_meaning(topic, field) or (None, False))[1]
+        for label in field.labels
+    }
+    prefixes = prefixes or {}
     for topic in bag.topics:
         for field in topic.fields:
             meaning = _meaning(topic, field)
             if meaning is None:
                 continue
             quantity, commanded = meaning
+            commanded = commanded or topic.topic in leaders
             if quantity is Quantity.EFFORT and are_magnitudes(field):
                 continue
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
-                if not np.isfinite(values).any():
+                told = topic.msgtype == TRAJECTORY and label in done
+                if told or not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
+                if topic.topic in prefixes:
+                    name = f'{prefixes[topic.topic]}_{name}'
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
                 column = AxisColumn(
-                    topic.topic, field.name, label, topic.receive_ns, topic.header_ns, values
+                    topic.topic,
+                    field.name,
+                    label,
+                    topic.receive_ns,
+                    topic.header_ns,
+                    values,
+                    field.interpolated,
                 )
-                axis.columns.setdefault(quantity, column)
-    return _distinct(list(found.values()))
+                known = axis.columns.setdefault(quantity, column)
+                if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
+                    axis.columns[quantity] = column
+    # A current that no joint is named for is a battery's.
+    found = {
+        key: axis
+        for key, axis in found.items()
+        if axis.named or [column.kind for column in axis.columns.values()] != [EffortKind.CURRENT]
+    }
+    asked = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
+    return _distinct(
+        [axis for axis in found.values() if axis.topic not in leaders or axis.name not in asked]
+    )
 
 
 def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:
@@ -138,6 +208,8 @@ def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] 
 
     What belongs to no joint has no meaning.
     """
+    if topic.msgtype == CONTROLLER_STATE:
+        return controller_meaning(topic).get(field.name)
     path = re.split(r'[._/]', field.name.lower())
     if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
         return None
@@ -252,7 +324,10 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
             absent = not axis.commanded and id(column) not in kept
             if absent or np.count_nonzero(known) <= _WINDOW:
                 continue
-            values = _at(own[known], column.values[known], instants, held=axis.commanded)
+            if column.interpolated:
+                values = np.interp(instants, own[known], column.values[known])
+            else:
+                values = _at(own[known], column.values[known], instants, held=axis.commanded)
             if not axis.commanded:
                 limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own[known]))))
                 after = np.clip(np.searchsorted(own[known], instants), 1, len(own[known]) - 1)

@@ -5,15 +5,18 @@
 Names that differ only in case, separators and affixes are the same where no other name is as near,
 and the result says so. Sensors: a JointState's position, velocity and effort of a joint are the
 model's jointpos, jointvel and jointactuatorfrc sensors on that joint. Actuators: commands by joint
-name go to the actuators whose transmission is that joint. An array of numbers carries no names:
-it is taken in the order that the recorder heard from its controller, else in model order, and the
-latter only where nothing else is possible; the result says so.
+name go to the actuators whose transmission is that joint. What a trajectory controller says that it
+did comes before what it was asked to do: its outputs are what the drives got, its reference what
+it interpolated. An array of numbers carries no names: it is taken in the order that the recorder
+heard from its controller, else in model order, and the latter only where nothing else is possible;
+the result says so.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -35,20 +38,39 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
+from sysid_ros.bags.messages.message_types import (
+    CONTROLLER_STATE,
+    JOINT_JOG,
+    JOINT_TRAJECTORY,
+)
 from sysid_ros.errors import AlignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from sysid_ros.bags import BagColumns, TopicColumns
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 STATE = 'sensor_msgs/msg/JointState'
-TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+TRAJECTORY = JOINT_TRAJECTORY
 ARRAY = 'std_msgs/msg/Float64MultiArray'
 
 #: A topic whose name holds one of these carries commands, not measurements.
 COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal')
 
+#: Types of messages that command joints by name, worst first.
+_COMMANDS = (JOINT_JOG, STATE, TRAJECTORY, CONTROLLER_STATE)
+#: Fields of a trajectory's points, as a controller's state has them.
+_OF_POINTS = {
+    Quantity.POSITION: 'positions',
+    Quantity.VELOCITY: 'velocities',
+    Quantity.EFFORT: 'effort',
+}
+#: Words in the name of an array's topic that say what it carries. Not those of positions: they are
+#: in the topic that people take for any command.
+_ARRAYS = {
+    Quantity.VELOCITY: ('velocity', 'velocities', 'vel'),
+    Quantity.EFFORT: ('effort', 'efforts', 'torque', 'torques', 'current'),
+}
 _SHOWN = 6
 
 
@@ -56,15 +78,20 @@ _SHOWN = 6
 _TopicChoice = tuple[tuple['TopicColumns', ...], list[Unmapped]]
 
 
-def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
+def auto_mapping(bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str] = ()) -> Mapping:
     """Pair a bag with a model by joint names.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        leaders: Topics of arms that lead others; their positions are commands.
 
     Raises:
         AlignmentError: There are no joint states, no name is shared, or the model has no sensor.
     """
     joints = scalar_joints(model)
-    states, unused = _state_topics(bag, joints)
-    sensors = _sensor_pairs(states, model, joints)
+    states, unused = _state_topics(bag, joints, leaders)
+    sensors = _sensor_pairs(bag, states, model, joints)
     if not sensors:
         shared = _joined(joint for topic in states for joint in _shared(topic, joints))
         msg = (
@@ -72,7 +99,7 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
             f'measures at joints {shared}.'
         )
         raise AlignmentError(msg)
-    actuators, refused, health = _actuator_pairs(bag, model, joints)
+    actuators, refused, health = _actuator_pairs(bag, model, joints, leaders)
     pairs = (*sensors, *actuators)
     renamed = _renamed(bag, pairs, joints)
     return Mapping(pairs, (*unused, *refused), (*renamed, *health))
@@ -128,10 +155,16 @@ def _joined(names: Iterable[str]) -> str:
     return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
 
 
-def _state_topics(bag: BagColumns, joints: dict[str, int]) -> _TopicChoice:
+def _state_topics(
+    bag: BagColumns, joints: dict[str, int], leaders: Collection[str]
+) -> _TopicChoice:
     """Choose the topics that carry the measured state."""
     all_states = [topic for topic in bag.topics if topic.msgtype == STATE]
-    states = [topic for topic in all_states if not is_command(topic.topic)]
+    states = [
+        topic for topic in all_states if not is_command(topic.topic) and topic.topic not in leaders
+    ]
+    # What a controller measured is as good where nobody publishes it otherwise.
+    states = states or [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
     if not states:
         found = (
             _joined([item.topic for item in bag.topics] + [item.topic for item in bag.unread])
@@ -195,18 +228,31 @@ def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
 
 
 def _sensor_pairs(
-    states: tuple[TopicColumns, ...], model: mujoco.MjModel, joints: dict[str, int]
+    bag: BagColumns,
+    states: tuple[TopicColumns, ...],
+    model: mujoco.MjModel,
+    joints: dict[str, int],
 ) -> list[Pair]:
     pairs = []
     by_id = {joint: name for name, joint in joints.items()}
-    shared = {topic.topic: _shared(topic, joints) for topic in states}
+    controllers = [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
+    # What is the command of a motor cannot be its measurement, too.
+    torqued = {
+        int(model.actuator_trnid[actuator, 0])
+        for actuator in range(model.nactuator)
+        if command_quantity(model, actuator) is Quantity.EFFORT
+    }
+    shared = {topic.topic: _shared(topic, joints) for topic in (*states, *controllers)}
     taken: set[tuple[str, str]] = set()
     for sensor, name in enumerate(sensor_names(model)):
         field = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
         joint = by_id.get(int(model.sensor_objid[sensor]))
         if not name or field is None or joint is None or (field, joint) in taken:
             continue
-        found = _column_of(joint, field, states, shared)
+        found = None
+        if field is Quantity.EFFORT and joints[joint] not in torqued:
+            found = _column_of(joint, field, controllers, shared, _applied)
+        found = found or _column_of(joint, field, states, shared, _measured)
         if found is not None:
             pairs.append(Pair(PairRole.SENSOR, name, *found))
             taken.add((field, joint))
@@ -216,15 +262,54 @@ def _sensor_pairs(
 def _column_of(
     joint: str,
     quantity: Quantity,
-    topics: tuple[TopicColumns, ...],
+    topics: Iterable[TopicColumns],
     shared: dict[str, dict[str, str]],
+    fields: Callable[[TopicColumns, Quantity], Iterator[Field]],
 ) -> tuple[str, str, str] | None:
     """Return topic, field and label of the first column that has a quantity of a joint."""
     for topic in topics:
-        columns, label = field_columns(topic, quantity), shared[topic.topic].get(joint)
-        if columns is not None and label in columns.labels:
-            return topic.topic, columns.name, label
+        label = shared[topic.topic].get(joint)
+        for columns in fields(topic, quantity):
+            if label in columns.labels:
+                return topic.topic, columns.name, label
     return None
+
+
+def _present(topic: TopicColumns, *names: str) -> Iterator[Field]:
+    """Yield those fields that a topic has, in the order of the names."""
+    found = (field_columns(topic, name) for name in names)
+    return (field for field in found if field is not None)
+
+
+def _measured(topic: TopicColumns, quantity: Quantity) -> Iterator[Field]:
+    """Yield the fields that hold what was measured."""
+    if topic.msgtype == CONTROLLER_STATE:
+        points = _OF_POINTS[quantity]
+        return _present(topic, f'feedback.{points}', f'actual.{points}')
+    return _present(topic, quantity)
+
+
+def _applied(topic: TopicColumns, quantity: Quantity) -> Iterator[Field]:
+    """Yield what a controller sent to the drives, where it moves."""
+    for field in _present(topic, f'output.{_OF_POINTS[quantity]}'):
+        finite = np.isfinite(field.values).all(axis=1)
+        if finite.any() and np.ptp(field.values[finite], axis=0).any():
+            yield field
+
+
+def _commanded(topic: TopicColumns, quantity: Quantity) -> Iterator[Field]:
+    """Yield the fields that hold what was commanded, best first."""
+    if topic.msgtype == CONTROLLER_STATE:
+        points = _OF_POINTS[quantity]
+        # Controllers whose state has these publish less often than they send.
+        if field_columns(topic, f'desired.{points}') is None:
+            yield from _applied(topic, quantity)
+        if quantity is not Quantity.EFFORT:
+            yield from _present(topic, f'reference.{points}', f'desired.{points}')
+    elif topic.msgtype == JOINT_JOG:
+        yield from _present(topic, *(['velocities'] if quantity is Quantity.VELOCITY else []))
+    else:
+        yield from _present(topic, quantity)
 
 
 def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
@@ -238,20 +323,34 @@ def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
 
 
 def _actuator_pairs(
-    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int]
+    bag: BagColumns, model: mujoco.MjModel, joints: dict[str, int], leaders: Collection[str]
 ) -> tuple[list[Pair], list[Unmapped], tuple[HealthFinding, ...]]:
     if not model.nactuator:
         return [], [], ()
     named = [
         topic
         for topic in bag.topics
-        if topic.msgtype == TRAJECTORY or (topic.msgtype == STATE and is_command(topic.topic))
+        if topic.msgtype in _COMMANDS and (topic.msgtype != STATE or is_command(topic.topic))
     ]
     named = [topic for topic in named if _shared(topic, joints)]
-    named.sort(key=lambda topic: (topic.msgtype == TRAJECTORY, len(topic.receive_ns)), reverse=True)
+    unfit = [topic for topic in named if not _commands_by_joint((topic,), model, joints)]
+    named = [topic for topic in named if topic not in unfit]
+    # What moves a leader is asked of its follower where nothing else is.
+    named = named or [topic for topic in bag.topics if topic.topic in leaders]
+    named.sort(
+        key=lambda topic: (_COMMANDS.index(topic.msgtype), len(topic.receive_ns)), reverse=True
+    )
     chosen, refused = _choose_topics(named, joints, 'the commands')
+    refused += [Unmapped(UnmappedKind.TOPIC, topic.topic, _unfit(topic, model)) for topic in unfit]
     pairs = _commands_by_joint(chosen, model, joints)
     arrays = [topic for topic in bag.topics if topic.msgtype == ARRAY]
+    kinds = {command_quantity(model, actuator) for actuator in range(model.nactuator)}
+    for topic in list(arrays):
+        carried = array_quantity(bag, topic.topic)
+        if carried is not None and carried not in kinds:
+            arrays.remove(topic)
+            reason = f'it carries {carried}, {_taking(model)}'
+            refused.append(Unmapped(UnmappedKind.TOPIC, topic.topic, reason))
     if pairs:
         by = _joined(pair.topic for pair in pairs)
         reason = f'carries no names; commands are taken by joint name from {by}'
@@ -270,19 +369,50 @@ def _actuator_pairs(
     return _commands_by_order(bag.path.name, arrays, model, refused)
 
 
-def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
-    """Return controller to its joints, from what the recorder noted about the session."""
+def _unfit(topic: TopicColumns, model: mujoco.MjModel) -> str:
+    """Say why no actuator takes the commands of a topic."""
+    if topic.msgtype == JOINT_JOG:
+        has = 'steps or velocities of a joystick'
+    else:
+        has = ' and '.join(
+            quantity for quantity in Quantity if next(_commanded(topic, quantity), None) is not None
+        )
+    return f'it commands {has or "no joint"}, {_taking(model)}'
+
+
+def _taking(model: mujoco.MjModel) -> str:
+    """Say what the actuators of a model take."""
+    kinds = dict.fromkeys(command_quantity(model, n) for n in range(model.nactuator))
+    return f'the actuators of the model take {" and ".join(kinds)}'
+
+
+def _controllers(bag: BagColumns) -> dict[str, dict[str, object]]:
+    """Return controller to what the recorder noted about it."""
     try:
         known = json.loads(bag.facts.get('controllers') or '{}')
     except ValueError:
         return {}
     if not isinstance(known, dict):
         return {}
+    return {str(name).strip('/'): facts for name, facts in known.items() if isinstance(facts, dict)}
+
+
+def controller_joints(bag: BagColumns) -> dict[str, list[str]]:
+    """Return controller to its joints, from what the recorder noted about the session."""
     return {
-        str(name).strip('/'): [str(joint) for joint in facts['joints']]
-        for name, facts in known.items()
-        if isinstance(facts, dict) and isinstance(facts.get('joints'), list)
+        name: [str(joint) for joint in joints]
+        for name, facts in _controllers(bag).items()
+        if isinstance(joints := facts.get('joints'), list)
     }
+
+
+def array_quantity(bag: BagColumns, topic: str) -> Quantity | None:
+    """Return what an array of commands carries, by its controller or its topic's name, or None."""
+    facts = _controllers(bag).get(controller_of(topic), {})
+    if (interface := facts.get('interface')) in list(Quantity):
+        return Quantity(str(interface))
+    words = set(re.split(r'[/_]', topic.lower()))
+    return next((kind for kind, known in _ARRAYS.items() if words & set(known)), None)
 
 
 def controller_of(topic: str) -> str:
@@ -303,11 +433,27 @@ def _commands_by_controller(
             order = orders.get(controller_of(topic.topic), [])
             ids = [joints.get(joint) for joint in order]
             joint = int(model.actuator_trnid[actuator, 0])
-            if len(order) == _width(topic) and joint in ids:
+            carried = array_quantity(bag, topic.topic) or command_quantity(model, actuator)
+            fits = carried is command_quantity(model, actuator)
+            if fits and len(order) == _width(topic) and joint in ids:
                 label = str(ids.index(joint))
                 pairs.append(Pair(PairRole.ACTUATOR, name, topic.topic, 'data', label))
                 break
     return pairs
+
+
+def controller_meaning(topic: TopicColumns) -> dict[str, tuple[Quantity, bool]]:
+    """Return field of a controller's state to what it is and whether it was commanded.
+
+    Fields that are neither the state nor the best there is of the commands are left out.
+    """
+    found = {}
+    for quantity in Quantity:
+        for fields, commanded in ((_measured, False), (_commanded, True)):
+            for field in fields(topic, quantity):
+                found[field.name] = quantity, commanded
+                break
+    return found
 
 
 def _commands_by_joint(
@@ -320,7 +466,8 @@ def _commands_by_joint(
         joint = by_id.get(int(model.actuator_trnid[actuator, 0]))
         if not name or joint is None or not drives_joint(model, actuator):
             continue
-        found = _column_of(joint, command_quantity(model, actuator), topics, shared)
+        quantity = command_quantity(model, actuator)
+        found = _column_of(joint, quantity, topics, shared, _commanded)
         if found is not None:
             pairs.append(Pair(PairRole.ACTUATOR, name, *found))
     return pairs

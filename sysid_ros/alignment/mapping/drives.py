@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from sysid_ros.alignment.mapping.axes import Axis, Response, respond
+from sysid_ros.alignment.mapping.axes import Axis, EffortKind, Response, respond
 from sysid_ros.alignment.pairs import Quantity
 
 if TYPE_CHECKING:
@@ -39,11 +39,17 @@ _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
 
 
 class Unit(NamedTuple):
-    """A unit: its name, SI units per unit, and its cost: minus the logarithm of its odds."""
+    """A unit: name, SI units per unit, cost (minus the logarithm of its odds), and gear ratio."""
 
     name: str
     factor: float
     cost: float
+    gear: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        """What columns of one message share: joints behind gears have each their own ratio."""
+        return self.name if self.gear == 1.0 else 'before a gear'
 
 
 _TICKS = tuple(Unit(f'counts of 2^{bits} per turn', 2 * math.pi / 2**bits, 3.5) for bits in _BITS)
@@ -115,7 +121,10 @@ def geared(unit: Unit, factor: float) -> Unit | None:
         up = float(round(up))
     ratio = up if ratio >= 1 else 1 / up
     return Unit(
-        f'{unit.name} at a gear ratio of {ratio:.4g}', unit.factor / ratio, unit.cost + GEAR_COST
+        f'{unit.name} at a gear ratio of {ratio:.4g}',
+        unit.factor / ratio,
+        unit.cost + GEAR_COST,
+        ratio,
     )
 
 
@@ -132,6 +141,7 @@ class RecordedDrive(NamedTuple):
         following: How the measurement follows the command.
         speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
         whole: Whether positions are whole numbers.
+        own_efforts: Whether efforts are no torques by their name.
     """
 
     axis: Axis
@@ -143,6 +153,7 @@ class RecordedDrive(NamedTuple):
     following: Response
     speeding: Response
     whole: bool
+    own_efforts: bool = False
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
@@ -268,9 +279,15 @@ def make_drives(
                 following,
                 _NO_RESPONSE if motion is None else velocity_response(motion, row),
                 _is_whole(axis),
+                _has_own_efforts(axis),
             )
         )
     return tuple(made)
+
+
+def _has_own_efforts(axis: Axis) -> bool:
+    column = axis.columns.get(Quantity.EFFORT)
+    return column is not None and column.kind is not EffortKind.TORQUE
 
 
 def _is_whole(axis: Axis) -> bool:

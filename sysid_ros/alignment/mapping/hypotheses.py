@@ -33,7 +33,10 @@ from scipy.optimize import linear_sum_assignment
 from sysid_ros.alignment.mapping.axes import correlate
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, Unit, units
 from sysid_ros.alignment.mapping.mechanism import (
+    CARRIED,
     LEAST_SHIFT,
+    MASSES,
+    SHOWS,
     law_part,
     motion_part,
     scale_of,
@@ -71,6 +74,14 @@ _SLACK = 0.05
 _SWAPPED, _SHUFFLED = 1.5, 4.0
 #: Cost of a position or effort in another unit than most of its message.
 _MIXED, _MIXED_EFFORTS = 4.0, 12.0
+#: Units of their own cost less by this for each effort but the first of a message.
+_ALL_OWN = 2.0
+#: Cost of an effort in units of its own that are just as large as a torque's.
+_LIKE_TORQUE = 4.0
+#: Cost of what the bag says is not so.
+_NEVER = 1000.0
+#: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
+_OTHER_UNIT, _KNOWN_UNIT = 1.8, 1.0
 #: Zeros of joints that drivers choose differently, rad.
 TURNS = (-math.pi, -math.pi / 2, math.pi / 2, math.pi)
 #: Positions this far outside of the range, as a part of it, are still inside.
@@ -147,11 +158,13 @@ class HypothesisScore(NamedTuple):
         offsets: Drive to the offsets of position and command, in joint units.
         parts: Drive to the unexplained parts of the variance: of the servo's law, of the motion;
             NaN where they are not known.
+        evidence: What of the total the values say: all but what is usual.
     """
 
     total: float
     offsets: tuple[tuple[float, float], ...]
     parts: tuple[tuple[float, float], ...]
+    evidence: float
 
 
 class Judge:
@@ -205,6 +218,7 @@ class Judge:
         total -= _LEFT * (min(len(guesses), len(self.joints)) - placed)
         total -= self._disorder(guesses)
         total -= self._mixture(guesses)
+        usual = total
         offsets, torques = self._offsets_and_torques(guesses)
         parts = []
         motion = _motion_key(guesses, offsets)
@@ -228,18 +242,20 @@ class Judge:
             total -= cost
             known = [part for part in (servo, moved) if not math.isnan(part)]
             total += self.trust * sum(map(self._gain, known))
-        return HypothesisScore(float(total), tuple(offsets), tuple(parts))
+        return HypothesisScore(float(total), tuple(offsets), tuple(parts), float(total - usual))
 
     def _mixture(self, guesses: tuple[Guess, ...]) -> float:
         """Return the cost of units that differ in a message; a unit of positions costs once."""
-        positions: dict[str, Counter[Unit]] = {}
-        efforts: dict[str, Counter[Unit]] = {}
+        positions: dict[str, Counter[str]] = {}
+        efforts: dict[str, Counter[str]] = {}
+        costs: dict[str, float] = {}
         for drive, guess in zip(self.drives, guesses, strict=True):
             if guess.joint >= 0:
                 topic = drive.axis.topic
-                positions.setdefault(topic, Counter())[guess.unit] += 1
+                positions.setdefault(topic, Counter())[guess.unit.kind] += 1
+                costs[guess.unit.kind] = guess.unit.cost
                 if drive.effort is not None:
-                    efforts.setdefault(topic, Counter())[guess.effort_unit] += 1
+                    efforts.setdefault(topic, Counter())[guess.effort_unit.kind] += 1
         cost = 0.0
         for found, price in (
             *((found, _MIXED) for found in positions.values()),
@@ -247,7 +263,9 @@ class Judge:
         ):
             cost += price * (found.total() - max(found.values()))
         for found in positions.values():
-            cost -= sum(unit.cost * (count - 1) for unit, count in found.items())
+            cost -= sum(costs[kind] * (count - 1) for kind, count in found.items())
+        for found in efforts.values():
+            cost -= _ALL_OWN * max(found[OWN_UNITS.kind] - 1, 0)
         return cost
 
     def _disorder(self, guesses: tuple[Guess, ...]) -> float:
@@ -278,10 +296,14 @@ class Judge:
         hinge = self.joints[guess.joint].hinge
         commanded = drive.command is not None
         negative, against = guess.sign < 0, commanded and guess.sign * guess.command_sign < 0
+        # Where a velocity runs against its position, one of them is reversed.
+        negative |= drive.speeding.correlation < -LEAST_CORRELATION
         cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
         cost -= _BOTH_SIGNS * (negative and against)
         cost += _EFFORT_SIGN * (guess.effort_sign < 0)
         cost += guess.unit.cost + guess.effort_unit.cost
+        if drive.own_efforts and guess.effort_unit is not OWN_UNITS:
+            cost += _NEVER
         if commanded:
             cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge, like=guess.command_like).cost
         if drive.speeding.correlation:
@@ -394,6 +416,9 @@ class Judge:
                 explained = 1.0 - max(correlate(servo, raw), 0.0) ** 2
             if torque is not None:
                 moved = scaled_part(raw, torque, rate, acceleration)
+                known = not drive.own_efforts
+                scale = scale_of(raw, torque, rate, acceleration, SHOWS) if known else math.nan
+                cost = _LIKE_TORQUE * (1 / MASSES < scale < MASSES)
             return explained, moved, cost
         if effort is not None and servo is not None:
             explained, cost = law_part(joint, effort, servo)
@@ -409,11 +434,16 @@ class Judge:
         return explained, moved, cost
 
     def torque_per_unit(
-        self, row: int, guesses: tuple[Guess, ...], offsets: tuple[tuple[float, float], ...]
+        self,
+        row: int,
+        guesses: tuple[Guess, ...],
+        offsets: tuple[tuple[float, float], ...],
+        least: float = CARRIED,
     ) -> float:
         """Return what an effort in units of its own is by the model's masses, N·m or N per unit.
 
-        NaN where the motion does not tell: friction and armature outweigh what bodies take.
+        NaN where the motion does not tell: bodies take less than the least part of it, friction and
+        armature the rest.
         """
         drive, guess = self.drives[row], guesses[row]
         torques = self._all_torques(guesses, list(offsets))
@@ -423,7 +453,21 @@ class Judge:
         rate, acceleration = factor * drive.position.rate, factor * drive.position.acceleration
         torque = torques[:, guess.joint]
         sign = guess.sign * guess.effort_sign
-        return sign * scale_of(sign * drive.effort, torque, rate, acceleration)
+        return sign * scale_of(sign * drive.effort, torque, rate, acceleration, least)
+
+    def with_effort(self, row: int, guesses: list[Guess], unit: Unit) -> Guess:
+        """Return a drive's guess with a unit of its effort; of its own, with the better sign."""
+        guess = dataclasses.replace(guesses[row], effort_unit=unit)
+        drive = self.drives[row]
+        if unit is not OWN_UNITS or drive.effort is None or drive.position is None:
+            return guess
+        offsets, torques = self._offsets_and_torques(tuple(guesses))
+        if torques is None:
+            return guess
+        rivals = [dataclasses.replace(guess, effort_sign=sign) for sign in (1, -1)]
+        parts = [self._parts(drive, item, offsets[row], torques[:, guess.joint]) for item in rivals]
+        gains = [self._gain(part) for _, part, _ in parts]
+        return rivals[gains[1] > gains[0] + _EFFORT_SIGN]
 
     def local(self, row: int, joint: int) -> tuple[float, Guess]:
         """Return how well a drive fits a joint by itself, and the best guess then."""
@@ -468,7 +512,8 @@ def _in_message_order(drives: tuple[RecordedDrive, ...]) -> list[tuple[int, int]
     pairs: list[tuple[int, int]] = []
     for rows in topics.values():
         names = [drives[row].axis.name for row in rows]
-        if names != sorted(names):
+        # An index says as much as an order of names does.
+        if names != sorted(names) or all(name.isdigit() for name in names):
             pairs += itertools.combinations(rows, 2)
     return pairs
 
@@ -532,6 +577,7 @@ def search(judge: Judge) -> BestHypothesis:
             ends.append((verdict.total, current))
     current = max(ends, key=lambda end: end[0])[1]
     verdict, margins = _climb(judge, current, excuses=True)
+    _doubt_units(judge, current, verdict, margins)
     return BestHypothesis(tuple(current), verdict, margins)
 
 
@@ -558,6 +604,34 @@ def _climb(
         if not better:
             break
     return verdict, margins
+
+
+def _doubt_units(
+    judge: Judge,
+    current: list[Guess],
+    verdict: HypothesisScore,
+    margins: dict[tuple[int, Choice], float],
+) -> None:
+    """Let an unknown unit of a message's positions be a rival of degrees and the like, in place.
+
+    Positions of motors before their gears, or in parts of a range, lie within the range in degrees,
+    too: what joints carry has to tell.
+    """
+    topics: dict[tuple[str, Unit], list[int]] = {}
+    for row, (drive, guess) in enumerate(zip(judge.drives, current, strict=True)):
+        odd = guess.unit in units(Quantity.POSITION, hinge=True, whole=False)[1:]
+        if guess.joint >= 0 and odd and not drive.whole:
+            topics.setdefault((drive.axis.topic, guess.unit), []).append(row)
+    for (_, unit), rows in topics.items():
+        for factor in (1 / _OTHER_UNIT, _OTHER_UNIT):
+            other = Unit('an unknown unit', factor * unit.factor, unit.cost)
+            rival = list(current)
+            for row in rows:
+                rival[row] = dataclasses.replace(current[row], unit=other)
+            worse = verdict.evidence - judge.judge(tuple(rival)).evidence + _KNOWN_UNIT
+            for row in rows:
+                known = margins.get((row, Choice.UNIT), math.inf)
+                margins[row, Choice.UNIT] = min(known, max(worse, 0.0))
 
 
 def _hardly_differs(
@@ -623,7 +697,7 @@ def _common_changes(
         moves += [
             (
                 Choice.EFFORT,
-                {row: dataclasses.replace(current[row], effort_unit=unit) for row in measured},
+                {row: judge.with_effort(row, current, unit) for row in measured},
             )
             for unit in units(Quantity.EFFORT, hinge=True, whole=False)
         ]

@@ -36,11 +36,13 @@ _SLOW = 0.05
 #: The true armature is at most so many times the model's, or one so many times smaller.
 _ARMATURE = 4.0
 #: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
-_MASSES = 1.6
+MASSES = 1.6
 
 
 #: Bodies must take this part of a drive for their masses to tell its scale.
-_CARRIED = 0.5
+CARRIED = 0.5
+#: They must take this part for its unit to show.
+SHOWS = 0.3
 #: Any factors that are not negative.
 _ANY = (np.zeros(4), np.full(4, np.inf))
 
@@ -297,8 +299,8 @@ def motion_part(
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
     bases = _bases(torque, rate, acceleration)
-    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
-    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
+    least = np.array([1 / MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
+    most = np.array([MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
@@ -318,12 +320,16 @@ def scale_of(
     torque: NDArray[np.float64],
     rate: NDArray[np.float64],
     acceleration: NDArray[np.float64],
+    least: float = CARRIED,
 ) -> float:
-    """Return by what a drive has to be multiplied for the model's masses to be right, or NaN."""
+    """Return by what a drive has to be multiplied for the model's masses to be right, or NaN.
+
+    Bodies must take the least part of the drive, else the motion does not tell.
+    """
     bases = _bases(torque, rate, acceleration)
     factor = _bounded(bases, driving, *_ANY)[0]
     carried = float(np.sqrt(np.mean((factor * torque) ** 2) / np.mean(driving**2)))
-    return 1.0 / float(factor) if carried > _CARRIED else math.nan
+    return 1.0 / float(factor) if carried > least else math.nan
 
 
 def _bases(

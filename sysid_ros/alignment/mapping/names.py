@@ -121,6 +121,12 @@ def _words(name: str) -> list[str]:
     return [word.lower().lstrip('0') or '0' for word in found]
 
 
+def name_words(name: str) -> list[str]:
+    """Return the words of a name, with sides written out."""
+    sides = {'l': 'left', 'r': 'right'}
+    return [sides.get(word, word) for word in _words(name)]
+
+
 def _cores(names: Sequence[str]) -> list[str]:
     """Return what tells each name from the others."""
     lists = [_words(name) for name in names]

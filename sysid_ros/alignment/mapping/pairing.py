@@ -18,6 +18,7 @@ from sysid_ros.alignment.health import (
     dead_columns,
 )
 from sysid_ros.alignment.mapping import by_name as auto
+from sysid_ros.alignment.mapping.arms import check_one_arm, find_arms, find_leaders
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
 from sysid_ros.alignment.mapping.drives import velocity_response
 from sysid_ros.alignment.mapping.mechanism import Mechanism
@@ -33,6 +34,7 @@ from sysid_ros.alignment.pairs import (
     column_name,
     field_columns,
     raw_values,
+    scalar_joints,
     sensor_names,
     topic_columns,
 )
@@ -73,7 +75,9 @@ def map_columns(
             what is not there.
     """
     if mapping == 'auto':
-        found = _checked(bag, model, auto.auto_mapping(bag, model))
+        leaders = find_leaders(bag)
+        check_one_arm(bag, find_arms(bag, leaders), list(scalar_joints(model)))
+        found = _checked(bag, model, auto.auto_mapping(bag, model, leaders))
         reason = next(_contradictions(bag, model, found.pairs), None)
         if reason is not None:
             msg = f'Mapping by names cannot be right: {reason}; {ADVICE}.'

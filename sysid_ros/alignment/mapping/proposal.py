@@ -15,10 +15,17 @@ import numpy as np
 import yaml
 
 from sysid_ros.alignment.health import UNSIGNED, are_magnitudes
-from sysid_ros.alignment.mapping.axes import find_axes, make_motion
+from sysid_ros.alignment.mapping.arms import (
+    check_one_arm,
+    find_arms,
+    find_leaders,
+    prefixes,
+)
+from sysid_ros.alignment.mapping.axes import EffortKind, find_axes, make_motion
+from sysid_ros.alignment.mapping.couplings import find_couplings
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
 from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
-from sysid_ros.alignment.mapping.mechanism import Mechanism
+from sysid_ros.alignment.mapping.mechanism import MASSES, SHOWS, Mechanism
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -28,6 +35,7 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     column_name,
+    scalar_joints,
     sensor_names,
 )
 from sysid_ros.errors import AlignmentError
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
+    from sysid_ros.alignment.mapping.couplings import Coupling
     from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
     from sysid_ros.alignment.mapping.mechanism import ModelJoint
     from sysid_ros.bags import BagColumns, Field, TopicColumns
@@ -67,8 +76,11 @@ _HIGHEST = 0.99
 #: Parts of a variance that are explained below this are named as evidence.
 _EXPLAINED = 0.5
 
-#: Score of an effort whose scale the model's masses tell at best.
+#: Score of an effort whose scale the model's masses tell at best, and of a column that goes to
+#: another joint than the one it is named for without their telling so.
 _UNSCALED = 0.6
+#: Score of another zero of a joint where its range alone asks for it.
+_BY_RANGE = 0.85
 
 #: Sensor of an actuator to what it measures, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
@@ -175,6 +187,7 @@ class ProposedPair(NamedTuple):
         offset: In model units.
         score: 0 to 1, see ``propose``.
         reason: Why, in words.
+        kind: What it is taken as, if it is an effort.
     """
 
     role: PairRole
@@ -186,6 +199,7 @@ class ProposedPair(NamedTuple):
     offset: float
     score: float
     reason: str
+    kind: EffortKind | None = None
 
     @property
     def confident(self) -> bool:
@@ -218,6 +232,7 @@ class _Reading(NamedTuple):
     offset: float
     score: float
     reason: str
+    kind: EffortKind | None = None
 
 
 def propose(
@@ -241,7 +256,10 @@ def propose(
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
     """
     mechanism = Mechanism(model, guessed)
-    axes = find_axes(bag)
+    leaders = find_leaders(bag)
+    arms = find_arms(bag, leaders)
+    check_one_arm(bag, arms, list(scalar_joints(model)))
+    axes = find_axes(bag, leaders, prefixes(bag, arms, leaders))
     motion = make_motion(axes)
     commanded = frozenset(joint.law.commanded for joint in mechanism.joints if joint.law)
     drives = make_drives(axes, motion, commanded or frozenset({Quantity.POSITION}))
@@ -258,6 +276,10 @@ def propose(
         for quantity, reading in _readings(judge, found, row).items()
     }
     commands = {joint: _command(judge, found, row) for row, joint in placed.items()}
+    couplings = find_couplings(axes, motion)
+    measured = [row for row, axis in enumerate(axes) if not axis.commanded]
+    for row, joint in placed.items():
+        _couple(readings, joint, couplings.get(measured[row]))
     _follow(readings, mechanism, axes)
     pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
     order = sensor_names(model)
@@ -274,17 +296,32 @@ def propose(
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
 
 
+def _couple(
+    readings: dict[tuple[int, Quantity], _Reading], joint: int, coupling: Coupling | None
+) -> None:
+    """Say in what is read of a joint what couples it; a column that mixes joints is none."""
+    quantity = Quantity.POSITION if coupling is not None and coupling.mixed else Quantity.EFFORT
+    reading = readings.get((joint, quantity))
+    if coupling is not None and reading is not None:
+        score = min(reading.score, _UNSCALED) if coupling.mixed else reading.score
+        readings[joint, quantity] = reading._replace(
+            score=score, reason=f'{reading.reason}; {coupling.text}'
+        )
+
+
 def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:
     """Return how each measured column of a drive is read."""
     drive, guess = judge.drives[row], found.guesses[row]
     joint = judge.joints[guess.joint]
     offset = found.verdict.offsets[row][0]
     name = _identity(judge, found, row)
+    limit, zero = _limits(judge, found, row)
     readings = {}
     columns = drive.axis.columns
     if Quantity.POSITION in columns:
         scale = guess.sign * guess.unit.factor
         score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
+        score = min(score, limit, zero)
         notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
         if offset and guess.shift is Shift.POSITION:
             notes.append('by the command it is held at')
@@ -296,7 +333,7 @@ def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _
         follows = drive.speeding.correlation
         known = abs(follows) >= LEAST_CORRELATION
         scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
-        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT)
+        score = min(_score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT), limit)
         notes = [name, *_notes(scale, unit.name, 0.0, joint)]
         if known:
             notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
@@ -304,27 +341,72 @@ def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _
             columns[Quantity.VELOCITY], scale, 0.0, score, _join(notes)
         )
     if Quantity.EFFORT in columns:
-        scale = guess.sign * guess.effort_sign * guess.effort_unit.factor
-        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.EFFORT)
-        si = Quantity.EFFORT.unit(slide=not joint.hinge)
-        if guess.effort_unit is OWN_UNITS:
-            scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets)
-            known = math.isfinite(scale)
-            scale, score = scale if known else 1.0, min(score, _UNSCALED)
-            size = f'about {scale:.2g} {si} per unit by the masses' if known else 'scale unknown'
-            notes = [name, f'no torque in {si} but a current or the like: {size}']
-        else:
-            notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint)]
-            if _beside_currents(judge, found, row):
-                score = min(score, _UNSCALED)
-                notes.append('others of its message are no torques')
-        servo = found.verdict.parts[row][0]
-        if servo < _EXPLAINED:
-            notes.append(f'{1 - servo:.0%} explained by the servo')
-        readings[Quantity.EFFORT] = _Reading(
-            columns[Quantity.EFFORT], scale, 0.0, score, _join(notes)
-        )
+        readings[Quantity.EFFORT] = _effort(judge, found, row, limit)
     return readings
+
+
+def _effort(judge: Judge, found: BestHypothesis, row: int, limit: float) -> _Reading:
+    """Return how the effort of a drive is read, whose score has a limit."""
+    drive, guess = judge.drives[row], found.guesses[row]
+    joint, column = judge.joints[guess.joint], drive.axis.columns[Quantity.EFFORT]
+    name = _identity(judge, found, row)
+    scale = guess.sign * guess.effort_sign * guess.effort_unit.factor
+    score = min(_score(found, row, Choice.JOINT, Choice.SIGN, Choice.EFFORT), limit)
+    si = Quantity.EFFORT.unit(slide=not joint.hinge)
+    kind = column.kind
+    if guess.effort_unit is OWN_UNITS:
+        scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets)
+        known = math.isfinite(scale)
+        scale, score = scale if known else 1.0, min(score, _UNSCALED)
+        size = f'about {scale:.2g} {si} per unit by the masses' if known else 'scale unknown'
+        named = f'a {kind} by its name' if kind is not EffortKind.TORQUE else ''
+        kind = EffortKind.CURRENT if kind is EffortKind.TORQUE else kind
+        notes = [name, f'{named or f"no torque in {si} but a current or the like"}: {size}']
+    else:
+        notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint), 'taken as torque']
+        if _beside_currents(judge, found, row):
+            score = min(score, _UNSCALED)
+            notes.append('others of its message are no torques')
+        elif not _are_torques(judge, found, drive.axis.topic):
+            score = min(score, _UNSCALED)
+            notes.append('but nothing that the joints carry tells that it is none in other units')
+    servo = found.verdict.parts[row][0]
+    if servo < _EXPLAINED:
+        notes.append(f'{1 - servo:.0%} explained by the servo')
+    return _Reading(column, scale, 0.0, score, _join(notes), kind)
+
+
+def _limits(judge: Judge, found: BestHypothesis, row: int) -> tuple[float, float]:
+    """Return the most that a drive's joint, and its zero, can be sure of; torques prove more."""
+    guess = found.guesses[row]
+    if found.verdict.parts[row][1] < _EXPLAINED:
+        return 1.0, 1.0
+    alike = np.delete(judge.alike[:, guess.joint], row), np.delete(judge.alike[row], guess.joint)
+    strange = judge.alike[row, guess.joint] < SAME_CORE
+    named_otherwise = strange and any((others >= SAME_CORE).any() for others in alike)
+    return _UNSCALED if named_otherwise else 1.0, _BY_RANGE if guess.turn else 1.0
+
+
+def _are_torques(judge: Judge, found: BestHypothesis, topic: str) -> bool:
+    """Whether what the joints carry, or a servo's law, shows that a message's efforts are torques.
+
+    Where no torques can be computed, the message is believed.
+    """
+    rows = [
+        row
+        for row, (drive, guess) in enumerate(zip(judge.drives, found.guesses, strict=True))
+        if drive.axis.topic == topic and drive.effort is not None and guess.joint >= 0
+    ]
+    parts = [found.verdict.parts[row] for row in rows]
+    if all(math.isnan(moved) for _, moved in parts):
+        return True
+    for row, (servo, moved) in zip(rows, parts, strict=True):
+        guess = found.guesses[row]
+        scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets, SHOWS)
+        scale /= guess.sign * guess.effort_sign * guess.effort_unit.factor
+        if servo < _EXPLAINED or (moved < _EXPLAINED and 1 / MASSES < scale < MASSES):
+            return True
+    return False
 
 
 def _beside_currents(judge: Judge, found: BestHypothesis, row: int) -> bool:
@@ -358,7 +440,8 @@ def _command(judge: Judge, found: BestHypothesis, row: int) -> _Reading | None:
         _identity(judge, found, row),
         *_notes(scale, unit.name, offset, joint),
     ]
-    return _Reading(column, scale, offset, _score(found, row, *choices), _join(notes))
+    score = min(_score(found, row, *choices), *_limits(judge, found, row))
+    return _Reading(column, scale, offset, score, _join(notes))
 
 
 def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
@@ -476,6 +559,7 @@ def _pair(
         slope * reading.offset + intercept,
         reading.score,
         reading.reason,
+        reading.kind,
     )
 
 
@@ -550,6 +634,8 @@ def _entry(pair: ProposedPair) -> str:
         parts.append(f'scale: {_number(pair.scale, _DIGITS)}')
     if pair.offset:
         parts.append(f'offset: {_number(pair.offset, _OFFSET_DIGITS)}')
+    if pair.kind not in {None, EffortKind.TORQUE}:
+        parts.append(f'kind: {pair.kind}')
     return ', '.join(parts)
 
 

@@ -25,6 +25,7 @@ from rosbags.typesys.msg import normalize_msgtype
 from sysid_ros.bags.input.files import (
     BATCH_BYTES,
     DamagedFileError,
+    Onward,
     Stream,
     decompress,
     decompressed,
@@ -66,8 +67,9 @@ def is_closed(path: Path) -> bool:
 class McapInput:
     """An MCAP file; see :class:`~sysid_ros.bags.input.files.InputFile`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, onward: Onward) -> None:
         """Read the summary, where there is one."""
+        self._onward = onward
         self.facts: dict[str, str] = {}
         self._schemas: dict[int, Schema] = {}
         self._streams: dict[int, Stream] = {}
@@ -183,6 +185,8 @@ class McapInput:
         self._found += len(starts)
         buffer = np.frombuffer(data, np.uint8)
         channels = _gathered(buffer, starts, *_CHANNEL)
+        stamps = _gathered(buffer, starts, *_LOG_TIME)
+        received = self._onward.stamps(stamps, self._streams, channels)
         for channel in np.unique(channels).tolist():
             stream = self._streams.get(channel)
             if stream is None:
@@ -191,8 +195,8 @@ class McapInput:
             if not is_needed(stream):
                 continue
             own = channels == channel
-            stamps = _gathered(buffer, starts[own], *_LOG_TIME)
-            yield stream, decompressed(Batch(stamps, buffer, starts[own] + _MESSAGE, sizes[own]))
+            found = Batch(received[own], buffer, starts[own] + _MESSAGE, sizes[own])
+            yield stream, decompressed(found)
 
     def _messages(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the records of messages begin, and the sizes of the messages."""

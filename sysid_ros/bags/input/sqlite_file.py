@@ -8,12 +8,14 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rosbags.typesys.msg import normalize_msgtype
 
 from sysid_ros.bags.input.files import (
     BATCH_BYTES,
     BATCH_MESSAGES,
     DamagedFileError,
+    Onward,
     Stream,
     decompressed,
 )
@@ -54,8 +56,9 @@ def is_closed(path: Path) -> bool | None:
 class SqliteInput:
     """A SQLite file; see :class:`~sysid_ros.bags.input.files.InputFile`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, onward: Onward) -> None:
         """Read topics and facts."""
+        self._onward = onward
         self.facts: dict[str, str] = {}
         self._connection = _connect(path)
         try:
@@ -97,7 +100,10 @@ class SqliteInput:
             limit = min(max(BATCH_BYTES * len(rows) // max(size, 1), 1), 2 * limit, BATCH_MESSAGES)
 
     def _batches(self, rows: list[tuple[int, int, int, bytes]]) -> Iterator[tuple[Stream, Batch]]:
-        _, numbers, stamps, data = zip(*rows, strict=True)
+        _, numbers, logged, data = zip(*rows, strict=True)
+        stamps = self._onward.stamps(
+            np.array(logged, dtype=np.int64), self._streams, np.array(numbers, dtype=np.int64)
+        )
         which = set(numbers)
         if len(which) == 1:
             yield self._streams[numbers[0]], batch(stamps, data)
@@ -106,7 +112,7 @@ class SqliteInput:
             own = [row for row, item in enumerate(numbers) if item == number]
             yield (
                 self._streams[number],
-                batch([stamps[row] for row in own], [data[row] for row in own]),
+                batch(stamps[own], [data[row] for row in own]),
             )
 
     def close(self) -> None:

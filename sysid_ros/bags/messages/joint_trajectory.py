@@ -1,12 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""trajectory_msgs/JointTrajectory: setpoints by joint name.
+"""trajectory_msgs/JointTrajectory: setpoints by joint name, as a controller executes them.
 
-Each point is one row, at the time of its message plus the point's ``time_from_start``; both stamps
-of the row are shifted, and a header stamp of zero ("now") stays zero. A message replaces what is
-left of the one before it, as in joint_trajectory_controller: points of earlier messages at or after
-the first point of a later one for the same joints never came into force and are left out.
-Between points, commands are held: what a controller interpolates is not in the message.
+A trajectory begins at its header stamp, or when it was received where that is zero ("now"). Each
+point is reached its ``time_from_start`` later; between points the controller interpolates, and a
+message replaces what is left of the one before it for the same joints
+(:mod:`~sysid_ros.signals.setpoints`). Rows are the corners of that path, and samples of what is
+bent; both stamps of a row are shifted, and a header stamp of zero stays zero. Where every message
+acts at once, there is one row per message and it holds until the next.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from sysid_ros.bags.columns import Field, TopicColumns
 from sysid_ros.bags.messages.message_types import labels_for
+from sysid_ros.signals.setpoints import SetpointPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,13 +58,9 @@ class _Block(NamedTuple):
     after_ns: NDArray[np.int64]
     values: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]
 
-    def times_ns(self) -> NDArray[np.int64]:
-        """Return when each point is to be reached, (m, p), ns."""
-        return np.where(self.stamp_ns, self.stamp_ns, self.receive_ns)[:, None] + self.after_ns
-
 
 class Setpoints:
-    """One row per point that came into force."""
+    """The path that the messages of a topic ask for."""
 
     def __init__(self, topic: str, msgtype: str) -> None:
         """Begin without messages."""
@@ -86,31 +84,103 @@ class Setpoints:
         self._files += 1
 
     def finish(self) -> TopicColumns:
-        """Return the points that came into force, in the order of their times."""
-        blocks = [block for block in self._blocks if block.after_ns.size]
+        """Return what was asked for, in the order of the times."""
+        blocks = [block for block in self._blocks if block.after_ns.size and block.values]
         ranks = _ranks(blocks)
-        kept = _in_force(blocks, ranks)
-        received = _rows(kept, [block.receive_ns[:, None] + block.after_ns for block in blocks])
-        stamped = _rows(
-            kept,
-            [
-                np.where(block.stamp_ns[:, None], block.stamp_ns[:, None] + block.after_ns, 0)
-                for block in blocks
-            ],
-        )
-        rank = _rows(
-            kept, [np.broadcast_to(r[:, None], k.shape) for r, k in zip(ranks, kept, strict=True)]
-        )
-        point = _rows(kept, [np.broadcast_to(np.arange(k.shape[1]), k.shape) for k in kept])
-        order = np.lexsort((point, rank, np.where(stamped, stamped, received)))
-        fields = (_field(name, blocks, kept, order) for name in FIELDS.values())
+        paths = []
+        for joints in {tuple(sorted(block.joints)): None for block in blocks}:
+            members = [n for n, b in enumerate(blocks) if tuple(sorted(b.joints)) == joints]
+            paths.append(_Path([blocks[n] for n in members], [ranks[n] for n in members]))
+        held = all(path.only_jumps for path in paths)
+        parts = [path.rows(held=held) for path in paths]
+        nothing = np.empty(0, dtype=np.int64)
+        received = np.concatenate([nothing, *(part[0] for part in parts)])
+        stamped = np.concatenate([nothing, *(part[1] for part in parts)])
+        order = np.lexsort((received, np.where(stamped, stamped, received)))
+        fields = []
+        for name in FIELDS.values():
+            found = [(part[2].get(name, {}), len(part[0])) for part in parts]
+            labels = tuple(dict.fromkeys(label for columns, _ in found for label in columns))
+            if labels:
+                values = [
+                    np.stack([columns.get(label, np.full(n, np.nan)) for label in labels], axis=1)
+                    for columns, n in found
+                ]
+                fields.append(Field(name, labels, np.concatenate(values)[order], not held))
         return TopicColumns(
-            self._topic,
-            self._msgtype,
-            received[order],
-            stamped[order],
-            tuple(field for field in fields if field is not None),
+            self._topic, self._msgtype, received[order], stamped[order], tuple(fields)
         )
+
+
+class _Path:
+    """What messages for the same joints ask for."""
+
+    def __init__(self, blocks: Sequence[_Block], ranks: Sequence[NDArray[np.int64]]) -> None:
+        """Follow them in the order of their ranks."""
+        self._present = present = {name for block in blocks for name in block.values}
+        # What is interpolated, then its derivatives; efforts are interpolated by themselves.
+        motion = [name for name in FIELDS.values() if name != 'effort']
+        self._chain = motion[next((n for n, name in enumerate(motion) if name in present), 3) :]
+        self._labels = tuple(
+            dict.fromkeys(at for block in blocks for own, _ in block.values.values() for at in own)
+        )
+        where, points = [], []
+        for number, block in enumerate(blocks):
+            where += [(number, row) for row in range(len(block.receive_ns))]
+            points.append(self._points(block))
+        self._receive_ns, self._stamp_ns, begin = (
+            np.concatenate(parts)[np.argsort(np.concatenate(ranks))]
+            for parts in (
+                [block.receive_ns for block in blocks],
+                [block.stamp_ns for block in blocks],
+                [np.where(block.stamp_ns, block.stamp_ns, block.receive_ns) for block in blocks],
+            )
+        )
+        self._begin_ns = begin
+        self._path = SetpointPath()
+        for time, index in zip(begin.tolist(), np.argsort(np.concatenate(ranks)), strict=True):
+            number, row = where[index]
+            self._path.follow(time, blocks[number].after_ns[row].tolist(), points[number][row])
+
+    @property
+    def only_jumps(self) -> bool:
+        """Whether every message acts at once."""
+        return self._path.only_jumps
+
+    def rows(
+        self, *, held: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, dict[str, NDArray[np.float64]]]]:
+        """Return (n,) receive and header stamps, ns, and field to label to its (n,) values."""
+        rows = self._path.rows(held=held)
+        after = rows.times_ns - self._begin_ns[rows.trajectory]
+        stamps = self._stamp_ns[rows.trajectory]
+        columns = {
+            name: dict(zip(self._labels, rows.states[:, order].T, strict=False))
+            for order, name in enumerate(self._chain)
+            if name in self._present
+        }
+        if 'effort' in self._present:
+            efforts = rows.states[:, 0, -len(self._labels) :]
+            columns['effort'] = dict(zip(self._labels, efforts.T, strict=True))
+        whole = {
+            name: {label: column for label, column in found.items() if np.isfinite(column).any()}
+            for name, found in columns.items()
+        }
+        received = self._receive_ns[rows.trajectory] + after
+        return received, np.where(stamps, stamps + after, 0), whole
+
+    def _points(self, block: _Block) -> NDArray[np.float64]:
+        """Return (m, p, 3, k) points: k joints, and once more for their efforts."""
+        count = len(self._labels)
+        shape = (*block.after_ns.shape, 3, count * (1 + ('effort' in self._present)))
+        points = np.full(shape, np.nan)
+        for name, (labels, values) in block.values.items():
+            columns = [self._labels.index(label) for label in labels]
+            if name == 'effort':
+                points[:, :, 0, [count + column for column in columns]] = values
+            else:
+                points[:, :, self._chain.index(name), columns] = values
+        return points
 
 
 def _block(table: MessageTable, receive_ns: NDArray[np.int64], order: NDArray[np.int64]) -> _Block:
@@ -160,57 +230,3 @@ def _ranks(blocks: Sequence[_Block]) -> list[NDArray[np.int64]]:
     ranks[np.lexsort(order.T[::-1])] = np.arange(len(order))
     ends = np.cumsum([len(block.order) for block in blocks])
     return np.split(ranks, ends[:-1])
-
-
-def _in_force(
-    blocks: Sequence[_Block], ranks: Sequence[NDArray[np.int64]]
-) -> list[NDArray[np.bool_]]:
-    """Tell which points came into force, (m, p) per block."""
-    times = [block.times_ns() for block in blocks]
-    kept: list[NDArray[np.bool_]] = [np.empty((0, 0), dtype=bool)] * len(blocks)
-    for joints in {block.joints: None for block in blocks}:
-        members = [index for index, block in enumerate(blocks) if block.joints == joints]
-        rank = np.concatenate([ranks[index] for index in members])
-        order = np.argsort(rank)
-        first = np.concatenate([times[index][:, 0] for index in members])[order]
-        # The earliest beginning among all later messages.
-        limit = np.full(len(first), np.iinfo(np.int64).max)
-        limit[:-1] = np.minimum.accumulate(first[::-1])[::-1][1:]
-        limits = np.empty_like(limit)
-        limits[order] = limit
-        ends = np.cumsum([len(times[index]) for index in members])
-        for index, part in zip(members, np.split(limits, ends[:-1]), strict=True):
-            kept[index] = times[index] < part[:, None]
-    return kept
-
-
-def _rows(
-    kept: Sequence[NDArray[np.bool_]], values: Sequence[NDArray[np.int64]]
-) -> NDArray[np.int64]:
-    """Return what is kept of (m, p) values of all blocks, one after the other."""
-    parts = [value[mask] for mask, value in zip(kept, values, strict=True)]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
-
-def _field(
-    name: str,
-    blocks: Sequence[_Block],
-    kept: Sequence[NDArray[np.bool_]],
-    order: NDArray[np.int64],
-) -> Field | None:
-    """Join a field of all blocks; a block without it is NaN."""
-    labels = dict.fromkeys(
-        label for block in blocks if name in block.values for label in block.values[name][0]
-    )
-    if not labels:
-        return None
-    column = {label: index for index, label in enumerate(labels)}
-    values = np.full((len(order), len(labels)), np.nan)
-    start = 0
-    for block, mask in zip(blocks, kept, strict=True):
-        end = start + int(mask.sum())
-        if name in block.values:
-            own, numbers = block.values[name]
-            values[start:end, [column[label] for label in own]] = numbers[mask]
-        start = end
-    return Field(name, tuple(labels), values[order])

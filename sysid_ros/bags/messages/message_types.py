@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 TEXT = 'std_msgs/msg/String'
 #: Setpoints by joint name, read point by point: :mod:`~sysid_ros.bags.messages.joint_trajectory`.
 JOINT_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+#: What a joint_trajectory_controller asked for, measured and sent to the motors.
+CONTROLLER_STATE = 'control_msgs/msg/JointTrajectoryControllerState'
+#: Steps or velocities by joint name, as of a joystick.
+JOINT_JOG = 'control_msgs/msg/JointJog'
+#: Parts of a controller's state that it asks for at each moment: between two messages as well.
+_ASKED = ('reference.', 'desired.')
 _INTERFACE = re.compile(r'interface_values\[(\d+)\]\.values')
 _TRANSFORM = re.compile(r'(transforms\[\d+\])\.transform\.(translation|rotation)')
 
@@ -125,9 +131,8 @@ def transforms_by_child_frame(
 LABELLERS: Mapping[str, Labeller] = {
     'sensor_msgs/msg/JointState': named_by('name'),
     # Older versions of the type say desired and actual instead of reference and feedback.
-    'control_msgs/msg/JointTrajectoryControllerState': named_by(
-        'joint_names', r'\w+\.(positions|velocities|accelerations|effort)'
-    ),
+    CONTROLLER_STATE: named_by('joint_names', r'\w+\.(positions|velocities|accelerations|effort)'),
+    JOINT_JOG: named_by('joint_names', 'displacements|velocities'),
     'control_msgs/msg/DynamicJointState': interfaces_of_joints,
     'tf2_msgs/msg/TFMessage': transforms_by_child_frame,
     # The elements have their index as label; the layout of such an array does not matter.
@@ -147,6 +152,13 @@ LABELLERS: Mapping[str, Labeller] = {
         ]
     },
 }
+
+
+def is_interpolated(msgtype: str, field: str) -> bool:
+    """Tell whether a field changes linearly between messages, rather than holding."""
+    return msgtype == CONTROLLER_STATE and field.startswith(_ASKED)
+
+
 #: Message type to why it is not read: its numbers make no time series.
 NOT_NUMBERS: Mapping[str, str] = {
     'diagnostic_msgs/msg/DiagnosticArray': 'diagnostics are texts, each message about other things',

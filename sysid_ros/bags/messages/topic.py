@@ -13,7 +13,12 @@ from sysid_ros.bags.messages.batch import Splitter, batch
 from sysid_ros.bags.messages.cdr import Cursor
 from sysid_ros.bags.messages.joint_trajectory import Setpoints
 from sysid_ros.bags.messages.layout import NoColumnsError, message_type
-from sysid_ros.bags.messages.message_types import JOINT_TRAJECTORY, LABELLERS, NOT_NUMBERS
+from sysid_ros.bags.messages.message_types import (
+    JOINT_TRAJECTORY,
+    LABELLERS,
+    NOT_NUMBERS,
+    is_interpolated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -113,7 +118,7 @@ class Columns:
         """Return the columns; nothing may be added afterwards."""
         self._resize(self._count)
         fields = tuple(
-            Field(name, tuple(field.labels), field.values)
+            Field(name, tuple(field.labels), field.values, is_interpolated(self._msgtype, name))
             for name, field in self._fields.items()
             if field.labels
         )

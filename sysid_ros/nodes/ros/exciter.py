@@ -251,9 +251,9 @@ class Exciter:
         positions = [
             drive.position(value) for drive, value in zip(self._drives, command, strict=True)
         ]
+        # To be reached at once: by default a controller starts each trajectory from where the robot
+        # is, and would fall back there with each command that leaves it time.
         point = JointTrajectoryPoint(positions=positions)
-        # A trajectory controller gets there when the next command comes.
-        point.time_from_start.nanosec = min(round(_NS / self._config.rate), _NS - 1)
         names = [drive.joint for drive in self._drives]
         self._publisher.publish(JointTrajectory(joint_names=names, points=[point]))
 

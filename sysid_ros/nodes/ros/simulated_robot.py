@@ -25,6 +25,7 @@ from sysid_ros.nodes.ros.simulation import (
     read_array,
 )
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
+from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,23 +100,35 @@ class _Commands:
     def of_array(self, message: Any) -> NDArray[np.float64]:
         return read_array(message, len(self._drives))
 
-    def of_trajectory(self, message: Any) -> NDArray[np.float64]:
+    def of_trajectory(self, message: Any) -> TrajectoryCommand:
+        """Read all points, for a controller that follows them from the message's arrival on."""
         if not message.points:
             msg = 'expected a point, found none'
             raise RosError(msg)
-        positions = finite(np.array(message.points[-1].positions, dtype=np.float64))
-        if len(positions) != len(message.joint_names):
-            msg = f'expected {len(message.joint_names)} positions, found {len(positions)}'
+        rows, count = [self._row(name) for name in message.joint_names], len(message.joint_names)
+        spans = [point.time_from_start for point in message.points]
+        after = np.array([span.sec + span.nanosec / 1e9 for span in spans])
+        if np.any(np.diff(after) <= 0):
+            msg = f'expected points at increasing times from the start, found {after.tolist()}'
             raise RosError(msg)
-        values = np.full(len(self._drives), np.nan)
-        for name, position in zip(message.joint_names, positions, strict=True):
-            if name not in self._by_joint:
-                hint = nearest(name, self._by_joint)
-                msg = f'no position servo moves a joint {name!r}; {hint}'
-                raise RosError(msg)
-            row = self._by_joint[name]
-            values[row] = self._drives[row].command(float(position))
-        return values
+        slopes = np.array([self._drives[row].slope for row in rows])
+        offsets = np.array([self._drives[row].offset for row in rows])
+        points = np.full((len(after), 3, len(self._drives)), np.nan)
+        for number, point in enumerate(message.points):
+            for order, name in enumerate(('positions', 'velocities', 'accelerations')):
+                values = finite(np.array(getattr(point, name), dtype=np.float64))
+                if len(values) != count and (len(values) or name == 'positions'):
+                    msg = f'expected {count} {name}, found {len(values)}'
+                    raise RosError(msg)
+                if len(values):
+                    points[number, order, rows] = slopes * values + (0.0 if order else offsets)
+        return TrajectoryCommand(after, points)
+
+    def _row(self, joint: str) -> int:
+        if joint not in self._by_joint:
+            msg = f'no position servo moves a joint {joint!r}; {nearest(joint, self._by_joint)}'
+            raise RosError(msg)
+        return self._by_joint[joint]
 
 
 def _plant(config: SimulatedRobotConfig) -> Plant:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.nodes.ros.runtime import Stop
     from sysid_ros.virtual_robot import Sample
+    from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 #: Commands take no longer than the fastest one and this, s, unless the machine is busy.
 _LONGEST_HOLDUP = 0.020
@@ -59,13 +60,13 @@ class CommandTopic(NamedTuple):
     Attributes:
         topic: Its name in full.
         kind: Type of its messages.
-        read: Returns (nu,) commands of a message, NaN for what it leaves as it is; raises a
-            RosError where they do not fit.
+        read: Returns (nu,) commands of a message, NaN for what it leaves as it is, or the
+            trajectory in it; raises a RosError where they do not fit.
     """
 
     topic: str
     kind: Any
-    read: Callable[[Any], NDArray[np.float64]]
+    read: Callable[[Any], NDArray[np.float64] | TrajectoryCommand]
 
 
 class CommandInbox:
@@ -102,12 +103,12 @@ class CommandInbox:
         """Leave the graph."""
         self._node.destroy_node()
 
-    def fetch(self) -> list[tuple[int, NDArray[np.float64]]]:
+    def fetch(self) -> list[tuple[int, NDArray[np.float64] | TrajectoryCommand]]:
         """Return what arrived since the last call.
 
         Returns:
             When each command arrived, ns since the epoch, and its (nu,) values, NaN for the
-            actuators that it does not name.
+            actuators that it does not name, or the trajectory that it is.
         """
         commands = []
         for subscription, read in self._sources:
@@ -181,7 +182,7 @@ class SteppedPlant(Protocol):
     def late(self) -> int:
         """Commands so far that came when their time to take effect had passed."""
 
-    def command(self, time: float, values: NDArray[np.float64]) -> bool:
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
         """Give a command that arrived at a time; return whether it came in time."""
 
     def advance(self, until: float) -> Iterator[Sample]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import PairRole, align, map_columns
+from sysid_ros.alignment.mapping.axes import find_axes
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import ChannelMapping, MappingConfig, validate
 from sysid_ros.errors import AlignmentError, ConfigError
@@ -339,3 +340,114 @@ def test_auto_refuses_positions_that_no_joint_can_have(columns: Any):
     state = columns.topic('/js', TIMES, {'position': {'j': 50 + 20 * np.sin(TIMES)}})
     with pytest.raises(AlignmentError, match=r'runs from 50 to 70.*-1.571 to 1.571 rad.*sysid map'):
         map_columns(columns.bag(state), model, 'auto')
+
+
+CONTROLLER = 'control_msgs/msg/JointTrajectoryControllerState'
+
+
+def _controller_state(columns: Any, **parts: dict[str, Any]) -> Any:
+    """Make a controller's state: ``output_effort={'elbow': values}`` and so on."""
+    fields = {name.replace('_', '.', 1): values for name, values in parts.items()}
+    return columns.topic('/jtc/controller_state', TIMES, fields, msgtype=CONTROLLER)
+
+
+def test_what_a_controller_sent_comes_before_what_it_was_told(arm: Any, columns: Any):
+    joints = {'shoulder': TIMES, 'elbow': TIMES}
+    told = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
+    asked = {'reference_positions': joints, 'feedback_positions': joints}
+    nothing = dict.fromkeys(joints, np.full(len(TIMES), np.nan))
+    for sent, field in (
+        ({'output_positions': joints}, 'output.positions'),
+        ({'output_positions': nothing}, 'reference.positions'),
+        # A type with these is that of a controller which publishes less often than it sends.
+        ({'output_positions': joints, 'desired_positions': joints}, 'reference.positions'),
+    ):
+        state = _controller_state(columns, **asked, **sent)
+        mapping = map_columns(columns.bag(columns.state(TIMES), state, told), arm, 'auto')
+        assert _pairs(mapping, PairRole.ACTUATOR) == {
+            'drive_e': ('/jtc/controller_state', field, 'elbow'),
+            'drive_s': ('/jtc/controller_state', field, 'shoulder'),
+        }
+        assert 'controller_state is taken' in _reasons(mapping)['/jtc/joint_trajectory']
+
+
+def test_a_proposal_takes_what_a_controller_sent_as_well(columns: Any):
+    joints = {'shoulder': TIMES, 'elbow': TIMES}
+    told = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
+    sent = {f'{part}_positions': joints for part in ('reference', 'feedback', 'error', 'output')}
+    bag = columns.bag(columns.state(TIMES), _controller_state(columns, **sent), told)
+    found = {
+        axis.name: [(c.topic, c.field) for c in axis.columns.values()]
+        for axis in find_axes(bag)
+        if axis.commanded
+    }
+    assert found == {key: [('/jtc/controller_state', 'output.positions')] for key in joints}
+    measured = {axis.topic for axis in find_axes(bag) if not axis.commanded}
+    assert measured == {'/joint_states'}
+
+
+def test_efforts_that_a_controller_sent_are_those_of_position_servos(arm: Any, columns: Any):
+    state = columns.topic(
+        '/joint_states',
+        TIMES,
+        {name: {'shoulder': TIMES} for name in ('position', 'effort')},
+    )
+    asked = {'reference_positions': {'shoulder': TIMES}}
+    for effort, expected in (
+        (np.sin(TIMES), ('/jtc/controller_state', 'output.effort', 'shoulder')),
+        (np.zeros(len(TIMES)), ('/joint_states', 'effort', 'shoulder')),
+    ):
+        sent = _controller_state(columns, **asked, output_effort={'shoulder': effort})
+        mapping = map_columns(columns.bag(state, sent), arm, 'auto')
+        assert _pairs(mapping, PairRole.SENSOR)['s5'] == expected
+        assert _pairs(mapping, PairRole.ACTUATOR)['drive_s'][1] == 'reference.positions'
+
+
+def test_what_a_controller_measured_is_the_state_where_there_is_no_other(arm: Any, columns: Any):
+    joints = {'shoulder': TIMES, 'elbow': 2 * TIMES}
+    state = _controller_state(
+        columns, feedback_positions=joints, feedback_velocities=joints, output_positions=joints
+    )
+    mapping = map_columns(columns.bag(state), arm, 'auto')
+    assert _pairs(mapping, PairRole.SENSOR) == {
+        's3': ('/jtc/controller_state', 'feedback.velocities', 'elbow'),
+        's1': ('/jtc/controller_state', 'feedback.positions', 'elbow'),
+        's0': ('/jtc/controller_state', 'feedback.positions', 'shoulder'),
+    }
+
+
+def test_jogging_moves_velocity_servos_only_and_says_so(arm: Any, columns: Any):
+    jog = {'velocities': {'wrist': TIMES, 'elbow': TIMES}, 'displacements': {'elbow': TIMES}}
+    kind = 'control_msgs/msg/JointJog'
+    commands = columns.topic('/servo/delta', TIMES, jog, msgtype=kind)
+    mapping = map_columns(columns.bag(columns.state(TIMES), commands), arm, 'auto')
+    assert _pairs(mapping, PairRole.ACTUATOR) == {
+        'drive_w': ('/servo/delta', 'velocities', 'wrist')
+    }
+    steps = columns.topic('/servo/delta', TIMES, {'displacements': {'elbow': TIMES}}, msgtype=kind)
+    mapping = map_columns(columns.bag(columns.state(TIMES), steps), arm, 'auto')
+    assert _reasons(mapping)['/servo/delta'] == (
+        'it commands steps or velocities of a joystick, '
+        'the actuators of the model take position and velocity'
+    )
+
+
+def test_an_array_of_efforts_is_not_given_to_position_servos(arm: Any, columns: Any):
+    efforts = columns.array(TIMES, name='/effort_controller/commands')
+    mapping = map_columns(columns.bag(columns.state(TIMES), efforts), arm, 'auto')
+    assert not _pairs(mapping, PairRole.ACTUATOR)
+    assert _reasons(mapping)['/effort_controller/commands'] == (
+        'it carries effort, the actuators of the model take position and velocity'
+    )
+    motors = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><joint name="shoulder"/><geom size=".1"/></body></worldbody>'
+        '<actuator><motor name="m" joint="shoulder"/></actuator>'
+        '<sensor><jointpos name="s" joint="shoulder"/></sensor></mujoco>'
+    )
+    efforts = columns.array(TIMES, 1, name='/arm_effort_controller/commands')
+    positions = columns.array(TIMES, 1, name='/other/commands')
+    facts = {'controllers': '{"/other": {"joints": ["shoulder"], "interface": "position"}}'}
+    bag = dataclasses.replace(columns.bag(columns.state(TIMES), efforts, positions), facts=facts)
+    mapping = map_columns(bag, motors, 'auto')
+    assert _pairs(mapping, PairRole.ACTUATOR)['m'][0] == '/arm_effort_controller/commands'
+    assert 'it carries position' in _reasons(mapping)['/other/commands']

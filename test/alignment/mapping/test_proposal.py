@@ -184,6 +184,55 @@ def test_currents_neither_outvote_names_nor_pass_for_torques(bench: Any, run: An
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('kind', ['current', 'pwm'])
+def test_efforts_are_what_their_name_says(bench: Any, run: Any, kind: str) -> None:
+    commands, state = _plain(bench, run).topics
+    fields = tuple(replace(f, name=kind) if f.name == 'effort' else f for f in state.fields)
+    proposal = propose(
+        replace(_plain(bench, run), topics=(commands, replace(state, fields=fields))), bench.model()
+    )
+    found = {pair.name: pair for pair in proposal.pairs}
+    for joint in run.joints:
+        effort = found[f'{joint}_effort']
+        assert (effort.kind, effort.field, effort.confident) == (kind, kind, False)
+        assert found[f'{joint}_position'].confident
+    assert found['shoulder_lift_effort'].scale == pytest.approx(1.0, rel=0.3)
+    assert f'# shoulder_lift_effort: {{topic: {state.topic}, field: {kind}' in to_yaml(proposal, '')
+    assert f'kind: {kind}}}' in to_yaml(proposal, '')
+
+
+@pytest.mark.slow
+def test_a_unit_that_only_the_range_tells_is_in_doubt(bench: Any, run: Any) -> None:
+    """Motor angles before a gear of 40 lie within the ranges in degrees, too."""
+    _, state = _plain(bench, run).topics
+    geared = replace(state.fields[0], values=40.0 * state.fields[0].values)
+    motors = replace(_plain(bench, run), topics=(replace(state, fields=(geared,)),))
+    found = _found(motors, bench.model())
+    assert not any(pair.confident for pair in found.values() if pair.scale != 1.0)
+    degrees = _with(_plain(bench, run), 'position', np.degrees)
+    found = _found(_with(degrees, 'velocity', np.degrees), bench.model())
+    for joint in run.joints:
+        assert found[f'{joint}_position'].confident
+        assert found[f'{joint}_position'].scale == pytest.approx(math.pi / 180)
+
+
+@pytest.mark.slow
+def test_torques_are_taken_for_torques_where_loads_show_it(bench: Any, run: Any) -> None:
+    bag = _plain(bench, run)
+    states = [field for field in bag.topics[1].fields if field.name != 'velocity']
+    found = _found(
+        replace(bag, topics=(replace(bag.topics[1], fields=tuple(states)),)), bench.model()
+    )
+    assert all(found[f'{joint}_effort'].confident for joint in run.joints)
+    noise = np.random.default_rng(0).normal(size=states[1].values.shape)
+    states[1] = replace(states[1], values=noise)
+    found = _found(
+        replace(bag, topics=(replace(bag.topics[1], fields=tuple(states)),)), bench.model()
+    )
+    assert not any(found[f'{joint}_effort'].confident for joint in run.joints)
+
+
+@pytest.mark.slow
 def test_efforts_that_are_never_negative_stay_out(bench: Any, run: Any) -> None:
     bag = _with(_plain(bench, run), 'effort', np.abs)
     proposal = propose(bag, bench.model())

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.bags.recording import summary
 from sysid_ros.inspection.live import WINDOW_S, LiveQuality
 
@@ -312,9 +313,7 @@ class Quality:
         self, what: str, subject: str, report: LiveReport, values: Mapping[str, object]
     ) -> DiagnosticStatus:
         faults = [
-            ('' if item.subject == subject else f'{item.subject}: ')
-            + f'{item.kind} ({item.count}): {item.detail}'
-            for item in report.findings(subject)
+            f'{group[0].kind}: {sentence(group)}' for group in alike(report.findings(subject))
         ]
         level = DiagnosticStatus.WARN if faults else DiagnosticStatus.OK
         name = f'{self._name}: quality of {what}'
@@ -333,8 +332,11 @@ def panel(report: LiveReport) -> Table:
         table.add_column(header)
 
     def faults(subject: str) -> str:
-        found = report.findings(subject)
-        return '; '.join(f'{item.kind} ({item.count})' for item in found) or 'ok'
+        found = alike(report.findings(subject))
+        return (
+            '; '.join(f'{group[0].kind} ({sum(item.count for item in group)})' for group in found)
+            or 'ok'
+        )
 
     for topic in report.inspection.topics:
         timing = f'{_text(topic.rate, 1)} Hz, jitter {_text(1e3 * topic.jitter, 2)} ms'

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rosbags.typesys import get_types_from_msg
 from rosbags.typesys.base import TypesysError
 
+from sysid_ros.bags.messages.message_types import CONTROLLER_STATE, JOINT_TRAJECTORY
 from sysid_ros.bags.recording import TopicSpec
 from sysid_ros.bags.writer import TopicQos, known_types
 from sysid_ros.errors import ConfigError, RosError, nearest
@@ -36,7 +37,6 @@ CLOCK = '/clock'
 _JOINT_STATES = '/joint_states'
 _STRING = 'std_msgs/msg/String'
 _COMMANDS = 'std_msgs/msg/Float64MultiArray'
-_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 #: Line between the definitions that rosbag2 joins for one type.
 _RULE = '=' * 80
 #: Parts of the name of a type.
@@ -185,13 +185,14 @@ def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
     """Return the topics that a calibration needs beside the joint states.
 
     These are the command topics by ros2_control's conventions, whether something publishes there
-    yet or a controller only listens, and the latched texts that hold the robot's model.
+    yet or a controller only listens, what trajectory controllers say that they asked for and sent,
+    and the latched texts that hold the robot's model.
     """
 
     def commands(found: Offer) -> bool:
         if found.msgtypes == (_COMMANDS,):
             return found.topic.endswith('/commands')
-        return found.msgtypes == (_TRAJECTORY,)
+        return found.msgtypes in {(JOINT_TRAJECTORY,), (CONTROLLER_STATE,)}
 
     def describes(found: Offer) -> bool:
         name = found.topic.rpartition('/')[2]

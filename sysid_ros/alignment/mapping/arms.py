@@ -1,0 +1,309 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Several arms in one bag: told apart, one of them chosen, and arms that lead others.
+
+Arms have topics of their own (``/left/joint_states``) or joints with a side in their names
+(``left_elbow``). In teleoperation a leader is moved by hand, and a follower is commanded to be
+where the leader is: the positions of the leader are the follower's commands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
+from sysid_ros.alignment.mapping.by_name import STATE, is_command
+from sysid_ros.alignment.mapping.names import name_words
+from sysid_ros.alignment.pairs import Quantity, field_columns
+from sysid_ros.bags import UnreadTopic
+from sysid_ros.errors import AlignmentError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sysid_ros.bags import BagColumns, Field, TopicColumns
+
+_SIDES = frozenset({'left', 'right'})
+#: Words for an arm that is moved by hand, and for one that follows it.
+_LEADS = frozenset({'lead', 'leader', 'master', 'teacher', 'teleop', 'operator'})
+_FOLLOWS = frozenset({'follow', 'follower', 'puppet', 'slave', 'replica'})
+#: Words for a copy of what was measured: it lags, too, and nothing commands it.
+_COPIES = frozenset({'filtered', 'filter', 'smooth', 'smoothed', 'estimated', 'estimate', 'raw'})
+#: A copy is nowhere further away than this part of the range, in the median.
+_SAME = 0.02
+#: A follower's speeds agree with its leader's at least so much, with words for it or without.
+_AGREES, _AGREES_UNNAMED = 0.6, 0.9
+
+
+class Arm(NamedTuple):
+    """One of several arms.
+
+    Attributes:
+        name: The side, or what its topic does not share with the others'.
+        topic: Of its measured state.
+        words: Of its name.
+        joints: What tells its joints apart, without the side.
+    """
+
+    name: str
+    topic: str
+    words: frozenset[str]
+    joints: frozenset[str]
+
+
+def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
+    """Return the arms that are measured; leaders are none, nor is what copies another topic.
+
+    Args:
+        bag: Columns of the bag.
+        leaders: Topics of leaders, see `find_leaders`.
+    """
+    states: list[TopicColumns] = []
+    for topic in sorted(_states(bag), key=lambda item: -len(item.receive_ns)):
+        if topic.topic not in leaders and not any(_is_copy(topic, other) for other in states):
+            states.append(topic)
+    states.sort(key=lambda topic: topic.topic)
+    levels = [topic.topic.strip('/').split('/') for topic in states]
+    shared = set.intersection(*(set(level) for level in levels)) if len(levels) > 1 else set()
+    found = []
+    for topic, level in zip(states, levels, strict=True):
+        own = '/'.join(part for part in level if part not in shared) if len(states) > 1 else ''
+        joints: dict[frozenset[str], set[str]] = {frozenset(): set(_labels(topic))}
+        if _SIDES.isdisjoint(_words(topic)):
+            joints = _by_side(_labels(topic)) or joints
+        for side, names in joints.items():
+            name = '/'.join(part for part in (own, *sorted(side)) if part) or topic.topic
+            words = frozenset(name_words(own)) | side
+            found.append(Arm(name, topic.topic, words, frozenset(names)))
+    return tuple(found)
+
+
+def rivals(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Return the arms whose joints another arm has, too."""
+    return tuple(
+        arm for arm in arms if any(arm.joints & other.joints for other in arms if other is not arm)
+    )
+
+
+def find_leaders(bag: BagColumns) -> dict[str, str]:
+    """Return the topic of each leader to that of its follower.
+
+    A leader has the follower's joints, is at the same time or earlier where the follower is, and
+    either its name says so or it is another robot's topic and clearly earlier.
+    """
+    found: dict[str, tuple[float, str]] = {}
+    for leader, follower in itertools.permutations(_states(bag), 2):
+        named = bool(_words(leader) & _LEADS) and not _words(follower) & _LEADS
+        against = _words(follower) & _LEADS or _words(leader) & _FOLLOWS
+        copies = (_words(leader) | _words(follower)) & _COPIES
+        apart = leader.topic.rpartition('/')[0] != follower.topic.rpartition('/')[0]
+        if against or not (named or (apart and not copies)):
+            continue
+        there, back = _agreement(leader, follower), _agreement(follower, leader)
+        if there[0] < (_AGREES if named else _AGREES_UNNAMED):
+            continue
+        if named or (there[1] > 0 and there[0] > back[0]):
+            known = found.get(leader.topic)
+            if known is None or there[0] > known[0]:
+                found[leader.topic] = there[0], follower.topic
+    return {leader: follower for leader, (_, follower) in found.items() if follower not in found}
+
+
+def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
+    """Return what of a bag belongs to one arm, or to none in particular.
+
+    Args:
+        bag: Columns of the bag.
+        namespace: Words of a topic's path, such as ``left``, ``/robot/arm_1``, or of joints; empty
+            where all of the bag is one robot's.
+
+    Raises:
+        AlignmentError: No topic and no joint has them.
+    """
+    if not namespace:
+        return bag
+    words = frozenset(name_words(namespace))
+    # A leader comes with the follower that is asked for.
+    wanted = words - _FOLLOWS or words
+    arms = find_arms(bag, {})
+    chosen = [arm for arm in arms if wanted <= arm.words | set(name_words(arm.topic))]
+    mine = wanted.union(*(arm.words for arm in chosen))
+    others = frozenset().union(*(arm.words for arm in arms if arm not in chosen)) - mine - _LEADS
+    kept, unread, found = [], list(bag.unread), False
+    for topic in bag.topics:
+        path = frozenset(name_words(topic.topic))
+        fields = [_of_arm(field, path, wanted, others) for field in topic.fields]
+        left = dict.fromkeys(
+            label
+            for whole, field in zip(topic.fields, fields, strict=True)
+            for label in whole.labels
+            if label not in field.labels
+        )
+        found = found or any(wanted <= path | set(name_words(label)) for label in _labels(topic))
+        fields = [field for field in fields if field.labels]
+        if fields:
+            kept.append(replace(topic, fields=tuple(fields)))
+        if left:
+            reason = f'not of the namespace {namespace}'
+            reason += f': {", ".join(left)}' if fields else ''
+            count = len(topic.receive_ns)
+            unread.append(UnreadTopic(topic.topic, topic.msgtype, count, reason))
+    if not wanted or not found:
+        names = list(dict.fromkeys(arm.name for arm in arms))
+        msg = (
+            f'No topic and no joint of {bag.path.name!r} has the namespace {namespace!r}; '
+            f'{nearest(namespace, names)}.'
+        )
+        raise AlignmentError(msg)
+    return replace(bag, topics=tuple(kept), unread=tuple(unread))
+
+
+def prefixes(bag: BagColumns, arms: Sequence[Arm], leaders: dict[str, str]) -> dict[str, str]:
+    """Return topic to what tells its arm from others that call their joints the same."""
+    several = rivals(arms)
+    common = frozenset.intersection(*(arm.words for arm in several)) if several else frozenset()
+    found = {}
+    for topic in bag.topics:
+        path = set(name_words(leaders.get(topic.topic, topic.topic)))
+        for arm in several:
+            own = arm.words - common
+            if own and own <= path:
+                found[topic.topic] = '_'.join(sorted(own))
+    return found
+
+
+def check_one_arm(bag: BagColumns, arms: Sequence[Arm], joints: Sequence[str]) -> None:
+    """Check that a bag does not hold several arms where the model is one.
+
+    Args:
+        bag: Columns of the bag.
+        arms: Of the bag.
+        joints: Of the model.
+
+    Raises:
+        AlignmentError: It does; the sentence names them.
+    """
+    several = rivals(arms)
+    told_apart = {word for joint in joints for word in name_words(joint)}
+    words = [arm.words - frozenset.intersection(*(arm.words for arm in several)) for arm in several]
+    if several and not all(own & told_apart for own in words):
+        names = ', '.join(dict.fromkeys(arm.name for arm in several))
+        msg = (
+            f'The bag {bag.path.name!r} holds several arms with the same joints, {names}, and the '
+            f'model is one of them: choose with `--namespace {several[0].name}`, '
+            f'or `namespace: {several[0].name}` in calibration.yaml.'
+        )
+        raise AlignmentError(msg)
+
+
+def _states(bag: BagColumns) -> list[TopicColumns]:
+    """Return the topics that measure positions of joints."""
+    return [
+        topic
+        for topic in bag.topics
+        if topic.msgtype == STATE
+        and not is_command(topic.topic)
+        and field_columns(topic, Quantity.POSITION) is not None
+    ]
+
+
+def _words(topic: TopicColumns) -> set[str]:
+    return set(name_words(topic.topic))
+
+
+def _labels(topic: TopicColumns) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
+
+
+def _by_side(labels: Sequence[str]) -> dict[frozenset[str], set[str]]:
+    """Return side to the joints there, without it; nothing where few have a side, as fingers."""
+    found: dict[frozenset[str], set[str]] = {}
+    for label in labels:
+        words = name_words(label)
+        side = frozenset(_SIDES.intersection(words))
+        if side:
+            joint = '_'.join(word for word in words if word not in _SIDES)
+            found.setdefault(side, set()).add(joint)
+    return found if 2 * sum(map(len, found.values())) > len(labels) else {}
+
+
+def _of_arm(
+    field: Field, path: frozenset[str], wanted: frozenset[str], others: frozenset[str]
+) -> Field:
+    """Return the columns of a field that belong to an arm, or to no other."""
+    mine = [
+        index
+        for index, label in enumerate(field.labels)
+        if wanted <= path | set(name_words(label)) or not others & (path | set(name_words(label)))
+    ]
+    labels = tuple(field.labels[index] for index in mine)
+    return replace(field, labels=labels, values=field.values[:, mine])
+
+
+def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:
+    """Whether a topic says of all joints that it shares with another what that says, too."""
+    first, second = (field_columns(item, Quantity.POSITION) for item in (topic, other))
+    if first is None or second is None:
+        return False
+    begin = max(item.receive_ns[0] for item in (topic, other))
+    end = min(item.receive_ns[-1] for item in (topic, other))
+    rows = (topic.receive_ns >= begin) & (topic.receive_ns <= end)
+    shared = [label for label in first.labels if label in second.labels]
+    for label in shared:
+        there = second.values[:, second.labels.index(label)]
+        known = np.isfinite(there)
+        values = first.values[rows, first.labels.index(label)]
+        if known.any() and np.isfinite(values).any():
+            same = np.interp(topic.receive_ns[rows], other.receive_ns[known], there[known])
+            apart = float(np.nanmedian(np.abs(values - same)))
+            if apart > _SAME * float(np.nanmax(there) - np.nanmin(there)):
+                return False
+    return bool(shared)
+
+
+def _agreement(leader: TopicColumns, follower: TopicColumns) -> tuple[float, float]:
+    """Return how the speeds of a topic's joints follow another's: correlation, and lag in s."""
+    first, second = (field_columns(topic, Quantity.POSITION) for topic in (leader, follower))
+    if first is None or second is None:
+        return 0.0, 0.0
+    shared = [label for label in first.labels if label in second.labels]
+    if not shared or 2 * len(shared) < len(second.labels):
+        return 0.0, 0.0
+    axes = [
+        Axis(
+            name=label,
+            commanded=False,
+            columns={
+                Quantity.POSITION: AxisColumn(
+                    topic.topic,
+                    field.name,
+                    label,
+                    topic.receive_ns,
+                    topic.header_ns,
+                    field.values[:, field.labels.index(label)],
+                )
+            },
+        )
+        for label in shared
+        for topic, field in ((leader, first), (follower, second))
+    ]
+    motion = make_motion(axes)
+    if motion is None:
+        return 0.0, 0.0
+    signals = [motion.signals.get((row, Quantity.POSITION)) for row in range(len(axes))]
+    answers = [
+        respond(a.rate, b.rate, motion)
+        for a, b in zip(signals[::2], signals[1::2], strict=True)
+        if a is not None and b is not None
+    ]
+    moving = [answer for answer in answers if answer.correlation]
+    if not moving:
+        return 0.0, 0.0
+    return (
+        float(np.median([answer.correlation for answer in moving])),
+        float(np.median([answer.lag for answer in moving])),
+    )

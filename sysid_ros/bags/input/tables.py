@@ -1,0 +1,421 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""CSV files and LeRobot datasets, read as the bags that they could have been.
+
+A table has a column of times and a column for each number; what a column is, is told by the words
+of its name. What measures joints becomes ``/joint_states``, what commands them ``/joint_commands``,
+all else a topic with the file's name. A LeRobot dataset is a table in several files of Parquet:
+``observation.state`` is measured, ``action`` is commanded, ``meta/info.json`` has the joints.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags.input.places import METADATA, natural_order, suffix
+from sysid_ros.errors import BagError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+CSV, PARQUET = TABLE_SUFFIXES = ('.csv', '.parquet')
+STATES, COMMANDS = '/joint_states', '/joint_commands'
+_STATE = 'sensor_msgs/msg/JointState'
+#: What stands where a bag has the type of a message.
+_TABLE = 'table'
+#: Where a LeRobot dataset says what its columns are.
+_INFO = 'meta/info.json'
+#: Episodes of a dataset follow one another after such a pause, s: they are runs of their own.
+_PAUSE_S = 10.0
+#: Words of a column's name to the field that a message would have. The first that fits counts:
+#: the current position is a position.
+_QUANTITIES = {
+    'position': ('position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos', 'theta'),
+    'velocity': ('velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'),
+    'effort': ('effort', 'efforts', 'torque', 'torques', 'tau'),
+    'current': ('current', 'currents', 'curr', 'amps', 'iq'),
+    'pwm': ('pwm', 'duty'),
+}
+_COMMANDED = frozenset(
+    [
+        'action',
+        'cmd',
+        'command',
+        'commands',
+        'commanded',
+        'control',
+        'des',
+        'desired',
+        'goal',
+        'ref',
+        'reference',
+        'setpoint',
+        'target',
+    ]
+)
+#: Words that say that something was measured, not what.
+_MEASURED = frozenset(
+    ['observation', 'obs', 'state', 'states', 'measured', 'meas', 'actual', 'present', 'feedback']
+)
+#: Components of vectors: these belong to no joint.
+_COMPONENTS = frozenset('xyzw')
+_TIMES = frozenset(
+    ['t', 'time', 'times', 'timestamp', 'timestamps', 'stamp', 'stamps', 'sec', 'secs', 'seconds']
+)
+_TIME_NOISE = frozenset(
+    ['ros', 'sim', 'elapsed', 'relative', 'rel', 'unix', 'epoch', 'system', 'header', 'log']
+)
+_TIME_UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'µs': 1e-6, 'ns': 1e-9}
+#: Units that a name may carry, to SI units; that of a current stays what it is.
+_UNITS = {
+    'deg': math.pi / 180,
+    'degrees': math.pi / 180,
+    'rev': 2 * math.pi,
+    'rpm': 2 * math.pi / 60,
+    'mm': 1e-3,
+    'mnm': 1e-3,
+    'rad': 1.0,
+    'radians': 1.0,
+    'nm': 1.0,
+    'm': 1.0,
+}
+#: Seconds since 1970 of times that are dates; a larger number is one in smaller units.
+_DATE_S = (5e8, 5e9)
+#: Nobody records joints more slowly, s; such a period is one in smaller units.
+_SLOWEST_S = 2.0
+_WORD = re.compile(r'[A-Z]+(?![a-z])|[A-Z]?[a-zµ]+|\d+')
+
+
+@dataclass
+class _Table:
+    """Columns of a file; what is no number has a reason instead."""
+
+    name: str
+    columns: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+class _Heading(NamedTuple):
+    """What a column's name says: role, field of a message or empty, joint, SI units per unit."""
+
+    commanded: bool
+    quantity: str
+    label: str
+    factor: float
+
+
+def table_files(path: Path) -> tuple[Path, ...]:
+    """Return the tables at a path: a file, or those of a folder that holds no bag."""
+    if not path.is_dir():
+        return (path,) if path.suffix in TABLE_SUFFIXES else ()
+    inside = list(path.iterdir())
+    if (path / METADATA).exists() or any(suffix(entry) for entry in inside):
+        return ()
+    if (path / _INFO).exists():
+        inside = list((path / 'data').rglob(f'*{PARQUET}'))
+    return tuple(sorted((e for e in inside if e.suffix in TABLE_SUFFIXES), key=natural_order))
+
+
+def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns:
+    """Read CSV files or a LeRobot dataset.
+
+    Args:
+        path: A file, a folder of CSV files of one recording, or of a dataset.
+        topics: Topics to read; all by default.
+
+    Raises:
+        BagError: A file is not what it should be, or there is no such topic.
+    """
+    files = table_files(path)
+    if all(file.suffix == PARQUET for file in files):
+        tables = [_stacked(files[0].stem, [_read_parquet(file) for file in files])]
+    else:
+        tables = _joined([(_read_csv if f.suffix == CSV else _read_parquet)(f) for f in files])
+    found: dict[str, TopicColumns] = {}
+    unread: list[UnreadTopic] = []
+    for table in tables:
+        made = _topics(path, table, alone=len(tables) == 1)
+        found.update({topic.topic: topic for topic in made})
+        unread += [
+            UnreadTopic(f'/{table.name}/{name}', _TABLE, 1, reason)
+            for name, reason in table.unread.items()
+        ]
+    for topic in topics or ():
+        if topic not in found:
+            msg = f'The table {str(path)!r} has no topic {topic!r}; {nearest(topic, found)}.'
+            raise BagError(msg)
+    kept = [found[name] for name in sorted(found) if topics is None or name in topics]
+    return BagColumns(path, tuple(kept), tuple(unread))
+
+
+def _read_csv(file: Path) -> _Table:
+    """Read a file: its first line names the columns, a cell is a number or a list of such."""
+    try:
+        with file.open(encoding='utf-8-sig', newline='') as lines:
+            first = lines.readline().lstrip('# ')
+            delimiter = max(',;\t', key=first.count)
+            names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+    except (OSError, ValueError, csv.Error) as err:
+        msg = f'The table {str(file)!r} cannot be read: {err}.'
+        raise BagError(msg) from err
+    if not names or all(math.isfinite(_number(name)) for name in names):
+        msg = f'Expected the names of the columns in the first line of {str(file)!r}, found none.'
+        raise BagError(msg)
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        msg = f'Expected columns with different names in {str(file)!r}, found {twice!r} twice.'
+        raise BagError(msg)
+    uneven = next((line for line, row in enumerate(rows, 2) if len(row) != len(names)), None)
+    if uneven is not None or not rows:
+        found = f'{len(rows[uneven - 2])} in line {uneven}' if uneven else 'no line with any'
+        msg = f'Expected {len(names)} values in each line of {str(file)!r}, found {found}.'
+        raise BagError(msg)
+    table = _Table(file.stem)
+    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
+        _add(table, name or 'unnamed', [_cell(cell) for cell in cells], None)
+    return table
+
+
+def _read_parquet(file: Path) -> _Table:
+    if importlib.util.find_spec('pyarrow') is None:
+        msg = (
+            f'Expected the Python package pyarrow to read {str(file)!r}, found none; get it with '
+            "`pip install 'sysid_ros[parquet]'`."
+        )
+        raise BagError(msg)
+    import pyarrow as pa  # noqa: PLC0415 (an extra)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        found = pq.ParquetFile(file).read()
+    except (pa.ArrowException, OSError, ValueError) as err:
+        msg = f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
+        raise BagError(msg) from err
+    table = _Table(file.stem)
+    known = _feature_names(file)
+    for name in found.column_names:
+        _add(table, name, found.column(name).to_pylist(), known.get(name))
+    return table
+
+
+def _feature_names(file: Path) -> dict[str, list[str]]:
+    """Return what a dataset calls the values of its columns; nothing for other tables.
+
+    Raises:
+        BagError: What should say so is no JSON.
+    """
+    info = next((up / _INFO for up in file.parents[:3] if (up / _INFO).exists()), None)
+    if info is None:
+        return {}
+    try:
+        features = json.loads(info.read_text('utf8'))['features']
+        return {name: _flat(feature.get('names')) for name, feature in features.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
+        msg = f'Expected the features of a LeRobot dataset in {str(info)!r}, found none.'
+        raise BagError(msg) from err
+
+
+def _flat(names: Any) -> list[str]:
+    """Return the names of a feature: a list, a list in a list, or lists by kinds."""
+    if isinstance(names, dict):
+        names = list(names.values())
+    if not isinstance(names, list):
+        return [] if names is None else [str(names)]
+    return [flat for name in names for flat in _flat(name)]
+
+
+def _add(table: _Table, name: str, cells: list[Any], labels: list[str] | None) -> None:
+    """Add a column, or one for each value of a list; say why where its cells are no numbers."""
+    wrong = next((cell for cell in cells if not isinstance(cell, (int, float, list))), None)
+    lists = [cell for cell in cells if isinstance(cell, list)]
+    widths = {len(cell) for cell in lists}
+    if isinstance(cells[0], bool):
+        table.unread[name] = 'true or false, no numbers'
+    elif wrong is not None or (lists and (len(lists) < len(cells) or len(widths) > 1)):
+        shown = str(lists[0] if wrong is None else wrong)[:20]
+        table.unread[name] = f'{shown!r} is no number'
+    elif not lists:
+        table.columns[name] = np.array(cells, dtype=np.float64)
+    else:
+        try:
+            values = np.array(cells, dtype=np.float64)
+        except (TypeError, ValueError):
+            table.unread[name] = 'lists of what are no numbers'
+            return
+        (width,) = widths
+        known = labels if labels and len(labels) == width else list(map(str, range(width)))
+        if values.ndim == 2:  # noqa: PLR2004 (a list of numbers in each row)
+            table.columns |= {f'{name}.{label}': values[:, k] for k, label in enumerate(known)}
+
+
+def _cell(text: str) -> Any:
+    """Return a number, NaN for an empty cell, a list, or the text itself."""
+    text = text.strip()
+    if text.startswith('[') and text.endswith(']'):
+        return [_number(item) for item in re.split(r'[,\s]+', text[1:-1].strip())]
+    if not text or text.lower() == 'nan':
+        return math.nan
+    value = _number(text)
+    return text if math.isnan(value) else value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _stacked(name: str, tables: list[_Table]) -> _Table:
+    """Return the rows of several files of a dataset as one table."""
+    common = [key for key in tables[0].columns if all(key in item.columns for item in tables)]
+    columns = {key: np.concatenate([item.columns[key] for item in tables]) for key in common}
+    return _Table(name, columns, tables[0].unread)
+
+
+def _joined(tables: list[_Table]) -> list[_Table]:
+    """Join the tables that have the same times: a file may hold positions and another efforts."""
+    kept: list[_Table] = []
+    for table in tables:
+        times = {name: values for name, values in table.columns.items() if _time_unit(name)}
+        for other in kept:
+            same = all(
+                name in other.columns and np.array_equal(values, other.columns[name])
+                for name, values in times.items()
+            )
+            if times and same and set(table.columns) & set(other.columns) == set(times):
+                other.columns |= table.columns
+                other.unread |= table.unread
+                break
+        else:
+            kept.append(table)
+    return kept
+
+
+def _time_unit(name: str) -> float | None:
+    """Return the seconds per unit of a column of times, NaN where it has none, None otherwise."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    unit = next((_TIME_UNITS[word] for word in words if word in _TIME_UNITS), math.nan)
+    rest = set(words) - set(_TIME_UNITS) - _TIME_NOISE
+    return unit if rest and rest <= _TIMES else None
+
+
+def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
+    """Return which column of a table has its times, and these, ns.
+
+    Raises:
+        BagError: There is none, or it does not run on.
+    """
+    name = next((key for key in table.columns if _time_unit(key)), None)
+    if name is None:
+        msg = (
+            f'Expected a column of times (time, timestamp or t) in {str(path)!r}, '
+            f'found {", ".join(list(table.columns)[:8])}.'
+        )
+        raise BagError(msg)
+    values, unit = table.columns[name], _time_unit(name)
+    episodes = table.columns.get('episode_index')
+    periods = np.diff(values)
+    if not np.isfinite(values).all() or not (periods > 0).any():
+        msg = f'Expected times that run on in column {name!r} of {str(path)!r}, found none.'
+        raise BagError(msg)
+    if unit is None or math.isnan(unit):
+        period = float(np.median(periods[periods > 0]))
+        sizes = [item for item in (1.0, 1e-3, 1e-6, 1e-9) if _plausible(values[0], period, item)]
+        unit = sizes[0] if sizes else 1.0
+    start = round(float(values[0]) * unit) if values[0] * unit > _DATE_S[0] else 0
+    seconds = (values - start / unit) * unit
+    if episodes is not None and len(episodes) == len(values):
+        for place in np.flatnonzero(np.diff(episodes)) + 1:
+            seconds[place:] += seconds[place - 1] + _PAUSE_S - seconds[place]
+    stamps: NDArray[np.int64] = start * 1_000_000_000 + np.round(1e9 * seconds).astype(np.int64)
+    return name, stamps
+
+
+def _plausible(first: float, period: float, unit: float) -> bool:
+    """Whether times may be in a unit: dates of this century, or a period somebody records at."""
+    if first * 1e-9 > _DATE_S[0]:
+        return _DATE_S[0] < first * unit < _DATE_S[1]
+    date = first * unit > _DATE_S[0]
+    return (not date or first * unit < _DATE_S[1]) and period * unit < _SLOWEST_S
+
+
+def _heading(text: str, file: str) -> _Heading:
+    """Read what a column is from its name, and where that does not say it from its file's."""
+    found = list(_WORD.finditer(text))
+    words = [match.group().lower() for match in found]
+    of_file = [word.lower() for word in _WORD.findall(file)]
+    quantity = next(
+        (
+            name
+            for several_words in (words, of_file)
+            for name, several in _QUANTITIES.items()
+            if set(several) & set(several_words)
+        ),
+        '',
+    )
+    commanded = bool(_COMMANDED & {*words, *of_file})
+    if not quantity and ('action' in words or {'observation', 'state'} <= set(words)):
+        quantity = 'position'
+    quantities = {word for several in _QUANTITIES.values() for word in several}
+    if _COMPONENTS & set(words[-1:]):
+        return _Heading(commanded=False, quantity='', label=text, factor=1.0)
+    units = [word for word in words[-1:] if word in _UNITS] if quantity else []
+    drop = _COMMANDED | _MEASURED | quantities | set(units)
+    label = text
+    for match, word in zip(reversed(found), reversed(words), strict=True):
+        if word in drop:
+            label = f'{label[: match.start()]}\0{label[match.end() :]}'
+    label = re.sub(r'[\W_]*\0[\W_\0]*', '_', label)
+    label = re.sub(r'^[\W_]+|[\W_]+$', '', label)
+    return _Heading(commanded, quantity, label, _UNITS[units[0]] if units else 1.0)
+
+
+def _topics(path: Path, table: _Table, *, alone: bool) -> list[TopicColumns]:
+    """Sort the columns of a table into topics."""
+    name, stamps = _times_ns(path, table)
+    place, file = ('', '') if alone else (f'/{table.name}', table.name)
+    topics: dict[tuple[str, str], dict[str, dict[str, NDArray[np.float64]]]] = {}
+    for text, values in table.columns.items():
+        if text == name:
+            continue
+        heading = _heading(text, file)
+        key, of_field, label = (f'/{table.name}', _TABLE), text, ''
+        if heading.quantity:
+            key = (COMMANDS if heading.commanded else STATES), _STATE
+            key, of_field, label = (f'{place}{key[0]}', _STATE), heading.quantity, heading.label
+        elif heading.commanded:
+            key, of_field, label = (f'{place}{COMMANDS}', _TABLE), 'data', heading.label
+        topics.setdefault(key, {}).setdefault(of_field, {})[label] = heading.factor * values
+    return [_topic(topic, kind, stamps, fields.items()) for (topic, kind), fields in topics.items()]
+
+
+def _topic(
+    topic: str,
+    kind: str,
+    stamps: NDArray[np.int64],
+    fields: Iterable[tuple[str, dict[str, NDArray[np.float64]]]],
+) -> TopicColumns:
+    """Return a topic with the rows in which it says anything."""
+    made = [Field(name, tuple(found), np.column_stack([*found.values()])) for name, found in fields]
+    says = np.isfinite(np.column_stack([item.values for item in made])).any(axis=1)
+    return TopicColumns(
+        topic,
+        kind,
+        stamps[says],
+        None,
+        tuple(Field(item.name, item.labels, item.values[says]) for item in made),
+    )

@@ -1,0 +1,142 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Several arms in one bag, and arms that lead others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from sysid_ros.alignment import map_columns
+from sysid_ros.alignment.mapping.arms import find_arms, find_leaders, in_namespace
+from sysid_ros.alignment.mapping.proposal import propose
+from sysid_ros.alignment.pairs import PairRole
+from sysid_ros.errors import AlignmentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.bags import BagColumns
+
+TIMES = np.arange(0, 12, 0.02)
+#: A follower lags its leader by so many samples, and by the time constant of its servo.
+LATE = 4
+JOINTS = ('shoulder', 'elbow')
+
+
+def _wander(seed: int) -> dict[str, NDArray[np.float64]]:
+    """Return positions of two joints that a hand moves."""
+    rng = np.random.default_rng(seed)
+    rates, phases = rng.uniform(0.6, 4.0, (2, 2, 3)), rng.uniform(0, 6, (2, 2, 3))
+    return {
+        name: 0.2 * np.sin(TIMES[:, None] * rates[0, row] + phases[0, row]).sum(axis=1)
+        for row, name in enumerate(JOINTS)
+    }
+
+
+def _followed(leader: dict[str, NDArray[np.float64]], sag: float = 0.02) -> Any:
+    return {
+        name: lfilter([0.3], [1, -0.7], np.r_[np.full(LATE, values[0]), values[:-LATE]]) - sag
+        for name, values in leader.items()
+    }
+
+
+@pytest.fixture
+def teleoperated(columns: Any) -> BagColumns:
+    """Return a bag of two leaders and their followers, all with the same joint names."""
+    topics = []
+    for seed, side in enumerate(('left', 'right')):
+        lead = _wander(seed)
+        topics += [
+            columns.topic(f'/robot/arm_{side}_lead/joint_states', TIMES, {'position': lead}),
+            columns.topic(
+                f'/robot/arm_{side}_follow/joint_states', TIMES, {'position': _followed(lead)}
+            ),
+        ]
+    return columns.bag(*topics)  # type: ignore[no-any-return]
+
+
+def test_a_leader_is_the_command_of_its_follower(teleoperated: BagColumns, arm: Any) -> None:
+    leaders = find_leaders(teleoperated)
+    assert leaders == {
+        f'/robot/arm_{side}_lead/joint_states': f'/robot/arm_{side}_follow/joint_states'
+        for side in ('left', 'right')
+    }
+    left = in_namespace(teleoperated, 'left')
+    for found in (propose(left, arm), map_columns(left, arm, 'auto')):
+        pairs = {(pair.role, pair.topic) for pair in found.pairs}
+        assert pairs == {
+            (PairRole.SENSOR, '/robot/arm_left_follow/joint_states'),
+            (PairRole.ACTUATOR, '/robot/arm_left_lead/joint_states'),
+        }
+        assert any('arm_right_follow' in item.name for item in found.unmapped)
+
+
+def test_without_words_for_it_a_leader_is_ahead_and_of_another_robot(columns: Any) -> None:
+    lead = _wander(3)
+
+    def leaders(first: str, second: str, response: Any) -> dict[str, str]:
+        return find_leaders(
+            columns.bag(
+                columns.topic(first, TIMES, {'position': lead}),
+                columns.topic(second, TIMES, {'position': response}),
+            )
+        )
+
+    known = {'/a/joint_states': '/b/joint_states'}
+    assert leaders('/a/joint_states', '/b/joint_states', _followed(lead)) == known
+    # A filter lags, too; a copy does not; another arm does something else.
+    assert not leaders('/a/joint_states', '/filtered/joint_states', _followed(lead, 0.0))
+    assert not leaders('/a/joint_states', '/b/joint_states', lead)
+    assert not leaders('/a/joint_states', '/b/joint_states', _wander(4))
+    # Words count more than lags: this follower is read before its leader.
+    late = {name: np.roll(values, 3) for name, values in lead.items()}
+    assert leaders('/puppet/joint_states', '/master/joint_states', late) == {
+        '/master/joint_states': '/puppet/joint_states'
+    }
+
+
+def test_several_arms_need_a_choice_that_is_named(teleoperated: BagColumns, arm: Any) -> None:
+    for attempt in (propose, lambda bag, model: map_columns(bag, model, 'auto')):
+        with pytest.raises(AlignmentError, match=r'arm_left_follow, arm_right_follow.*--namespace'):
+            attempt(teleoperated, arm)
+    with pytest.raises(AlignmentError, match=r"namespace 'middle'; .*arm_left_follow"):
+        in_namespace(teleoperated, 'middle')
+    assert in_namespace(teleoperated, '') is teleoperated
+    for name in ('/robot/arm_right_follow', 'right'):
+        topics = {topic.topic for topic in in_namespace(teleoperated, name).topics}
+        assert topics == {f'/robot/arm_right_{role}/joint_states' for role in ('lead', 'follow')}
+
+
+def test_sides_in_names_are_arms_and_what_has_none_stays(columns: Any, arm: Any) -> None:
+    both = {f'{side}_{name}': v for s, side in enumerate('lr') for name, v in _wander(s).items()}
+    state = columns.topic('/joint_states', TIMES, {'position': both | {'torso': TIMES}})
+    bag = columns.bag(state, columns.topic('/imu', TIMES, {'angular_velocity': {'x': TIMES}}))
+    assert [arm.name for arm in find_arms(bag, {})] == ['left', 'right']
+    with pytest.raises(AlignmentError, match='left, right'):
+        propose(bag, arm)
+    right = in_namespace(bag, 'right')
+    assert [topic.topic for topic in right.topics] == [topic.topic for topic in bag.topics]
+    found = {label for topic in right.topics for field in topic.fields for label in field.labels}
+    assert {'r_shoulder', 'r_elbow', 'torso', 'x'} == found
+    assert any('l_shoulder, l_elbow' in item.reason for item in right.unread)
+    pairs = {pair.name: pair.labels[0] for pair in propose(right, arm).pairs}
+    assert set(pairs.values()) <= {'r_shoulder', 'r_elbow', 'torso', 'x'}
+
+
+def test_a_copy_of_a_topic_is_no_second_arm(columns: Any, arm: Any) -> None:
+    position = _wander(5)
+    slow = {name: values[::5] for name, values in position.items()}
+    bag = columns.bag(
+        columns.topic('/joint_states', TIMES, {'position': position}),
+        columns.topic('/relay/joint_states', TIMES[::5], {'position': slow}),
+    )
+    assert [item.topic for item in find_arms(bag, {})] == ['/joint_states']
+    found = map_columns(bag, arm, 'auto')
+    assert {pair.topic for pair in found.pairs} == {'/joint_states'}
+    resting = replace(bag, topics=bag.topics[:1])
+    assert not find_leaders(resting)

@@ -1,0 +1,228 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bags that say what drove the robot, bags that do not, and robots that nothing drove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from builders.bag_columns import Columns
+from builders.models import Drive, rod
+from sysid_ros.alignment import map_columns
+from sysid_ros.bags import BagWriter
+from sysid_ros.config import (
+    BagSelection,
+    CalibrationConfig,
+    ChannelMapping,
+    MappingConfig,
+    ParameterConfig,
+)
+from sysid_ros.errors import ConfigError, FitError
+from sysid_ros.pipeline.calibration import calibrate
+from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sysid_ros.bags import BagColumns
+
+TIMES = np.arange(0.0, 20.0, 0.02)
+#: Two joints with an actuator each, and a third that swings by itself.
+ARM = """
+<mujoco>
+  <worldbody>
+    <body><joint name="lift" axis="0 1 0"/><geom size=".1" mass="1" pos=".2 0 0"/>
+      <body pos=".4 0 0"><joint name="turn" axis="0 0 1"/><geom size=".1" mass="1" pos=".2 0 0"/>
+        <body pos=".4 0 0"><joint name="pole" axis="0 1 0"/><geom size=".1" mass="1" pos="0 0 -.2"/>
+  </body></body></body></worldbody>
+  <actuator>{}</actuator>
+  <sensor><jointpos name="ql" joint="lift"/><jointpos name="qt" joint="turn"/>
+    <jointpos name="qp" joint="pole"/></sensor>
+</mujoco>
+"""
+SERVOS = '<position name="l" joint="lift" kp="50"/><position name="t" joint="turn" kp="50"/>'
+MOTORS = '<motor name="l" joint="lift" gear="4"/><motor name="t" joint="turn"/>'
+MOVES = np.sin(2.3 * TIMES) + 0.5 * np.sin(5.1 * TIMES)
+STILL = np.full(len(TIMES), 0.7) + 1e-3 * np.cos(TIMES)
+
+
+def states(*, efforts: bool = False, **joints: Any) -> Any:
+    """Return joint states of lift, turn and pole."""
+    fields = {'position': joints}
+    if efforts:
+        fields['effort'] = {joint: np.sin(TIMES) for joint in joints}
+    return Columns().topic('/joint_states', TIMES, fields)
+
+
+def commands(**joints: Any) -> Any:
+    """Return commands by joint name."""
+    return Columns().topic('/joint_commands', TIMES, {'position': joints, 'effort': joints})
+
+
+def complaint(bag: BagColumns, actuators: str = SERVOS, undriven: tuple[str, ...] = ()) -> str:
+    """Return why a bag is refused; empty where it is not."""
+    spec = mujoco.MjSpec.from_string(ARM.format(actuators))
+    model = spec.compile()
+    if undriven:
+        model = switched_off(spec, model, undriven).compile()
+    try:
+        check_driven(bag, model, without_undriven(map_columns(bag, model, 'auto'), model))
+    except FitError as err:
+        return str(err)
+    return ''
+
+
+def test_commands_for_all_that_moves_are_enough() -> None:
+    bag = Columns().bag(
+        states(lift=MOVES, turn=0.3 * np.roll(MOVES, 7), pole=MOVES**2),
+        commands(lift=MOVES, turn=np.roll(MOVES, 3)),
+    )
+    assert not complaint(bag)
+    assert not complaint(bag, MOTORS)
+
+
+@pytest.mark.parametrize('actuators', [SERVOS, MOTORS])
+def test_an_actuator_without_commands_matters_where_its_joint_moves(actuators: str) -> None:
+    told = commands(lift=MOVES)
+    moving = Columns().bag(states(lift=MOVES, turn=MOVES, pole=MOVES), told)
+    assert "bag 'run', found none for t, whose joint moves by 3 rad:" in complaint(
+        moving, actuators
+    )
+    assert not complaint(Columns().bag(states(lift=MOVES, turn=STILL, pole=MOVES), told), actuators)
+    assert not complaint(Columns().bag(states(lift=MOVES, pole=MOVES), told), actuators)
+    assert not complaint(moving, actuators, ('t',))
+
+
+def test_without_commands_a_model_with_actuators_has_to_swing_by_itself() -> None:
+    limp = Columns().bag(states(lift=MOVES, turn=STILL, pole=STILL))
+    assert 'found none for l, t, whose joints move by up to 3 rad' in complaint(limp)
+    assert "undriven: ['*'] in the configuration." in complaint(limp)
+    assert not complaint(limp, undriven=('*',))
+    assert not complaint(limp, actuators='')
+    resting = Columns().bag(states(lift=STILL, turn=STILL, pole=STILL))
+    assert 'found none for l, t' in complaint(resting)
+    unknown = Columns().bag(states(lift=STILL, pole=MOVES))
+    assert 'found none for l, t' in complaint(unknown)
+    assert not complaint(Columns().bag(states(lift=STILL, turn=STILL, pole=MOVES)))
+
+
+def test_only_mjcf_says_that_a_robot_has_no_actuators() -> None:
+    spec = mujoco.MjSpec.from_string(ARM.format(''))
+    model = spec.compile()
+    bag = Columns().bag(states(lift=MOVES, turn=STILL, pole=STILL))
+    mapping = map_columns(bag, model, 'auto')
+    check_driven(bag, model, mapping)
+    with pytest.raises(FitError, match=r"for lift, turn, pole, whose joints move .*: \['\*'\]"):
+        check_driven(bag, model, mapping, passive=False)
+    assert switched_off(spec, model, ('*',)) is spec
+
+
+def test_efforts_drive_motors_by_the_mapping_that_is_proposed() -> None:
+    bag = Columns().bag(states(efforts=True, lift=MOVES, turn=MOVES, pole=MOVES))
+    sentence = complaint(bag, MOTORS)
+    assert '`l: {topic: /joint_states, field: effort, label: lift, scale: 0.25}`' in sentence
+    swapped = '<motor name="t" joint="turn"/><motor name="l" joint="lift" gear="4"/>'
+    assert "`t: '/joint_states.effort[turn]'`" in complaint(bag, swapped)
+    assert 'the actuators of the model are servos' in complaint(bag)
+
+
+def test_a_topic_that_could_hold_the_commands_is_named() -> None:
+    array = Columns().array(TIMES, width=5, name='/arm/commands')
+    bag = Columns().bag(states(lift=MOVES, turn=MOVES, pole=MOVES), array)
+    assert '(/arm/commands is not used: 5 elements without names, the model has 2' in complaint(bag)
+
+
+@pytest.mark.parametrize('went', [STILL, np.sin(1.1 * TIMES) + np.cos(0.7 * TIMES)])
+def test_joints_that_go_nowhere_they_are_told_to_have_no_motors(went: Any) -> None:
+    bag = Columns().bag(
+        states(lift=went, turn=0.5 * went, pole=went),
+        commands(lift=MOVES, turn=np.cos(3.3 * TIMES)),
+    )
+    assert complaint(bag).startswith(
+        "No joint follows its commands in bag 'run', lift is told to move by 3 rad, and moves by "
+    )
+    assert not complaint(bag, MOTORS)
+    assert not complaint(bag, undriven=('*',))
+
+
+def test_joints_that_follow_the_commands_of_others_are_named() -> None:
+    turns = np.cos(3.3 * TIMES)
+    bag = Columns().bag(
+        states(lift=turns, turn=MOVES, pole=STILL), commands(lift=MOVES, turn=turns)
+    )
+    spec = mujoco.MjSpec.from_string(ARM.format(SERVOS))
+    channels = {
+        (role, name): ChannelMapping(topic=f'/joint_{topic}', field='position', label=joint)
+        for role, topic in (('q', 'states'), ('', 'commands'))
+        for name, joint in (('l', 'lift'), ('t', 'turn'))
+    }
+    mapping = MappingConfig(
+        sensors={f'q{name}': c for (role, name), c in channels.items() if role},
+        actuators={name: c for (role, name), c in channels.items() if not role},
+    )
+    model = spec.compile()
+    with pytest.raises(FitError, match='lift is told to move by 3 rad, which turn follows instead'):
+        check_driven(bag, model, map_columns(bag, model, mapping))
+
+
+def test_what_is_undriven_is_an_actuator() -> None:
+    spec = mujoco.MjSpec.from_string(ARM.format(SERVOS))
+    with pytest.raises(ConfigError, match="in undriven, found 'elbow'; available: l, t"):
+        switched_off(spec, spec.compile(), ('elbow',))
+    with pytest.raises(ConfigError, match="'t' is in servos and in undriven"):
+        switched_off(spec, spec.compile(), ('*',), ('t',))
+
+
+def test_a_servo_that_is_off_lets_its_rod_swing(tmp_path: Path) -> None:
+    text = rod(timestep=0.002, damping=0.03, drive=Drive.SERVO)
+    model = mujoco.MjModel.from_xml_string(text.replace(Drive.SERVO.value, ''))
+    (tmp_path / 'rod.xml').write_text(text.replace('damping="0.03"', 'damping="0.1"'))
+    _record(tmp_path / 'bag', model)
+    config = CalibrationConfig(
+        model=tmp_path / 'rod.xml',
+        bags=(BagSelection(path=str(tmp_path / 'bag')),),
+        parameters=(ParameterConfig(target='joint/j/damping'),),
+        output=tmp_path / 'out',
+    )
+    with pytest.raises(FitError, match='found none for a, whose joint moves by'):
+        calibrate(config)
+    done = calibrate(config.model_copy(update={'undriven': ('*',)}))
+    (damping,) = done.result.parameters
+    assert done.result.accepted
+    assert damping.low < 0.03 < damping.high
+    assert not any('commands' in warning for warning in done.result.warnings)
+    # Only the number is new: the robot still has its servo.
+    assert done.mjcf_path is not None
+    written = mujoco.MjModel.from_xml_path(str(done.mjcf_path))
+    assert (written.opt.disableactuator, written.actuator_group[0]) == (0, 0)
+
+
+def _record(path: Path, model: mujoco.MjModel) -> None:
+    """Write joint states of a swinging rod into a bag."""
+    from rosbags.typesys import Stores, get_typestore  # noqa: PLC0415
+
+    store = get_typestore(Stores.ROS2_JAZZY)
+    kind = 'sensor_msgs/msg/JointState'
+    header, stamp = (
+        store.types[name] for name in ('std_msgs/msg/Header', 'builtin_interfaces/msg/Time')
+    )
+    rng, data = np.random.default_rng(2), mujoco.MjData(model)
+    data.qpos[0] = 0.4
+    with BagWriter(path) as bag:
+        bag.add_topic('/joint_states', kind)
+        for step in range(2500):
+            mujoco.mj_step(model, data)
+            if step % 5 == 0:
+                now = 10**18 + round(data.time * 1e9)
+                message = store.types[kind](
+                    header=header(stamp(now // 10**9, now % 10**9), ''),
+                    name=['j'],
+                    position=data.qpos + 1e-3 * rng.standard_normal(1),
+                    velocity=data.qvel + 1e-2 * rng.standard_normal(1),
+                    effort=np.zeros(0),
+                )
+                bag.write('/joint_states', now, bytes(store.serialize_cdr(message, kind)))

@@ -1,0 +1,64 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a calibration's configuration asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import pytest
+
+from sysid_ros.config import CalibrationConfig
+from sysid_ros.pipeline.loading import parameters_of
+
+MODEL = """
+<mujoco><worldbody><body>
+  <joint name="j" axis="0 1 0"/><geom size=".05" pos="0 0 -.3" mass="1"/></body></worldbody>
+  <sensor><jointpos name="q" joint="j"/><jointactuatorfrc name="tau" joint="j"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ('kind', 'more', 'names'),
+    [
+        ('current', {}, ['j/damping', 'tau/gain']),
+        ('pwm', {}, ['j/damping', 'tau/gain']),
+        ('torque', {}, ['j/damping']),
+        ('current', {'sensors': ['q']}, ['j/damping']),
+    ],
+)
+def test_the_scale_of_a_current_is_identified_without_an_entry(
+    kind: str, more: dict[str, Any], names: list[str]
+) -> None:
+    channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'scale': 2.5, 'kind': kind}
+    config = CalibrationConfig.model_validate(
+        {
+            'model': Path('arm.xml'),
+            'bags': [{'path': 'bag'}],
+            'mapping': {'sensors': {'q': '/js.position[j]', 'tau': channel}},
+            'parameters': [{'target': 'joint/j/damping'}],
+            **more,
+        }
+    )
+    spec = mujoco.MjSpec.from_string(MODEL)
+    found = parameters_of(config, spec.compile(), spec)
+    targets = [(t.name, t.attribute) for parameter in found for t in parameter.targets]
+    assert ['/'.join(target) for target in targets] == names
+
+
+def test_an_entry_for_the_scale_is_the_one_that_counts() -> None:
+    channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'kind': 'current'}
+    config = CalibrationConfig.model_validate(
+        {
+            'model': Path('arm.xml'),
+            'bags': [{'path': 'bag'}],
+            'mapping': {'sensors': {'tau': channel}},
+            'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}],
+        }
+    )
+    spec = mujoco.MjSpec.from_string(MODEL)
+    found = parameters_of(config, spec.compile(), spec)
+    assert [parameter.max_value for parameter in found if 'tau' in parameter.name] == [2.0]
