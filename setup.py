@@ -70,6 +70,9 @@ SERVO = ('cmaes>=0.10', 'optuna>=4.0')
 #: To watch such a fit from elsewhere.
 WANDB = ('wandb>=0.15',)
 
+#: To take xacro files as models.
+XACRO = ('xacro>=2.0',)
+
 TEST = (
     *PARQUET,
     *SERVO,
@@ -157,7 +160,7 @@ setup(
         'parquet': PARQUET,
         'servo': SERVO,
         'wandb': WANDB,
-        'xacro': ['xacro'],
+        'xacro': XACRO,
         'bench': ['mujoco-core[sysid]', *SERVO],
     },
     entry_points={'console_scripts': _executables(sys.argv)},

@@ -136,9 +136,11 @@ def alike(findings: Iterable[HealthFinding]) -> list[tuple[HealthFinding, ...]]:
 
 def sentence(group: Sequence[HealthFinding]) -> str:
     """Say where something was found, how often, and what; of different details the worst."""
+    worst = max(group, key=lambda item: item.count)
+    if worst.subject == worst.bag:  # it is about the bag as a whole
+        return f'({worst.count}) {worst.detail}'
     where = ', '.join(f'{item.subject} ({item.count})' for item in group[:_NAMED])
     where += f' and {len(group) - _NAMED} more' if len(group) > _NAMED else ''
-    worst = max(group, key=lambda item: item.count)
     same = all(item.detail == worst.detail for item in group)
     return f'{where}: {"" if same else f"worst {worst.subject}: "}{worst.detail}'
 

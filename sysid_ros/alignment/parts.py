@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.alignment.clocks import compare_clocks, jump_findings
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
-from sysid_ros.alignment.stamps import compare_clocks, jump_findings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.cli.console import make_console  # noqa: PLC0415 (bad input is told at once)
     from sysid_ros.excitation import format_waypoints, sum_of_sines  # noqa: PLC0415
     from sysid_ros.excitation.design import design, half_widths, matched  # noqa: PLC0415
-    from sysid_ros.excitation.drives import drives  # noqa: PLC0415
+    from sysid_ros.excitation.drives import drives, load_driven  # noqa: PLC0415
     from sysid_ros.excitation.experiment import (  # noqa: PLC0415
         Experiment,
         SensorAccuracy,
@@ -47,9 +47,10 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.excitation.limits import find_limits  # noqa: PLC0415
     from sysid_ros.excitation.picture import draw_motion  # noqa: PLC0415
     from sysid_ros.files import replace_file  # noqa: PLC0415
-    from sysid_ros.model.loading import compile_spec, load_spec  # noqa: PLC0415
+    from sysid_ros.model.implied import implied_actuators  # noqa: PLC0415
+    from sysid_ros.model.loading import compile_spec  # noqa: PLC0415
 
-    spec = load_spec(args.model)
+    spec = load_driven(args.model, args.package_path)
     model = compile_spec(spec, args.model)
     limits = find_limits(model, margin=args.margin, max_speed=args.max_velocity)
     unknowns = _parameters(args, model, spec)
@@ -93,6 +94,11 @@ def run(args: argparse.Namespace) -> int:
     text = format_waypoints(model, found.motion, comments)
     picture = args.output.with_suffix('.png')
     _print(console, found, before, collide=collide)
+    if implied := implied_actuators(spec):
+        console.print(
+            f'The model has no actuators: {len(implied)} position servos with guessed gains are '
+            'implied, and the columns of the file are theirs.'
+        )
     replace_file(args.output, text.encode())
     replace_file(picture, draw_motion(found.motion, trace, limits))
     console.print(f'wrote {args.output}\nwrote {picture}', highlight=False)

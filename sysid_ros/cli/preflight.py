@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.report.numbers import interval, rounded, significant
@@ -187,25 +188,19 @@ def _print_trouble(console: Console, found: Preflight) -> None:
 
 
 def finding_lines(findings: Iterable[HealthFinding]) -> Iterator[str]:
-    """Yield a line for findings of a kind that differ in nothing but their subjects and bags.
-
-    Of bags whose numbers differ, it is the line of the largest count.
-    """
-    subjects: dict[tuple[str, FindingKind, int, str], list[str]] = {}
-    for item in findings:
+    """Yield a line for findings of all bags that differ by numbers only: of the largest count."""
+    places: dict[tuple[FindingKind, tuple[str, ...]], list[tuple[HealthFinding, ...]]] = {}
+    for group in alike(findings):
         # What is said of a bag as a whole has its name as subject.
-        own = subjects.setdefault((item.bag, item.kind, item.count, item.detail), [])
-        own.append('' if item.subject == item.bag else item.subject)
-    bags: dict[tuple[str, FindingKind], dict[str, tuple[int, str]]] = {}
-    for (bag, kind, count, detail), names in subjects.items():
-        bags.setdefault((_listed(names), kind), {})[bag] = count, detail
-    for (where, kind), said in bags.items():
-        worst = max(said.values(), key=lambda counted: counted[0])
-        same = [bag for bag, counted in said.items() if counted == worst]
-        others = [f'{bag} ({counted[0]})' for bag, counted in said.items() if counted != worst]
+        subjects = tuple('' if item.subject == item.bag else item.subject for item in group)
+        places.setdefault((group[0].kind, subjects), []).append(group)
+    for (kind, _), groups in places.items():
+        worst = max(groups, key=lambda group: max(item.count for item in group))
+        said = {group[0].bag: sentence(group) for group in groups}
+        same = [bag for bag, text in said.items() if text == sentence(worst)]
+        others = [f'{g[0].bag} ({g[0].count})' for g in groups if g[0].bag not in same]
         also = f'; alike in {_listed(others)}' if others else ''
-        place = ': '.join(filter(None, (_listed(same), where)))
-        yield f'{place}: {kind} ({worst[0]}): {worst[1]}{also}'
+        yield f'{_listed(same)}: {kind}: {sentence(worst)}{also}'
 
 
 def _listed(names: list[str]) -> str:

@@ -11,9 +11,11 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError
+from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.loading import compile_spec, load_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -63,13 +65,24 @@ class Drive(NamedTuple):
         return (command - self.offset) / self.slope
 
 
+def load_driven(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
+    """Parse a model for somebody who sends commands: without actuators it gets position servos.
+
+    Raises:
+        ModelError: There is no such file, or MuJoCo refuses it.
+    """
+    spec = load_spec(path, packages)
+    add_actuators(spec, [f'{joint}_{ActuatorKind.POSITION}' for joint in free_joints(spec)])
+    return spec
+
+
 def compile_file(path: Path) -> mujoco.MjModel:
-    """Compile an MJCF file.
+    """Compile a model, driven as `load_driven` says.
 
     Raises:
         ModelError: There is no such file, MuJoCo refuses it, or an actuator takes several commands.
     """
-    return compile_driven(load_spec(path), path)
+    return compile_driven(load_driven(path), path)
 
 
 def compile_driven(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:

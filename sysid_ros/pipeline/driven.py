@@ -8,7 +8,8 @@ parameters bend until that looks like the recording. So a bag is refused before 
 - an actuator has no commands although its joint moves, or
 - no joint goes where it is told to, as those of a robot whose motors are off.
 
-Actuators that really were off are named in the configuration, ``undriven``, and exert nothing.
+Actuators that really were off are named in the configuration, ``undriven``, and exert nothing. So
+are joints without an actuator, where the model could not say so.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sysid_ros.alignment.pairs import (
     drives_joint,
     field_columns,
     raw_values,
+    scalar_joints,
     sensor_names,
     topic_columns,
 )
@@ -51,10 +53,13 @@ if TYPE_CHECKING:
 _MOVES = {True: 0.035, False: 0.005}
 #: The spread of a signal is between these percentiles: single wrong values are no motion.
 _SPREAD = (0.1, 99.9)
-#: A joint that moves by less than this part of what it is told, or whose speed correlates with that
-#: of its command by less than this at every lag, does not follow: a servo reaches .9, and a hand .4
-#: in one of ten recordings of 8 s, in none of 20 s.
-_FOLLOWS = 0.1, 0.4
+#: A joint that moves by less than this part of what it is told does not follow.
+_FOLLOWS = 0.1
+#: Nor does one whose speed and whose position correlate with those of its command by less than
+#: these at every lag: 66 motions of a real servo reach .45 in speed or more; a hand that moves
+#: three joints reaches neither in half of the recordings of 8 s, in 85 % of those of 20 s and in
+#: all of 60 s.
+_ALIKE_SPEED, _ALIKE_POSITION = 0.25, 0.7
 #: Another joint follows in its place from this correlation on.
 _SURELY = 0.8
 #: Distance of the instants that are compared, and the longest lag of a joint behind its command, s.
@@ -82,16 +87,14 @@ def switched_off(
     Args:
         spec: The nominal model, which is not changed.
         model: The same, compiled.
-        patterns: Names or patterns of actuators.
+        patterns: Names or patterns of actuators, or of joints without one.
         servos: Names of those that laws of servos drive.
 
     Raises:
         ConfigError: A pattern matches no actuator or one that a servo drives, or all groups of
             actuators are in use.
     """
-    names = actuator_names(model)
-    if not names and '*' in patterns:
-        return spec
+    names = [*actuator_names(model), *scalar_joints(model)]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             hint = nearest(pattern, filter(None, names))
@@ -147,7 +150,7 @@ class _Silent(NamedTuple):
 
 
 def check_driven(
-    bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, *, passive: bool = True
+    bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, undriven: Sequence[str] = ('*',)
 ) -> None:
     """Refuse a bag that does not say what drove the robot.
 
@@ -155,7 +158,8 @@ def check_driven(
         bag: Columns of the bag.
         model: The compiled model; its actuators that are off need no commands.
         mapping: Which column is what.
-        passive: Whether a model without actuators is one of a robot without: a URDF has none.
+        undriven: Names or patterns of joints that are known to have no actuator; `*` where the
+            model says so itself, which a URDF cannot.
 
     Raises:
         FitError: An actuator has no commands although its joint moves, none has any and no other
@@ -172,8 +176,13 @@ def check_driven(
         and (joint := _joint_of(model, actuator)) not in driven
         and not _off(model, actuator)
     ]
-    if not names and not passive:
-        candidates = [(-1, joint, model.joint(joint).name) for joint in measured]
+    have = {_joint_of(model, actuator) for actuator in range(len(names))}
+    candidates += [
+        (-1, joint.id, joint.name)
+        for joint in Mechanism(model).joints
+        if joint.id in measured and joint.id not in have
+        if not any(fnmatchcase(joint.name, pattern) for pattern in undriven)
+    ]
     silent = []
     for actuator, joint, name in candidates:
         hinge = joint >= 0 and bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
@@ -250,11 +259,22 @@ def _told_nothing(
     if most.motion > 0:
         whose = 'whose joint moves by' if len(silent) == 1 else 'whose joints move by up to'
         moves = f', {whose} {most.motion:.2g} {most.unit}'
+    # Another column of a joint that has commands is no command of a joint that has none.
+    known = tuple(f'[{pair.label}]' for pair in mapping.pairs if pair.role is PairRole.ACTUATOR)
     unused = next(
-        (u for u in mapping.unmapped if u.kind is UnmappedKind.TOPIC and is_command(u.name)), None
+        (
+            item
+            for item in mapping.unmapped
+            if is_command(item.name)
+            and (
+                item.kind is UnmappedKind.TOPIC
+                or (item.kind is UnmappedKind.COLUMN and not item.name.endswith(known))
+            )
+        ),
+        None,
     )
     hint = f' ({unused.name} is not used: {unused.reason})' if unused else ''
-    every = len(silent) == model.nactuator or not model.nactuator
+    every = len(silent) >= model.nactuator
     off = "'*'" if every else ', '.join(item.name for item in silent)
     return (
         f'Expected commands for every actuator in bag {bag.path.name!r}, found none for '
@@ -273,7 +293,7 @@ def _by_efforts(
     """Say how measured efforts can drive the model, where there are any."""
     for item in silent:
         if item.actuator < 0:
-            break
+            continue
         columns = measured.get(item.joint, {})
         pair = columns.get(Quantity.EFFORT) or columns.get(Quantity.POSITION)
         field = None
@@ -324,7 +344,9 @@ def _check_followed(
         if asked <= _MOVES[joint.hinge]:
             continue
         moved = _spread(_values(bag, position))
-        if moved > _FOLLOWS[0] * asked and _likeness(bag, command, position) > _FOLLOWS[1]:
+        speed, place = _likeness(bag, command, position)
+        alike = speed > _ALIKE_SPEED or place > _ALIKE_POSITION
+        if alike and moved > _FOLLOWS * asked:
             return
         unit = 'rad' if joint.hinge else 'm'
         others = (
@@ -332,7 +354,7 @@ def _check_followed(
             for other, own in measured.items()
             if other != joint.id
             and Quantity.POSITION in own
-            and _likeness(bag, command, own[Quantity.POSITION]) > _SURELY
+            and _likeness(bag, command, own[Quantity.POSITION])[0] > _SURELY
         )
         instead = next((f', which {name} follows instead' for name in others), '')
         still.append(
@@ -347,8 +369,8 @@ def _check_followed(
         raise FitError(msg)
 
 
-def _likeness(bag: BagColumns, command: Pair, position: Pair) -> float:
-    """Return the largest correlation of a joint's speed with its command's, over all lags."""
+def _likeness(bag: BagColumns, command: Pair, position: Pair) -> tuple[float, float]:
+    """Return how a joint's speed and position correlate with its command's, at the best lags."""
     sides = []
     for pair in (command, position):
         values = _values(bag, pair)
@@ -358,19 +380,24 @@ def _likeness(bag: BagColumns, command: Pair, position: Pair) -> float:
     first = max(times[0] for times, _ in sides)
     last = min(times[-1] for times, _ in sides)
     grid = np.arange(first, last, int(_STEP_S * SECOND_NS))
+    held = [
+        values[np.maximum(np.searchsorted(times, grid, side='right') - 1, 0)]
+        for times, values in sides
+    ]
+    speeds = [values[_STEPS:] - values[:-_STEPS] for values in held]
     # Between runs of one recording a joint may be anywhere: nothing is known of its speed.
     stamps = sides[1][0]
     age = grid - stamps[np.maximum(np.searchsorted(stamps, grid, side='right') - 1, 0)]
-    hole = np.convolve(age > _HOLE_S * SECOND_NS, np.ones(_STEPS + 1))[_STEPS : len(grid)] > 0
-    speeds = []
-    for times, values in sides:
-        held = values[np.maximum(np.searchsorted(times, grid, side='right') - 1, 0)]
-        speeds.append(held[_STEPS:] - held[:-_STEPS])
-    best = 0.0
-    for lag in range(int(_LONGEST_LAG_S / _STEP_S) + 1):
-        count = max(len(speeds[0]) - lag, 0)
-        known = ~(hole[:count] | hole[lag:])
-        told, went = speeds[0][:count][known], speeds[1][lag:][known]
-        if len(told) > 1 and np.ptp(told) and np.ptp(went):
-            best = max(best, abs(float(np.corrcoef(told, went)[0, 1])))
-    return best
+    old = age > _HOLE_S * SECOND_NS
+    hole = np.convolve(old, np.ones(_STEPS + 1))[_STEPS : len(grid)] > 0
+    best = []
+    for (command_side, joint_side), unknown in ((speeds, hole), (held, old)):
+        found = 0.0
+        for lag in range(int(_LONGEST_LAG_S / _STEP_S) + 1):
+            count = max(len(command_side) - lag, 0)
+            known = ~(unknown[:count] | unknown[lag:])
+            told, went = command_side[:count][known], joint_side[lag:][known]
+            if len(told) > 1 and np.ptp(told) and np.ptp(went):
+                found = max(found, abs(float(np.corrcoef(told, went)[0, 1])))
+        best.append(found)
+    return best[0], best[1]

@@ -20,7 +20,7 @@ from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
 from sysid_ros.model.description import read_description
-from sysid_ros.model.implied import implied_sentence
+from sysid_ros.model.implied import implied_actuators, implied_sentence
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
@@ -172,13 +172,14 @@ def load(
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
     recordings = []
-    # Only MJCF can say that a robot has no actuators.
-    passive = bool(config.undriven) or config.model.suffix in _MJCF
+    # Only MJCF can say that a robot has no actuators, and it does not where some are implied.
+    described = config.model.suffix in _MJCF and not implied_actuators(spec)
+    undriven = ('*',) if described else config.undriven
     for path, role in bags:
         observer.stage(f'reading {path}')
         columns = in_namespace(read_bag(path), config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
-        check_driven(columns, model, pairing, passive=passive)
+        check_driven(columns, model, pairing, undriven)
         if look is not None:
             look(columns, role, model)
         alignment = align(
@@ -190,6 +191,9 @@ def load(
             longest_delay=_longest_delay(early),
         )
         del columns  # before the next bag is read
+        for item in alignment.health:
+            if item.kind is FindingKind.SIMULATED_TIME:
+                observer.stage(f'{item.subject}: {item.detail}')
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))

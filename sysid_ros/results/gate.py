@@ -331,8 +331,14 @@ def _is_absent(parameter: ParameterResult) -> bool:
 
 
 def _verdicts(result: UnjudgedResult, config: GateConfig) -> GateCheck:
-    bad = [p for p in result.parameters if p.verdict_kind not in config.allowed_verdicts]
-    named = ', '.join(f'{parameter.name} is {parameter.verdict}' for parameter in bad)
+    bad: dict[str, list[str]] = {}
+    for parameter in result.parameters:
+        if parameter.verdict_kind not in config.allowed_verdicts:
+            bad.setdefault(parameter.verdict, []).append(parameter.name)
+    named = '; '.join(
+        f'{", ".join(names)} {"is" if len(names) == 1 else "are"} {verdict}'
+        for verdict, names in bad.items()
+    )
     wrong = (
         f'{named}: leave it out of parameters, fix it by a prior, record motion '
         'that determines it, or allow the verdict in gate.allowed_verdicts.'

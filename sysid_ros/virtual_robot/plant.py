@@ -19,7 +19,9 @@ from sysid_ros.excitation.drives import (
     holding_commands,
     home_position,
     joint_names,
+    load_driven,
 )
+from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
 from sysid_ros.model.targets import Writer, resolve
 from sysid_ros.servos.laws.joints import ServoController
@@ -105,7 +107,7 @@ class Plant:
         """Compile a model, write the truth into it and let it come to rest in its home pose.
 
         Args:
-            path: MJCF file.
+            path: MJCF, or a URDF, whose joints position servos drive.
             truth: Target or pattern of targets, as ``joint/*/damping``, to the true value.
             rate: Samples per second.
             noise: Of the sensors; default none.
@@ -119,7 +121,9 @@ class Plant:
             ConfigError: The rate is above one sample per time step.
         """
         self._name = str(path)
-        spec = load_spec(path)
+        # An MJCF without actuators may be meant to swing; a URDF cannot say what drives it.
+        urdf = read_description(path).urdf is not None
+        spec = load_driven(path) if urdf else load_spec(path)
         self.joints = joint_names(compile_driven(spec, path))
         if not self.joints:
             msg = f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.stamps import compare_clocks, one_clock, stamp
+from sysid_ros.alignment.clocks import compare_clocks
+from sysid_ros.alignment.stamps import one_clock, stamp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,3 +151,120 @@ def test_topics_may_have_stamps_of_their_own(columns: Any):
     np.testing.assert_array_equal(stamp('bag', state, choice).times_ns, state.receive_ns)
     choice, _ = one_clock('bag', [state, command], {command.topic: 'receive'})
     assert choice == {'/js': 'carried', command.topic: 'receive'}
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_a_process_that_stalls_and_catches_up_moves_no_clock(columns: Any, seed: int):
+    generator = np.random.default_rng(seed)
+    receive = np.sort(TIMES + 2e-4 + generator.exponential(3e-4, len(TIMES)))
+    for begin in generator.uniform(1, 29, 1 if seed < 2 else 8):
+        held = (receive >= begin) & (receive < begin + 0.35)
+        receive[held] = begin + 0.35 + 2e-5 * np.arange(np.count_nonzero(held))
+    receive = np.maximum.accumulate(receive)
+    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=receive)
+    found = compare_clocks(state.receive_ns, state.header_ns)
+    assert found is not None
+    assert found.jumps == ()
+    assert found.offset == pytest.approx(2e-4, abs=1e-4)
+    assert not found.drifts
+    assert one_clock('bag', [state, columns.array([0.0])], 'auto') == ('auto', ())
+
+
+@pytest.mark.parametrize('size', [-1.5, -0.1, 0.02, 0.06])
+def test_a_step_among_bursts_of_a_network_is_measured_to_a_millisecond(size: float):
+    generator = np.random.default_rng(4)
+    header = stamps(generator)
+    busy = np.repeat(generator.random(len(header) // 20 + 1) < 0.3, 20)[: len(header)]
+    delay = generator.exponential(np.where(busy, 0.03, 0.002))
+    received = np.maximum.accumulate(header + delay)
+    (jump,) = compare_clocks(ns(received), ns(header - size * (header >= 25))).jumps  # type: ignore[union-attr]
+    assert jump.seconds == pytest.approx(size, abs=1e-3)
+    assert (jump.time_ns - START_NS) / 1e9 == pytest.approx(25, abs=0.2)
+
+
+def test_a_process_that_looks_every_10_ms_is_no_clock_that_drifts_and_is_set(columns: Any):
+    header = TIMES * (1 + 1e-3)
+    receive = np.ceil(header / 0.01) * 0.01
+    state = columns.topic('/js', header[::5], {'q': {'a': TIMES[::5]}}, receive=receive[::5])
+    found = compare_clocks(state.receive_ns, state.header_ns)
+    assert found is not None
+    assert found.jumps == ()
+    assert not found.is_other
+
+
+def test_a_clock_that_is_slewed_has_no_step_and_is_not_carried_over(columns: Any):
+    slewed = TIMES + 0.3 + 1e-3 * np.clip(TIMES - 8, 0, 12)
+    state = columns.topic('/js', slewed, {'position': {'elbow': TIMES}}, receive=TIMES)
+    found = compare_clocks(state.receive_ns, state.header_ns)
+    assert found is not None
+    assert found.jumps == ()
+    assert 'leaves a straight line' in found.obstacle
+    choice, (finding,) = one_clock('bag', [state, columns.array([0.0])], 'auto')
+    assert choice['/js'] == 'receive'  # type: ignore[index]
+    assert found.obstacle in finding.detail
+
+
+def test_what_comes_before_it_was_stamped_is_of_another_clock_and_what_comes_late_may_be(
+    columns: Any,
+):
+    command = columns.array([0.0])
+    chosen = {}
+    for offset in (-0.02, 0.02, 5e-4):
+        state = columns.topic('/js', TIMES, {'q': {'a': TIMES}}, receive=TIMES + offset)
+        chosen[offset] = one_clock('bag', [state, command], 'auto')
+    assert chosen[-0.02][0] == {'/js': 'carried', command.topic: 'auto'}
+    assert '20.0 ms before their header stamps' in chosen[-0.02][1][0].detail
+    assert chosen[0.02][0] == 'auto'
+    assert 'or another clock; used as they are' in chosen[0.02][1][0].detail
+    assert chosen[5e-4] == ('auto', ())
+    # A step has shown that it is another one.
+    state = columns.topic('/js', TIMES, {'q': {'a': TIMES}}, receive=TIMES + 0.02)
+    choice, _ = one_clock('bag', [state, command], 'auto', {'/js'})
+    assert choice == {'/js': 'carried', command.topic: 'auto'}
+
+
+def test_header_stamps_of_two_clocks_are_not_mixed(columns: Any):
+    robot = columns.topic('/js', TIMES, {'q': {'a': TIMES}}, receive=TIMES - 0.35)
+    desk = columns.topic('/goal', TIMES, {'q': {'a': TIMES}}, receive=TIMES + 2e-4)
+    choice, (finding,) = one_clock('bag', [robot, desk], 'auto')
+    assert choice == {'/js': 'carried', '/goal': 'auto'}
+    assert 'others have another clock' in finding.detail
+    assert one_clock('bag', [robot], 'auto') == ('auto', ())
+
+
+@pytest.mark.parametrize('pace', [1.0, 0.4])
+def test_simulated_time_is_used_and_not_taken_for_a_clock_that_is_off(columns: Any, pace: float):
+    simulated = 5.0 + pace * TIMES + 0.02 * np.sin(TIMES)
+    header = np.round(simulated * 1e9).astype(np.int64)
+    late = np.random.default_rng(0).exponential(3e-4, len(TIMES))
+    state = columns.topic('/js', TIMES, {'q': {'a': TIMES}}, receive=np.sort(TIMES + late))
+    state = dataclasses.replace(state, header_ns=header)
+    command = columns.array(TIMES[::7])
+    choice, (finding,) = one_clock('bag', [state, command], 'auto')
+    assert finding.kind == 'simulated time'
+    assert f'{command.topic} are carried over to it' in finding.detail
+    found = stamp('bag', state, choice)
+    np.testing.assert_array_equal(found.times_ns, header)
+    assert found.findings == ()
+    carried = stamp('bag', command, choice)
+    assert (found.source, carried.source) == ('simulated', 'simulated')
+    np.testing.assert_allclose(carried.times_ns / 1e9, simulated[::7], atol=1e-3)
+
+
+def test_a_simulated_time_that_both_hear_late_is_one_clock_and_is_said_to_be_coarse(columns: Any):
+    heard = np.floor(TIMES / 0.01) * 0.01
+    ahead = heard + 0.01 * (TIMES > 12) - 0.01 * (TIMES > 20)
+    state = columns.topic('/js', heard, {'q': {'a': TIMES}}, receive=ahead)
+    command = columns.array(heard[::9])
+    state, command = (
+        dataclasses.replace(
+            topic,
+            receive_ns=topic.receive_ns - columns.start,
+            header_ns=None if topic.header_ns is None else topic.header_ns - columns.start + 1,
+        )
+        for topic in (state, command)
+    )
+    choice, (finding,) = one_clock('bag', [state, command], 'auto')
+    assert choice == 'auto'
+    assert 'goes on by 10.0 ms' in finding.detail
+    assert compare_clocks(state.receive_ns, state.header_ns).jumps == ()  # type: ignore[union-attr]

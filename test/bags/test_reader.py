@@ -326,3 +326,43 @@ def test_a_bag_without_messages_is_an_error(tmp_path: Path, storage: str):
     with BagWriter(tmp_path / 'bag', storage) as bag:
         bag.add_topic('/joint_states', STATE)
     assert 'holds no messages; its topics: /joint_states' in _error(tmp_path / 'bag')
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_stamps_go_on_where_the_recorders_clock_was_set_back(
+    messages: Any, tmp_path: Path, storage: str
+):
+    # A simulation of 2 s that began again after 1.2 s; the marker came once, and was not repeated.
+    seconds = [*np.arange(0.0, 1.2, 0.01), *np.arange(0.0, 2.0, 0.01)]
+    path = tmp_path / 'bag'
+    with BagWriter(path, storage) as bag:
+        bag.add_topic('/states', STATE)
+        bag.add_topic('/words', TEXT)
+        for row, time in enumerate(seconds):
+            stamp = 5_000 * MS + round(1e9 * time)
+            if row == 150:
+                bag.write('/words', stamp, messages.text('again'))
+            bag.write('/states', stamp, messages.joint_state(stamp, ['a'], [float(row)]))
+    found = read_bag(path)
+    (states,) = found.topics
+    assert _field(states, 'position').values[:, 0].tolist() == list(range(len(seconds)))
+    assert (np.diff(states.receive_ns) > 0).all()
+    (back,) = found.set_back
+    assert back.seconds == pytest.approx(1.19)
+    assert states.receive_ns[119] < back.receive_ns < states.receive_ns[120]
+    np.testing.assert_array_equal(states.receive_ns[120:] - back.added_ns, states.header_ns[120:])
+    assert found.text_columns[0].receive_ns[0] > back.receive_ns
+
+
+def test_one_topic_after_the_other_and_a_message_that_was_late_are_no_clock_set_back(
+    messages: Any, write_bag: Callable[..., Path]
+):
+    stamps = [START + 10 * MS * k for k in range(100)]
+    late = [*stamps[:50], *stamps[51:70], stamps[50], *stamps[70:]]
+    rows = {
+        (topic, ARRAY): [(stamp, messages.array([stamp - START])) for stamp in order]
+        for topic, order in (('/a', stamps), ('/b', late))
+    }
+    found = read_bag(write_bag(rows))
+    assert found.set_back == ()
+    assert [topic.receive_ns.tolist() for topic in found.topics] == [stamps, stamps]

@@ -196,6 +196,25 @@ def test_a_bag_of_an_arm_whose_motors_are_off(
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('command', 'stage'), [('preflight', 'linearising'), ('calibrate', 'fitting')]
+)
+def test_simulated_time_is_said_before_the_work(
+    project: Any, sysid: Callable[..., Any], command: str, stage: str
+):
+    def simulate(topic: str, message: Any) -> Any:
+        if topic == STATES:
+            message.header.stamp.sec %= 1000
+        return message
+
+    project.make_quick()
+    project.change(segments=None, bags=[{'path': 'train'}])
+    _rewrite(project.folder / 'train', simulate)
+    said = sysid(command, 'calibration.yaml').out
+    assert 'header stamps are simulated time' in said[: said.index(stage)]
+
+
 def test_undriven_and_what_it_does_not_match(refused: Callable[..., str]):
     assert refused('preflight', 'calibration.yaml', '--set', 'undriven=[elbwo]') == (
         "Expected an actuator of the model in undriven, found 'elbwo'; nearest: elbow."

@@ -100,7 +100,7 @@ def test_sources_and_trouble_are_printed():
         'first elbow 50.0 ± 2.0 - - - - -',
         'wild: the nominal model becomes unstable after 1.25 s; left out here',
         'first: motor is at its ctrlrange 12.5% of the time',
-        'first: gap (2): 0.3 s',
+        'first: gap: (2) 0.3 s',
     ):
         assert expected in lines
 
@@ -149,10 +149,10 @@ def test_findings_that_differ_by_names_and_numbers_only_are_one_line():
         *(HealthFinding(f'w{n}', 'q', FindingKind.GAP, 1, '0.3 s') for n in range(9)),
     ]
     assert list(finding_lines(findings)) == [
-        'a, b: /cmd: assumed order (2): carries no names',
-        'a, b: lift, turn: unmapped (1): stays 0',
-        'b: before first command (66): 66 of 429; alike in a (61)',
-        'w0, w1, w2, w3, w4, w5, 3 more: q: gap (1): 0.3 s',
+        'a, b: assumed order: /cmd (2): carries no names',
+        'a, b: unmapped: lift (1), turn (1): stays 0',
+        'b: before first command: (66) 66 of 429; alike in a (61)',
+        'w0, w1, w2, w3, w4, w5, 3 more: gap: q (1): 0.3 s',
     ]
 
 

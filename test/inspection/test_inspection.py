@@ -313,3 +313,27 @@ def test_a_picture_of_a_long_recording_is_a_small_png():
     picture = draw_joint(_joint('a_$b$', np.sin(times), times), 'a_$b$ in run')
     assert picture.startswith(b'\x89PNG')
     assert len(picture) < 300_000
+
+
+@pytest.mark.parametrize('rate', [50, 200])
+def test_a_velocity_that_comes_from_a_filter_is_said_to_be_late(columns: Any, rate: int):
+    generator = np.random.default_rng(rate)
+    times = np.arange(0, 30, 1 / rate)
+    frequencies, phases = generator.uniform(0.1, 1.2, 6), generator.uniform(0, 6, 6)
+
+    def angle(at: Any) -> Any:
+        return np.sin(2 * np.pi * np.outer(at, frequencies) + phases).sum(axis=1)
+
+    def slope(at: Any) -> Any:
+        waves = np.cos(2 * np.pi * np.outer(at, frequencies) + phases)
+        return (2 * np.pi * frequencies * waves).sum(axis=1)
+
+    position = np.round(angle(times) / 1.5e-3) * 1.5e-3
+    late = {'shoulder': 0.16, 'elbow': 0.0, 'wrist': 0.5 / rate}
+    velocity = {name: slope(times - delay) for name, delay in late.items()}
+    fields = {'position': dict.fromkeys(late, position), 'velocity': velocity}
+    found = inspect(columns.bag(columns.topic('/joint_states', times, fields)))
+    (finding,) = (item for item in found.findings if item.kind == 'velocity lag')
+    assert finding.subject == '/joint_states.velocity[shoulder]'
+    seconds = 1e-3 * float(finding.detail.partition('by ')[2].partition(' ±')[0])
+    assert seconds == pytest.approx(0.16, abs=0.003)

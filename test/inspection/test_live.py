@@ -149,3 +149,28 @@ def test_before_anything_came_there_is_nothing_to_say():
     report = LiveQuality().report()
     assert report.coverage == ()
     assert _said(report) == []
+
+
+def test_time_that_runs_backwards_is_said_to_the_end(feed: Callable[..., None]):
+    times, position, velocity = motion(5, 4.0)
+    live = LiveQuality()
+    feed(live, times + 20, position, velocity)
+    assert _said(live.report()) == []
+    feed(live, times, position, velocity)
+    report = live.report()
+    assert 'time runs backwards (1)' in str(_said(report))
+    # What is old is forgotten, though its stamps are newer.
+    assert report.inspection.bag.duration < 4.1
+    feed(live, times + 4 + WINDOW_S, position, velocity)
+    assert 'time runs backwards (1)' in str(_said(live.report()))
+
+
+def test_header_stamps_that_go_back_are_said_to_the_end(feed: Callable[..., None]):
+    times, position, velocity = motion(6)
+    live = LiveQuality()
+    # The recorder's clock goes on.
+    feed(live, times - 60 * (times > 4), position, velocity, receive=times + 2e-4)
+    assert 'time runs backwards (1)' in str(_said(live.report()))
+    later = times + 8 + WINDOW_S
+    feed(live, later - 60, position, velocity, receive=later + 2e-4)
+    assert 'time runs backwards (1)' in str(_said(live.report()))

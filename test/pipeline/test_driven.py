@@ -117,8 +117,20 @@ def test_only_mjcf_says_that_a_robot_has_no_actuators() -> None:
     mapping = map_columns(bag, model, 'auto')
     check_driven(bag, model, mapping)
     with pytest.raises(FitError, match=r"for lift, turn, pole, whose joints move .*: \['\*'\]"):
-        check_driven(bag, model, mapping, passive=False)
-    assert switched_off(spec, model, ('*',)) is spec
+        check_driven(bag, model, mapping, ())
+    check_driven(bag, model, mapping, ('lift', 'turn', 'pole'))
+    assert switched_off(spec, model, ('*',)).compile().opt.disableactuator
+
+
+def test_where_actuators_are_implied_a_joint_that_moves_without_one_is_asked_for() -> None:
+    model = mujoco.MjModel.from_xml_string(ARM.format(SERVOS))
+    bag = Columns().bag(
+        states(lift=MOVES, turn=MOVES, pole=MOVES), commands(lift=MOVES, turn=MOVES)
+    )
+    mapping = map_columns(bag, model, 'auto')
+    with pytest.raises(FitError, match=r'found none for pole, whose joint .*: \[pole\] in the'):
+        check_driven(bag, model, mapping, ())
+    check_driven(bag, model, mapping, ('po*',))
 
 
 def test_efforts_drive_motors_by_the_mapping_that_is_proposed() -> None:
@@ -134,6 +146,10 @@ def test_a_topic_that_could_hold_the_commands_is_named() -> None:
     array = Columns().array(TIMES, width=5, name='/arm/commands')
     bag = Columns().bag(states(lift=MOVES, turn=MOVES, pole=MOVES), array)
     assert '(/arm/commands is not used: 5 elements without names, the model has 2' in complaint(bag)
+    unlike = Columns().bag(
+        states(lift=MOVES, turn=MOVES, pole=MOVES), commands(lift=MOVES, jaw=MOVES)
+    )
+    assert '(/joint_commands.position[jaw] is not used: ' in complaint(unlike)
 
 
 @pytest.mark.parametrize('went', [STILL, np.sin(1.1 * TIMES) + np.cos(0.7 * TIMES)])

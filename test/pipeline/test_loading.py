@@ -1,17 +1,21 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a calibration's configuration asks for."""
+"""What a calibration's configuration asks for, and its bags side by side."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import pytest
 
+from sysid_ros.alignment import Alignment
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.pipeline.loading import parameters_of
+from sysid_ros.pipeline.loading import CalibrationBag, parameters_of, unlike_stamps
+
+if TYPE_CHECKING:
+    from sysid_ros.alignment.stamps import StampSource
 
 MODEL = """
 <mujoco><worldbody><body>
@@ -62,3 +66,20 @@ def test_an_entry_for_the_scale_is_the_one_that_counts() -> None:
     spec = mujoco.MjSpec.from_string(MODEL)
     found = parameters_of(config, spec.compile(), spec)
     assert [parameter.max_value for parameter in found if 'tau' in parameter.name] == [2.0]
+
+
+def _bag(name: str, **sources: StampSource) -> CalibrationBag:
+    stamps = tuple((f'/{topic}', source) for topic, source in sources.items())
+    return CalibrationBag(Path(name), 'train', Alignment(name, (), (), (), (), (), stamps))
+
+
+def test_topics_that_are_timed_in_another_way_in_some_bags_are_found() -> None:
+    bags = [
+        _bag('a', js='header', cmd='receive'),
+        _bag('b', js='receive', cmd='receive'),
+        _bag('c', js='header', cmd='receive'),
+    ]
+    (finding,) = unlike_stamps(bags)
+    assert (finding.subject, finding.count) == ('/js', 2)
+    assert finding.detail.startswith('header in a, c; receive in b; no delay is right for all')
+    assert list(unlike_stamps(bags[::2])) == []

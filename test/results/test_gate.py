@@ -415,6 +415,9 @@ def test_verdicts_that_are_not_allowed_are_a_reason() -> None:
     blind = first.model_copy(update={'verdict_kind': VerdictKind.NOT_EXCITED})
     result = result.model_copy(update={'parameters': (blind, *result.parameters[1:])})
     assert f'{first.name} is not excited' in failed(result)['verdicts']
+    second = result.parameters[1].model_copy(update={'verdict_kind': VerdictKind.NOT_EXCITED})
+    both = result.model_copy(update={'parameters': (blind, second, *result.parameters[2:])})
+    assert f'{first.name}, {second.name} are not excited: ' in failed(both)['verdicts']
     assert not failed(result, allowed_verdicts=('identified', 'not excited'))
 
 

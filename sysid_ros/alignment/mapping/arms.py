@@ -83,9 +83,9 @@ def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
 
 
 def rivals(arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    """Return the arms whose joints another arm has, too."""
+    """Return the arms whose joints another arm has, too: all of them, as twins do."""
     return tuple(
-        arm for arm in arms if any(arm.joints & other.joints for other in arms if other is not arm)
+        arm for arm in arms if any(arm.joints == other.joints for other in arms if other is not arm)
     )
 
 
@@ -188,6 +188,9 @@ def check_one_arm(bag: BagColumns, arms: Sequence[Arm], joints: Sequence[str]) -
         AlignmentError: It does; the sentence names them.
     """
     several = rivals(arms)
+    most = max(_states(bag), key=lambda topic: len(topic.receive_ns), default=None)
+    if most is None or most.topic not in {arm.topic for arm in several}:
+        return  # what the others have is said, too, by the topic that says most
     told_apart = {word for joint in joints for word in name_words(joint)}
     words = [arm.words - frozenset.intersection(*(arm.words for arm in several)) for arm in several]
     if several and not all(own & told_apart for own in words):

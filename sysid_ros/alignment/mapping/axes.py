@@ -169,10 +169,12 @@ def find_axes(
             if quantity is Quantity.EFFORT and are_magnitudes(field):
                 continue
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
+            if topic.msgtype == CONTROLLER_STATE:
+                group = topic.topic, ''
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
-                told = topic.msgtype == TRAJECTORY and label in done
-                if told or not np.isfinite(values).any():
+                replaced = topic.msgtype == TRAJECTORY and label in done
+                if replaced or not np.isfinite(values).any():
                     continue
                 name = _name(label, topic.topic, orders)
                 if topic.topic in prefixes:

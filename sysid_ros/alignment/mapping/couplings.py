@@ -35,7 +35,7 @@ _APART = 0.7
 _SLOW = 0.05
 
 
-class Coupling(NamedTuple):
+class MixedColumns(NamedTuple):
     """What another joint has to do with a column.
 
     Attributes:
@@ -47,7 +47,7 @@ class Coupling(NamedTuple):
     text: str
 
 
-def find_couplings(axes: Sequence[Axis], motion: AxesMotion | None) -> dict[int, Coupling]:
+def find_couplings(axes: Sequence[Axis], motion: AxesMotion | None) -> dict[int, MixedColumns]:
     """Return index of the measured axis to what couples it; mixed positions before efforts."""
     if motion is None:
         return {}
@@ -66,7 +66,7 @@ def find_couplings(axes: Sequence[Axis], motion: AxesMotion | None) -> dict[int,
 
 def _mixture(
     axes: Sequence[Axis], motion: AxesMotion, row: int, measured: list[int]
-) -> Coupling | None:
+) -> MixedColumns | None:
     """Compare the speed of a column with the velocities that are measured, then the commands."""
     speed = motion.signals[row, Quantity.POSITION].rate
     velocities = {
@@ -93,7 +93,7 @@ def _mixture(
                 continue
             if whole < min(_LESS * min(left), _EXACT):
                 terms = ' + '.join(f'{factors[k]:.3g} {names[k]}' for k in parts)
-                return Coupling(
+                return MixedColumns(
                     mixed=True, text=f'by the {what} it mixes two joints, {terms}: a coupled wrist?'
                 )
     return None
@@ -101,7 +101,7 @@ def _mixture(
 
 def _friction(
     axes: Sequence[Axis], motion: AxesMotion, row: int, measured: list[int]
-) -> Coupling | None:
+) -> MixedColumns | None:
     """Ask whether an effort goes with the friction of another joint."""
     effort = motion.signals.get((row, Quantity.EFFORT))
     if effort is None or float(effort.values[motion.whole].std()) == 0.0:
@@ -119,7 +119,7 @@ def _friction(
         more = np.column_stack([bases, np.column_stack(_rubbing(rate))[motion.whole]])
         if _unexplained(more, values) < min(_LESS * alone, _LEFT):
             text = f'the friction of {axes[other].name} is in this effort: a coupled wrist?'
-            return Coupling(mixed=False, text=text)
+            return MixedColumns(mixed=False, text=text)
     return None
 
 

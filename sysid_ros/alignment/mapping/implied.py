@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import mujoco
 
+from sysid_ros.alignment.mapping.arms import find_arms, find_leaders, prefixes
 from sysid_ros.alignment.mapping.axes import find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import make_drives
 from sysid_ros.alignment.mapping.pairing import map_columns
@@ -40,7 +41,8 @@ def commanded_quantity(bag: BagColumns) -> Quantity | None:
     Names of fields and topics tell it; where they do not, what follows the command best. A command
     of positions may come with velocities that belong to it.
     """
-    axes = find_axes(bag)
+    leaders = find_leaders(bag)
+    axes = find_axes(bag, leaders, prefixes(bag, find_arms(bag, leaders), leaders))
     drives = make_drives(axes, make_motion(axes), frozenset(Quantity))
     votes: Counter[Quantity] = Counter()
     for drive in drives:

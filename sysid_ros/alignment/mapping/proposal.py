@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
-    from sysid_ros.alignment.mapping.couplings import Coupling
+    from sysid_ros.alignment.mapping.couplings import MixedColumns
     from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
     from sysid_ros.alignment.mapping.mechanism import ModelJoint
     from sysid_ros.bags import BagColumns, Field, TopicColumns
@@ -300,7 +300,7 @@ def propose(
 
 
 def _couple(
-    readings: dict[tuple[int, Quantity], _Reading], joint: int, coupling: Coupling | None
+    readings: dict[tuple[int, Quantity], _Reading], joint: int, coupling: MixedColumns | None
 ) -> None:
     """Say in what is read of a joint what couples it; a column that mixes joints is none."""
     quantity = Quantity.POSITION if coupling is not None and coupling.mixed else Quantity.EFFORT

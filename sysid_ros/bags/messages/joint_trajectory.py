@@ -90,7 +90,7 @@ class Setpoints:
         paths = []
         for joints in {tuple(sorted(block.joints)): None for block in blocks}:
             members = [n for n, b in enumerate(blocks) if tuple(sorted(b.joints)) == joints]
-            paths.append(_Path([blocks[n] for n in members], [ranks[n] for n in members]))
+            paths.append(_PointPath([blocks[n] for n in members], [ranks[n] for n in members]))
         held = all(path.only_jumps for path in paths)
         parts = [path.rows(held=held) for path in paths]
         nothing = np.empty(0, dtype=np.int64)
@@ -112,7 +112,7 @@ class Setpoints:
         )
 
 
-class _Path:
+class _PointPath:
     """What messages for the same joints ask for."""
 
     def __init__(self, blocks: Sequence[_Block], ranks: Sequence[NDArray[np.int64]]) -> None:

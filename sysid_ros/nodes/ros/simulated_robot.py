@@ -14,6 +14,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
+from sysid_ros.model.description import read_description
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.nodes.ros.simulation import (
@@ -57,7 +58,8 @@ class SimulatedRobot:
             seed=config.seed,
         )
         self._mjcf = node.create_publisher(String, '~/mjcf', latched())
-        text = Path(config.model).read_text(encoding='utf-8', errors='replace')
+        path = Path(config.model)
+        text = read_description(path).mjcf or path.read_text(encoding='utf-8', errors='replace')
         self._mjcf.publish(String(data=text))
         commands = _Commands(plant)
         inbox = CommandInbox(

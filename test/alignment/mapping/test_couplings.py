@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sysid_ros.alignment.mapping.axes import find_axes, make_motion
-from sysid_ros.alignment.mapping.couplings import Coupling, find_couplings
+from sysid_ros.alignment.mapping.couplings import MixedColumns, find_couplings
 
 TIMES = np.arange(0, 10, 0.01)
 #: Joints to motors: the second motor turns both wrist joints.
@@ -23,7 +23,7 @@ def _joints() -> Any:
     return np.sin(phases).sum(axis=1), (rates * np.cos(phases)).sum(axis=1)
 
 
-def _found(columns: Any, **fields: Any) -> dict[int, Coupling]:
+def _found(columns: Any, **fields: Any) -> dict[int, MixedColumns]:
     named = {
         kind: {f'wrist_{k}': values[:, k] for k in range(2)} for kind, values in fields.items()
     }

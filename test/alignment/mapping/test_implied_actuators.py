@@ -1,0 +1,126 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Actuators for models that have none, by what bags hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.alignment import PairRole
+from sysid_ros.alignment.mapping.implied import (
+    commanded_quantity,
+    imply_actuators,
+    propose_with_actuators,
+)
+from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.bags import Field, TopicColumns, read_bag
+from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.model.implied import implied_actuators
+from sysid_ros.model.loading import load_spec
+
+if TYPE_CHECKING:
+    from sysid_ros.bags import BagColumns
+
+ROOT = Path(__file__).parents[3]
+FIXED = ROOT / 'test' / 'data' / 'urdf' / 'fixed.urdf'
+SERVOS = ['lift_servo', 'roll_servo']
+
+
+@pytest.fixture(scope='module')
+def bag(tmp_path_factory: pytest.TempPathFactory) -> BagColumns:
+    """Return what a robot of the URDF with position servos does."""
+    spec = importlib.util.spec_from_file_location('models_bench', ROOT / 'benchmarks' / 'models.py')
+    assert spec is not None
+    assert spec.loader is not None
+    bench: Any = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = bench
+    spec.loader.exec_module(bench)
+    rng = np.random.default_rng(1)
+    folder = tmp_path_factory.mktemp('robot') / 'bag'
+    bench.record(bench.make_robot(FIXED, rng), folder, rng)
+    return read_bag(folder)
+
+
+def _with_commands(bag: BagColumns, topic: str, kind: str, *fields: Field) -> BagColumns:
+    """Return the bag with other commands at the same times."""
+    command, state = bag.topics
+    changed = replace(command, topic=topic, msgtype=kind, header_ns=None, fields=fields)
+    return replace(bag, topics=tuple(sorted((changed, state), key=lambda item: item.topic)))
+
+
+def _values(bag: BagColumns) -> np.ndarray[Any, np.dtype[np.float64]]:
+    (field,) = (field for field in bag.topics[0].fields if field.name == 'position')
+    return field.values
+
+
+def test_positions_make_servos_and_all_pairs_are_right(bag: BagColumns) -> None:
+    spec = load_spec(FIXED)
+    found = propose_with_actuators(spec, FIXED, bag)
+    assert implied_actuators(spec) == SERVOS
+    assert all(pair.confident and (pair.scale, pair.offset) == (1, 0) for pair in found.pairs)
+    assert [(p.name, p.labels) for p in found.pairs if p.role is PairRole.ACTUATOR] == [
+        ('lift_servo', ('lift',)),
+        ('roll_servo', ('roll',)),
+    ]
+    by_names = load_spec(FIXED)
+    imply_actuators(by_names, FIXED, bag)
+    assert implied_actuators(by_names) == SERVOS
+
+
+def test_an_array_without_names_is_what_the_joints_follow(bag: BagColumns) -> None:
+    data = Field('data', ('0', '1'), _values(bag))
+    array = _with_commands(bag, '/arm/commands', 'std_msgs/msg/Float64MultiArray', data)
+    assert commanded_quantity(array) is Quantity.POSITION
+    spec = load_spec(FIXED)
+    propose_with_actuators(spec, FIXED, array)
+    assert implied_actuators(spec) == SERVOS
+
+
+@pytest.mark.parametrize('quantity', Quantity)
+def test_names_of_fields_say_what_is_commanded(bag: BagColumns, quantity: Quantity) -> None:
+    field = Field(quantity.value, ('lift', 'roll'), _values(bag))
+    told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field)
+    assert commanded_quantity(told) is quantity
+    both = Field('velocity', ('lift', 'roll'), np.gradient(_values(bag), axis=0))
+    told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field, both)
+    if quantity is Quantity.POSITION:
+        assert commanded_quantity(told) is quantity
+
+
+def test_without_commands_measured_efforts_drive_motors(bag: BagColumns) -> None:
+    silent = replace(bag, topics=bag.topics[1:])
+    assert isinstance(silent.topics[0], TopicColumns)
+    assert commanded_quantity(silent) is None
+    spec = load_spec(FIXED)
+    found = propose_with_actuators(spec, FIXED, silent)
+    assert implied_actuators(spec) == ['lift_motor', 'roll_motor']
+    motors = [pair for pair in found.pairs if pair.role is PairRole.ACTUATOR]
+    assert [(pair.topic, pair.field) for pair in motors] == [('/joint_states', 'effort')] * 2
+    assert not any(pair.name.endswith('_effort') for pair in found.pairs)
+    by_names = load_spec(FIXED)
+    imply_actuators(by_names, FIXED, silent)
+    assert implied_actuators(by_names) == []
+
+
+def test_a_mapping_makes_the_actuators_that_it_names(bag: BagColumns) -> None:
+    spec = load_spec(FIXED)
+    channel = ChannelMapping(topic='/joint_states', field='effort', label='roll')
+    imply_actuators(spec, FIXED, bag, MappingConfig(actuators={'roll_motor': channel}))
+    assert implied_actuators(spec) == ['roll_motor']
+
+
+def test_a_model_with_actuators_keeps_them(bag: BagColumns) -> None:
+    spec = load_spec(FIXED)
+    motor = spec.add_actuator(name='own', target='lift', trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    motor.set_to_motor()
+    imply_actuators(spec, FIXED, bag)
+    propose_with_actuators(spec, FIXED, bag)
+    assert [actuator.name for actuator in spec.actuators] == ['own']

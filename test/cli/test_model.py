@@ -1,0 +1,111 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid model``, and a URDF on its way through the other commands."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import mujoco
+import numpy as np
+import pytest
+import yaml
+from rosbags.typesys import Stores, get_typestore
+
+import sysid_ros
+from sysid_ros.bags.writer import BagWriter
+
+if TYPE_CHECKING:
+    from builders.cli_project import Sysid
+
+ROOT = Path(__file__).parents[2]
+BARE = ROOT / 'test' / 'data' / 'urdf' / 'bare.urdf'
+TEXT = 'std_msgs/msg/String'
+
+
+def test_the_mjcf_of_a_urdf_is_printed_and_what_was_assumed_beside_it(sysid: Sysid) -> None:
+    found = sysid('model', BARE)
+    assert found.code == 0
+    model = mujoco.MjModel.from_xml_string(found.out)
+    assert model.joint('pivot').id == 0
+    assert '2 bodies, 1 joints, 0 actuators, 1 kg' in found.err
+    assert "'base' stands still" in found.err
+    assert '3 sensors of them are implied' in found.err
+
+
+def test_the_mjcf_is_written_once(sysid: Sysid, tmp_path: Path) -> None:
+    written = tmp_path / 'bare.xml'
+    assert sysid('model', BARE, '-o', written).out == f'wrote {written}\n'
+    assert mujoco.MjModel.from_xml_path(str(written)).nbody == 3
+    refused = sysid('model', BARE, '-o', written)
+    assert refused.code == 2
+    assert 'exists already' in refused.err
+
+
+@pytest.fixture
+def robot(tmp_path: Path) -> dict[str, float]:
+    """Record a robot that says what it is, in ``train`` and ``validate``; return its truth."""
+    spec = importlib.util.spec_from_file_location('models_bench', ROOT / 'benchmarks' / 'models.py')
+    assert spec is not None
+    assert spec.loader is not None
+    bench: Any = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = bench
+    spec.loader.exec_module(bench)
+    rng = np.random.default_rng(3)
+    robot = bench.make_robot(BARE, rng)
+    types = get_typestore(Stores.ROS2_JAZZY)
+    text = types.types[TEXT](data=BARE.read_text())
+
+    class Writer(BagWriter):
+        """A bag that begins with the description."""
+
+        def __enter__(self) -> Self:
+            super().__enter__()
+            self.add_topic('/robot_description', TEXT)
+            stamp = bench.ORIGIN_NS - 10_000_000
+            self.write('/robot_description', stamp, bytes(types.serialize_cdr(text, TEXT)))
+            return self
+
+    bench.BagWriter = Writer
+    for bag in ('train', 'validate'):
+        bench.record(robot, tmp_path / bag, rng)
+    truth: dict[str, float] = robot.truth
+    return truth
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn')
+def test_a_bag_that_describes_its_robot_needs_no_model(
+    robot: dict[str, float], sysid: Sysid, tmp_path: Path
+) -> None:
+    mapping = tmp_path / 'mapping.yaml'
+    mapped = sysid('map', tmp_path / 'train', '-o', mapping)
+    assert '4 of 4 pairs are certain' in mapped.out
+    assert 'implied servos: pivot_servo; their kp and kv are guesses' in mapped.err
+    config = tmp_path / 'calibration.yaml'
+    document = {
+        'bags': [{'path': 'train'}, {'path': 'validate', 'role': 'validate'}],
+        'mapping': 'mapping.yaml',
+        'parameters': [{'target': target} for target in robot],
+    }
+    config.write_text(yaml.safe_dump(document))
+    inspected = sysid('inspect', tmp_path / 'train', tmp_path / 'train', '--mapping', mapping)
+    assert '1 its actuators' in inspected.out
+    checked = sysid('preflight', config)
+    assert 'All 3 parameters would be identified' in checked.out
+    assert 'are guesses' in ' '.join(checked.out.split())
+    done = sysid('calibrate', config)
+    assert done.code == 0, done.out
+    folder = tmp_path / 'out'
+    assert (folder / 'mjcf' / 'robot_description.urdf').read_text() == BARE.read_text()
+    written = mujoco.MjModel.from_xml_path(str(folder / 'mjcf' / 'robot_description.xml'))
+    result = sysid_ros.Result.load(folder)
+    for found in result.parameters:
+        assert robot[found.targets[0]] == pytest.approx(found.value, rel=0.03)
+    again = result.model().compile()
+    assert (again.nsensor, again.nactuator) == (0, 1)
+    for field in ('actuator_gainprm', 'actuator_biasprm', 'dof_armature'):
+        np.testing.assert_array_equal(getattr(again, field), getattr(written, field))
