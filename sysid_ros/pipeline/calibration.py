@@ -92,7 +92,7 @@ def convert(
     bag: Path,
     model: Path,
     output: Path | None,
-    options: ReadOptions,
+    options: ReadOptions | None = None,
     formats: Sequence[Format] = (Format.NPZ, Format.CSV),
 ) -> tuple[Alignment, tuple[Path, ...]]:
     """Turn a bag into time series aligned with a model.
@@ -101,7 +101,7 @@ def convert(
         bag: Bag folder.
         model: MJCF, URDF or xacro file, or a bag with a ``robot_description``.
         output: Folder for the series; None writes nothing.
-        options: How the bag is read.
+        options: How the bag is read; by names, all of it, unless told otherwise.
         formats: How the series are written.
 
     Returns:
@@ -110,7 +110,7 @@ def convert(
     Raises:
         SysidError: In one sentence, what is wrong with the bag, the model or the mapping.
     """
-    alignment, compiled = read_aligned(bag, model, options)
+    alignment, compiled = read_aligned(bag, model, options or ReadOptions())
     if output is None:
         return alignment, ()
     check_writable(output)
