@@ -278,7 +278,8 @@ def write_series(
     ``NAME_commands_0`` and ``NAME_measurements_0`` hold time in s from the sequence's origin and
     one column per value; :mod:`~sysid_ros.alignment.export` tells how each format describes its
     columns. ``NAME_health.json`` of the bag holds what is not a number in a column: origin and
-    initial state of each sequence, source of each column, what was found, masked, cut, flipped or
+    initial state of each sequence, actuators whose commands are interpolated between rows and not
+    held, source of each column, what was found, masked, cut, flipped or
     shifted, and what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
 
     Args:
@@ -338,6 +339,7 @@ def write_series(
                 'initial_qpos': sequence.initial_qpos,
                 'initial_qvel': sequence.initial_qvel,
                 'tables': stems,
+                'interpolated': sorted(sequence.interpolated),
             }
         )
     record = {

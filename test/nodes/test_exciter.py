@@ -110,6 +110,9 @@ def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_c
     assert exciter.wait() == 0
     assert 'holding the last command' in exciter.output
     assert commands[0].joint_names[:2] == ['shoulder_pan', 'shoulder_lift']
+    # Each acts when it arrives, as an array of commands does.
+    spans = [message.points[0].time_from_start for message in commands]
+    assert not any(span.sec or span.nanosec for span in spans)
     sent = np.array([message.points[0].positions for message in commands])
     speed = np.max(np.abs(np.diff(sent, axis=0)), axis=1) * 100
     assert np.max(speed[:-50]) > 0.3

@@ -166,3 +166,35 @@ def test_an_unknown_target_of_the_truth_is_named_with_its_nearest(
     robot = start_node(MODULE, *_parameters(model=ARM, truth=truth))
     assert robot.wait() == 2
     assert 'nearest: elbow' in robot.output
+
+
+@pytest.mark.patient
+def test_trajectories_are_followed_and_bad_ones_are_ignored(
+    start_node: StartNode, ros_client: RosClient
+):
+    from builtin_interfaces.msg import Duration  # noqa: PLC0415 (absent without ROS)
+    from sensor_msgs.msg import JointState  # noqa: PLC0415
+    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
+
+    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot.wait_for_line(READY)
+    publisher = _publisher(
+        ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
+    )
+    points = [
+        JointTrajectoryPoint(positions=[0.5], time_from_start=Duration(nanosec=500_000_000)),
+        JointTrajectoryPoint(positions=[0.0], velocities=[0.0], time_from_start=Duration(sec=1)),
+    ]
+    publisher.publish(JointTrajectory(joint_names=['wrist_3'], points=points[::-1]))
+    robot.wait_for_line('expected points at increasing times from the start, found [1.0, 0.5]')
+    states: list[Any] = []
+    ros_client.node.create_subscription(JointState, '/joint_states', states.append, 1000)
+    ros_client.spin_until(lambda: bool(states))
+    publisher.publish(JointTrajectory(joint_names=['wrist_3'], points=points))
+    ros_client.spin_until(lambda: max(abs(state.position[5]) for state in states) > 0.4)
+    ros_client.spin_until(lambda: abs(states[-1].position[5]) < 0.02)
+    moved = np.array([state.position[5] for state in states])
+    # It was on its way for many states, and did not stay at the point between.
+    assert np.count_nonzero((moved > 0.1) & (moved < 0.4)) > 50
+    assert moved.max() < 0.52
+    assert robot.stop() == 0

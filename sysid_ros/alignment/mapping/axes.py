@@ -169,6 +169,8 @@ def find_axes(
             if quantity is Quantity.EFFORT and are_magnitudes(field):
                 continue
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
+            if topic.msgtype == CONTROLLER_STATE:
+                group = topic.topic, ''
             for index, label in enumerate(field.labels):
                 values = field.values[:, index]
                 told = topic.msgtype == TRAJECTORY and label in done

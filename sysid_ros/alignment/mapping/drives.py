@@ -337,12 +337,26 @@ def _follow(
             continue
         if quantity is Quantity.POSITION:
             # Slow drifts of two axes are alike; their speeds are not.
-            found = respond(command.rate, answer.rate, motion)
+            found = _levels(command, answer, motion, respond(command.rate, answer.rate, motion))
         else:
             found = respond(command.values, answer.values, motion)
         if abs(found.correlation) > abs(best[1].correlation):
             best = quantity, found
     return best
+
+
+def _levels(
+    command: SmoothSignal, answer: SmoothSignal, motion: AxesMotion, by_speed: Response
+) -> Response:
+    """Return a response with the slope of its levels where speeds agree a little only.
+
+    A servo rounds the steps of a command, whose speed is that of the filter: it tells no unit.
+    """
+    asked = float(command.values[motion.whole].std())
+    if not asked or abs(by_speed.correlation) >= _CLEAR:
+        return by_speed
+    slope = float(answer.values[motion.whole].std()) / asked
+    return by_speed._replace(slope=math.copysign(slope, by_speed.correlation))
 
 
 def _bind(

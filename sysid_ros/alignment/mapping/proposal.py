@@ -287,12 +287,15 @@ def propose(
     pairs += _actuators(model, mechanism, commands)
     if not any(pair.role is PairRole.SENSOR for pair in pairs):
         topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
+        joints = ', '.join(joint.name for joint in mechanism.joints) or 'none'
+        labels = ', '.join(axis.name for axis in axes if not axis.commanded) or 'none'
         msg = (
             f'Nothing in {bag.path.name!r} can be a sensor of the model: expected positions, '
-            f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}.'
+            f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
+            f'measured joints of the bag: {labels}; joints of the model: {joints}.'
         )
         raise AlignmentError(msg)
-    unmapped = _unmapped(bag, model, pairs)
+    unmapped = _unmapped(bag, model, pairs, _not_taken(judge, found))
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
 
 
@@ -563,12 +566,35 @@ def _pair(
     )
 
 
+def _not_taken(judge: Judge, found: BestHypothesis) -> dict[int, str]:
+    """Return actuator to why it does not take what its joint is commanded."""
+    reasons = {}
+    for drive, guess in zip(judge.drives, found.guesses, strict=True):
+        law = judge.joints[guess.joint].law if guess.joint >= 0 else None
+        if law is None or drive.command is None or law.commanded is drive.commanded:
+            continue
+        column = next(iter(drive.command.columns.values()))
+        reasons[law.actuator] = (
+            f'it takes {law.commanded.value}s, its joint is commanded {drive.commanded.value}s by '
+            f'{column.name}: give the model actuators of that kind'
+        )
+    return reasons
+
+
 def _unmapped(
-    bag: BagColumns, model: mujoco.MjModel, pairs: list[ProposedPair]
+    bag: BagColumns, model: mujoco.MjModel, pairs: list[ProposedPair], not_taken: dict[int, str]
 ) -> tuple[Unmapped, ...]:
     used = {(pair.role, pair.name) for pair in pairs}
+    reasons = {
+        (PairRole.ACTUATOR, actuator_names(model)[actuator]): reason
+        for actuator, reason in not_taken.items()
+    }
     found = [
-        Unmapped(UnmappedKind(role.value), name or '(unnamed)', 'nothing in the bag is like it')
+        Unmapped(
+            UnmappedKind(role.value),
+            name or '(unnamed)',
+            reasons.get((role, name), 'nothing in the bag is like it'),
+        )
         for role, names in (
             (PairRole.SENSOR, sensor_names(model)),
             (PairRole.ACTUATOR, actuator_names(model)),

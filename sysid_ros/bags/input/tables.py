@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""CSV files and LeRobot datasets, read as the bags that they could have been.
+"""CSV files, NumPy archives and LeRobot datasets, read as the bags that they could have been.
 
 A table has a column of times and a column for each number; what a column is, is told by the words
 of its name. What measures joints becomes ``/joint_states``, what commands them ``/joint_commands``,
@@ -15,6 +15,7 @@ import importlib.util
 import json
 import math
 import re
+import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CSV, PARQUET = TABLE_SUFFIXES = ('.csv', '.parquet')
+CSV, PARQUET, NPZ = TABLE_SUFFIXES = ('.csv', '.parquet', '.npz')
 STATES, COMMANDS = '/joint_states', '/joint_commands'
 _STATE = 'sensor_msgs/msg/JointState'
 #: What stands where a bag has the type of a message.
@@ -65,9 +66,20 @@ _COMMANDED = frozenset(
         'target',
     ]
 )
-#: Words that say that something was measured, not what.
+#: Words that say that something was measured, or of a joint, not what.
 _MEASURED = frozenset(
-    ['observation', 'obs', 'state', 'states', 'measured', 'meas', 'actual', 'present', 'feedback']
+    [
+        'dof',
+        'observation',
+        'obs',
+        'state',
+        'states',
+        'measured',
+        'meas',
+        'actual',
+        'present',
+        'feedback',
+    ]
 )
 #: Components of vectors: these belong to no joint.
 _COMPONENTS = frozenset('xyzw')
@@ -142,7 +154,8 @@ def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns
     if all(file.suffix == PARQUET for file in files):
         tables = [_stacked(files[0].stem, [_read_parquet(file) for file in files])]
     else:
-        tables = _joined([(_read_csv if f.suffix == CSV else _read_parquet)(f) for f in files])
+        readers = {CSV: _read_csv, PARQUET: _read_parquet, NPZ: _read_npz}
+        tables = _joined([readers[file.suffix](file) for file in files])
     found: dict[str, TopicColumns] = {}
     unread: list[UnreadTopic] = []
     for table in tables:
@@ -186,6 +199,27 @@ def _read_csv(file: Path) -> _Table:
     table = _Table(file.stem)
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         _add(table, name or 'unnamed', [_cell(cell) for cell in cells], None)
+    return table
+
+
+def _read_npz(file: Path) -> _Table:
+    """Read arrays by their names: (n,) is a column, (n, k) are several."""
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
+        msg = f'The table {str(file)!r} cannot be read: {" ".join(str(err).split()).rstrip(".")}.'
+        raise BagError(msg) from err
+    table = _Table(file.stem)
+    count = max((len(values) for values in arrays.values() if values.ndim), default=0)
+    for name, values in arrays.items():
+        if values.ndim not in {1, 2} or len(values) != count or values.dtype.kind not in 'fiu':
+            table.unread[name] = f'no columns of {count} numbers'
+        elif values.ndim == 1:
+            table.columns[name] = values.astype(np.float64)
+        else:
+            columns = values.T.astype(np.float64)
+            table.columns |= {f'{name}.{k}': column for k, column in enumerate(columns)}
     return table
 
 
@@ -416,6 +450,7 @@ def _topic(
         topic,
         kind,
         stamps[says],
-        None,
+        # Times of a table are those of the values. A header's stamp of zero would be none.
+        np.maximum(stamps[says], 1),
         tuple(Field(item.name, item.labels, item.values[says]) for item in made),
     )

@@ -375,13 +375,17 @@ def test_a_proposal_takes_what_a_controller_sent_as_well(columns: Any):
     joints = {'shoulder': TIMES, 'elbow': TIMES}
     told = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
     sent = {f'{part}_positions': joints for part in ('reference', 'feedback', 'error', 'output')}
+    sent |= {f'{part}_velocities': joints for part in ('reference', 'feedback')}
     bag = columns.bag(columns.state(TIMES), _controller_state(columns, **sent), told)
     found = {
-        axis.name: [(c.topic, c.field) for c in axis.columns.values()]
+        axis.name: [c.topic + '.' + c.field for c in axis.columns.values()]
         for axis in find_axes(bag)
         if axis.commanded
     }
-    assert found == {key: [('/jtc/controller_state', 'output.positions')] for key in joints}
+    fields = [
+        f'/jtc/controller_state.{name}' for name in ('output.positions', 'reference.velocities')
+    ]
+    assert {name: sorted(used) for name, used in found.items()} == dict.fromkeys(joints, fields)
     measured = {axis.topic for axis in find_axes(bag) if not axis.commanded}
     assert measured == {'/joint_states'}
 

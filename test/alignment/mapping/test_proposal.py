@@ -309,6 +309,22 @@ def test_sensors_with_several_values_are_found_by_their_quantity(columns: Any) -
     assert not found['grip'].confident
 
 
+def test_an_actuator_of_another_kind_says_why_it_stays_without_commands(columns: Any) -> None:
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><worldbody><body><joint name="elbow" axis="0 1 0"/>
+        <geom size=".05" pos="0 0 -.3"/></body></worldbody>
+        <actuator><motor name="drive" joint="elbow"/></actuator>
+        <sensor><jointpos name="q" joint="elbow"/></sensor></mujoco>"""
+    )
+    wave = np.sin(3 * TIMES)
+    bag = columns.bag(
+        columns.topic('/joint_states', TIMES, {'position': {'elbow': 0.9 * wave}}),
+        columns.topic('/joint_commands', TIMES, {'position': {'elbow': wave}}),
+    )
+    (reason,) = (item.reason for item in propose(bag, model).unmapped if item.name == 'drive')
+    assert reason.startswith('it takes efforts, its joint is commanded positions')
+
+
 def test_a_bag_without_anything_for_the_model_is_an_error(arm: Any, columns: Any) -> None:
     image = columns.topic('/image', TIMES, {'brightness': {'': TIMES}}, msgtype='any/msg/Type')
     with pytest.raises(AlignmentError, match=r'Nothing in .* can be a sensor.*topics: /image'):
