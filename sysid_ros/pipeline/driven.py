@@ -64,8 +64,8 @@ _ALIKE_SPEED, _ALIKE_POSITION = 0.25, 0.7
 _SURELY = 0.8
 #: Distance of the instants that are compared, and the longest lag of a joint behind its command, s.
 _STEP_S, _LONGEST_LAG_S = 0.02, 1.0
-#: Instants so long after the last measurement are left out, s.
-_HOLE_S = 0.1
+#: Instants so long, s, and so many periods after the last measurement are left out.
+_HOLE_S, _HOLE_PERIODS = 0.1, 4.0
 #: Speeds are over so many of these steps.
 _STEPS = 5
 #: So many names are shown.
@@ -380,24 +380,26 @@ def _likeness(bag: BagColumns, command: Pair, position: Pair) -> tuple[float, fl
     first = max(times[0] for times, _ in sides)
     last = min(times[-1] for times, _ in sides)
     grid = np.arange(first, last, int(_STEP_S * SECOND_NS))
+    if len(grid) <= _STEPS:
+        return 1.0, 1.0  # too short to tell
+    # Between runs of one recording a joint may be anywhere: nothing is known of it.
+    stamps = sides[1][0]
+    age = grid - stamps[np.maximum(np.searchsorted(stamps, grid, side='right') - 1, 0)]
+    away = age > max(_HOLE_S * SECOND_NS, _HOLE_PERIODS * float(np.median(np.diff(stamps))))
     held = [
         values[np.maximum(np.searchsorted(times, grid, side='right') - 1, 0)]
         for times, values in sides
     ]
     speeds = [values[_STEPS:] - values[:-_STEPS] for values in held]
-    # Between runs of one recording a joint may be anywhere: nothing is known of its speed.
-    stamps = sides[1][0]
-    age = grid - stamps[np.maximum(np.searchsorted(stamps, grid, side='right') - 1, 0)]
-    old = age > _HOLE_S * SECOND_NS
-    hole = np.convolve(old, np.ones(_STEPS + 1))[_STEPS : len(grid)] > 0
+    moving_away = np.convolve(away, np.ones(_STEPS + 1))[_STEPS : len(grid)] > 0
     best = []
-    for (command_side, joint_side), unknown in ((speeds, hole), (held, old)):
+    for (told, went), hole in ((speeds, moving_away), (held, away)):
         found = 0.0
         for lag in range(int(_LONGEST_LAG_S / _STEP_S) + 1):
-            count = max(len(command_side) - lag, 0)
-            known = ~(unknown[:count] | unknown[lag:])
-            told, went = command_side[:count][known], joint_side[lag:][known]
-            if len(told) > 1 and np.ptp(told) and np.ptp(went):
-                found = max(found, abs(float(np.corrcoef(told, went)[0, 1])))
+            count = max(len(told) - lag, 0)
+            known = ~(hole[:count] | hole[lag:])
+            before, after = told[:count][known], went[lag:][known]
+            if len(before) > 1 and np.ptp(before) and np.ptp(after):
+                found = max(found, abs(float(np.corrcoef(before, after)[0, 1])))
         best.append(found)
     return best[0], best[1]

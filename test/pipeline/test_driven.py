@@ -165,6 +165,22 @@ def test_joints_that_go_nowhere_they_are_told_to_have_no_motors(went: Any) -> No
     assert not complaint(bag, undriven=('*',))
 
 
+@pytest.mark.parametrize('period', [0.02, 0.2])
+def test_a_servo_that_steps_as_fast_as_it_can_follows(period: float) -> None:
+    times = np.arange(0.0, 20.0, period)
+    steps = 1.5 * np.sign(np.sin(2.1 * times))
+    went = np.zeros(len(times))
+    for k in range(1, len(times)):
+        went[k] = went[k - 1] + np.clip(steps[k - 1] - went[k - 1], -4 * period, 4 * period)
+    joints = {'lift': went, 'turn': 0.0 * went, 'pole': 0.0 * went}
+    told = {'lift': steps, 'turn': 0.0 * went}
+    bag = Columns().bag(
+        Columns().topic('/joint_states', times, {'position': joints}),
+        Columns().topic('/joint_commands', times, {'position': told}),
+    )
+    assert not complaint(bag)
+
+
 def test_joints_that_follow_the_commands_of_others_are_named() -> None:
     turns = np.cos(3.3 * TIMES)
     bag = Columns().bag(
