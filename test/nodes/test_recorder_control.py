@@ -44,12 +44,17 @@ def test_a_recording_is_paused_resumed_and_split(
     wait_for_status: Callable[..., Any],
     trigger: Callable[..., Any],
     read_numbers: Callable[..., Any],
+    ros_client: RosClient,
     tmp_path: Path,
 ) -> None:
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+
     bag = tmp_path / 'bag'
     recorder = record(output=bag, topics='/joint_states', start_paused=True)
     publish('/joint_states', rate=200)
     wait_for_status(state='paused')
+    # What is published from now on until it is resumed must not be in the bag.
+    ros_client.message(JointState, '/joint_states', latched=False)
     assert trigger('pause') == (False, 'Not recording: the recorder is paused.')
     assert trigger('split') == (False, 'Not recording: the recorder is paused.')
     assert trigger('resume') == (True, f'Recording to {str(bag)!r}.')
