@@ -200,7 +200,9 @@ class RecordedDrive(NamedTuple):
             return _same(position, Quantity.VELOCITY, hinge=hinge)
         usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
         factor = position.factor / slope
-        return nearest_unit(factor, usual, _TIGHT) or _odd(usual[0], factor)
+        # Noise makes the slope of a regression too small, by the squared correlation at most.
+        tolerance = max(_TIGHT, -2 * math.log(abs(self.speeding.correlation)))
+        return nearest_unit(factor, usual, tolerance) or _odd(usual[0], factor)
 
 
 def _same(position: Unit, quantity: Quantity, *, hinge: bool) -> Unit:
