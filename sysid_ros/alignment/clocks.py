@@ -377,27 +377,25 @@ def _set_back(late: NDArray[np.float64], header: NDArray[np.int64]) -> list[tupl
 
 def jump_findings(bag: str, topic: TopicColumns, fit: ClockFit) -> list[HealthFinding]:
     """Report header stamps that were set back, and other steps against the recorder's clock."""
-    found = []
     header = topic.header_ns
-    back = [jump for jump in fit.jumps if header is not None and _falls(header, jump.row)]
-    for kind, jumps in (
-        (FindingKind.TIME_BACKWARDS, back),
-        (FindingKind.CLOCK_JUMP, [jump for jump in fit.jumps if jump not in back]),
-    ):
-        if not jumps or header is None:
-            continue
-        if kind is FindingKind.TIME_BACKWARDS:
-            sizes = (f'{(header[j.row - 1] - header[j.row]) / SECOND_NS:.3f}' for j in jumps[:3])
-            detail = f'header stamps go back, by {", ".join(sizes)} s'
+    if header is None:
+        return []
+    back, steps = [], []
+    for jump in fit.jumps:
+        fell = float(header[jump.row - 1] - header[jump.row]) / SECOND_NS
+        if fell > SET_BACK_S:
+            back.append(f'{fell:.3f}')
         else:
-            sizes = (f'{jump.seconds:+.3f}' for jump in jumps[:3])
-            detail = f'receive time minus header stamp changes for good, by {", ".join(sizes)} s'
-        found.append(HealthFinding(bag, topic.topic, kind, len(jumps), detail))
-    return found
-
-
-def _falls(header: NDArray[np.int64], row: int) -> bool:
-    return bool(header[row] < header[row - 1] - SET_BACK_S * SECOND_NS)
+            steps.append(f'{jump.seconds:+.3f}')
+    said = (
+        (FindingKind.TIME_BACKWARDS, back, 'header stamps go back'),
+        (FindingKind.CLOCK_JUMP, steps, 'receive time minus header stamp changes for good'),
+    )
+    return [
+        HealthFinding(bag, topic.topic, kind, len(sizes), f'{what}, by {", ".join(sizes[:3])} s')
+        for kind, sizes, what in said
+        if sizes
+    ]
 
 
 def clock_findings(bag: str, topic: TopicColumns, fit: ClockFit | None) -> list[HealthFinding]:

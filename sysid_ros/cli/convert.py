@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: A format is given and no folder to write into.
     """
-    from sysid_ros.pipeline.calibration import convert  # noqa: PLC0415 (a mapping needs it not)
+    from sysid_ros.pipeline.calibration import convert  # noqa: PLC0415 (a mapping is made without it)
     from sysid_ros.pipeline.loading import ReadOptions  # noqa: PLC0415
 
     if args.formats and args.output is None:

@@ -141,7 +141,6 @@ class RecordedDrive(NamedTuple):
         following: How the measurement follows the command.
         speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
         whole: Whether positions are whole numbers.
-        own_efforts: Whether efforts are no torques by their name.
     """
 
     axis: Axis
@@ -153,7 +152,12 @@ class RecordedDrive(NamedTuple):
     following: Response
     speeding: Response
     whole: bool
-    own_efforts: bool = False
+
+    @property
+    def own_efforts(self) -> bool:
+        """Whether efforts are no torques by their name."""
+        column = self.axis.columns.get(Quantity.EFFORT)
+        return column is not None and column.kind is not EffortKind.TORQUE
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in: each unit, and behind a gear if something tells one."""
@@ -281,15 +285,9 @@ def make_drives(
                 following,
                 _NO_RESPONSE if motion is None else velocity_response(motion, row),
                 _is_whole(axis),
-                _has_own_efforts(axis),
             )
         )
     return tuple(made)
-
-
-def _has_own_efforts(axis: Axis) -> bool:
-    column = axis.columns.get(Quantity.EFFORT)
-    return column is not None and column.kind is not EffortKind.TORQUE
 
 
 def _is_whole(axis: Axis) -> bool:

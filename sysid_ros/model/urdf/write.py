@@ -11,6 +11,7 @@ import numpy as np
 
 from sysid_ros.model.inertia import Inertial, full_inertia, rotation_from_quat
 from sysid_ros.model.mjcf.attributes import join, number, set_component
+from sysid_ros.model.mjcf.inertials import ATTRIBUTES
 from sysid_ros.model.mjcf.text import Draft
 from sysid_ros.model.urdf.tree import INERTIA, Urdf, child, rpy_from_rotation
 
@@ -26,19 +27,7 @@ if TYPE_CHECKING:
 #: What URDF has a place for, by element and attribute; the coefficients of damping's higher powers
 #: and what is of one axis of a planar joint it has not.
 _HELD = {
-    'body': frozenset(
-        {
-            'mass',
-            'mass_scaled',
-            'ipos',
-            'mass_ipos',
-            'mass_ipos_scaled',
-            'inertia',
-            'subtree_mass',
-            'pos',
-            'quat',
-        }
-    ),
+    'body': frozenset({*ATTRIBUTES, 'pos', 'quat'}),
     'joint': frozenset({'damping', 'frictionloss'}),
 }
 #: Numbers that agree to this part of the largest are the same.
