@@ -272,6 +272,11 @@ class CalibrationConfig(Section):
         description='folders of ROS packages that a URDF refers to, beside the ament index',
     )
     bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
+    estimator: Literal['auto', 'simulation', 'torque'] = Field(
+        default='auto',
+        description='what the model is compared with: simulations, or the forces that the measured '
+        'motion needs; auto is torque where only forces drive the joints and they are measured',
+    )
     mapping: Literal['auto'] | MappingConfig | Path = Field(
         default='auto', description='auto, a mapping, or a YAML file that holds one'
     )

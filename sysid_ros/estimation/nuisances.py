@@ -13,9 +13,9 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.noise import arrival_jitter
-from sysid_ros.estimation.start.motion import meaning
-from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.inverse import meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025
+#: Name of the unknown delay of measured forces.
+FORCE_DELAY = 'delay of measured forces'
+#: Measured forces are usually later or earlier than the motion by so much, and never by more than
+#: the second number, s.
+_DELAY_DEVIATION, _DELAY_BOUND = 0.003, 0.02
 #: When a controller begins a trajectory is known to one of its updates, s: a hundred a second by
 #: default (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).
 _UPDATE_DEVIATION = 0.01 / np.sqrt(12)
@@ -38,6 +43,17 @@ _SLOPE_WINDOW = 0.025
 _START_REACH = 10.0
 
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+
+
+def arriving(sequences: Iterable[Trajectory], known: Iterable[Unknown]) -> list[Trajectory]:
+    """Return the sequences whose commands may have an offset: of motions that are simulated.
+
+    Args:
+        sequences: All of them.
+        known: Unknowns; a sequence whose offset is among them has one of its own.
+    """
+    own = {t.name for unknown in known for t in unknown.targets if t.attribute == 'arrival_offset'}
+    return [each for each in sequences if each.name not in own and each.motion is None]
 
 
 def arrival_offsets(sequences: Sequence[Trajectory]) -> tuple[Unknown, ...]:
@@ -65,6 +81,44 @@ def arrival_offsets(sequences: Sequence[Trajectory]) -> tuple[Unknown, ...]:
         for sequence, deviation in zip(sequences, deviations, strict=True)
         if deviation
     )
+
+
+def torque_delay(sequences: Sequence[Trajectory], known: Iterable[Unknown]) -> tuple[Unknown, ...]:
+    """Return one unknown delay of all measured forces against the motion, where it is prescribed.
+
+    A force is filtered on its way, and held for a step of its controller. What moves it in time
+    looks like damping, which is out of phase with the inertia as well.
+
+    Args:
+        sequences: Whose motions are prescribed, or none's.
+        known: Unknowns; a sensor whose delay is among them has one of its own.
+    """
+    own = {target.name for unknown in known for target in unknown.targets if _delays(target)}
+    names = {
+        name: None
+        for sequence in sequences
+        if sequence.motion is not None
+        for series in sequence.measurements
+        for name in series.names
+        if name not in own
+    }
+    if not names:
+        return ()
+    targets = tuple(Target('sensor', name, 'delay', None, 0, 's') for name in names)
+    return (
+        Unknown(
+            FORCE_DELAY,
+            targets,
+            0.0,
+            -_DELAY_BOUND,
+            _DELAY_BOUND,
+            prior=(0.0, _DELAY_DEVIATION),
+        ),
+    )
+
+
+def _delays(target: Target) -> bool:
+    return target.role is Role.SENSOR and target.attribute == 'delay'
 
 
 def initial_states(

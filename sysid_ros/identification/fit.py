@@ -15,7 +15,13 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import choose_arrivals
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
-from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
+from sysid_ros.estimation.nuisances import (
+    FORCE_DELAY,
+    arrival_offsets,
+    arriving,
+    initial_states,
+    torque_delay,
+)
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
@@ -127,6 +133,28 @@ class Fit:
         """Interval and verdict of each parameter."""
         return self.inference.intervals[: len(self.parameters)]
 
+    @property
+    def force_delay(self) -> float:
+        """Seconds by which measured forces were found to be later than the motion."""
+        rows = zip(self.unknowns, self.values, strict=False)
+        return next((float(value) for unknown, value in rows if unknown.name == FORCE_DELAY), 0.0)
+
+    def as_timed(self, sequences: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return sequences whose forces are stamped as the motion is, where it is prescribed."""
+        delay = self.force_delay
+        return [
+            sequence
+            if sequence.motion is None or not delay
+            else dataclasses.replace(
+                sequence,
+                measurements=tuple(
+                    dataclasses.replace(series, times=series.times - delay)
+                    for series in sequence.measurements
+                ),
+            )
+            for sequence in sequences
+        ]
+
     def as_arrived(
         self, sequences: Sequence[Trajectory], *, offsets: bool = False
     ) -> list[Trajectory]:
@@ -134,11 +162,11 @@ class Fit:
 
         Args:
             sequences: Those of other names come back as they are.
-            offsets: Whether to add each sequence's offset to the errors of its messages, where it
-                is not an unknown again.
+            offsets: Whether to add each sequence's offset to the errors of its messages, and to
+                time forces as the motion is, where these are not unknowns again.
         """
         found = []
-        for sequence in sequences:
+        for sequence in self.as_timed(sequences) if offsets else sequences:
             errors = self.arrival_errors.get(sequence.name)
             if errors is not None:
                 offset = self.offsets.get(sequence.name, 0.0) if offsets else 0.0
@@ -208,9 +236,9 @@ def fit(  # noqa: PLR0913 (documented API)
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
-    own_offset = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    arriving = [sequence for sequence in sequences if sequence.name not in own_offset]
-    unknowns = (*parameters, *arrival_offsets(arriving))
+    late = arriving(sequences, parameters)
+    offsets = arrival_offsets(late)
+    unknowns = (*parameters, *offsets, *torque_delay(sequences, parameters))
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
         simulator = context.simulator(unknowns, sequences)
@@ -256,7 +284,7 @@ def fit(  # noqa: PLR0913 (documented API)
             inference=found,
             offsets={
                 run.name: float(offset)
-                for run, offset in zip(arriving, x[count : len(unknowns)], strict=False)
+                for run, offset in zip(late, x[count : count + len(offsets)], strict=False)
             },
             noise=residuals.noise,
             rollouts=sum(part.evaluations for part in counted),
@@ -289,6 +317,8 @@ def _with_free_starts(
     whole = first.residuals
     (simulator,) = whole.simulators
     states = initial_states(simulator.model, simulator.runs, whole.noise, whole.unknowns)
+    if not states:
+        return first
     unknowns = (*whole.unknowns, *states)
     if len(unknowns) * len(whole.samples.time) > _MOST_NUMBERS:
         return None

@@ -20,7 +20,7 @@ from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
-from sysid_ros.results.result import FileHash
+from sysid_ros.results.result import EstimatorKind, FileHash
 from sysid_ros.results.summary import Validation, provenance_now, summarise
 from sysid_ros.rollout.prediction import predict
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
+    from sysid_ros.pipeline.estimators import Estimated
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
 
@@ -44,7 +45,7 @@ _SAME_COST = 1e-3
 def assemble(
     config: CalibrationConfig,
     command: str,
-    problem: Problem,
+    seen: Estimated,
     fit: Fit,
     *,
     validation: Validation | None = None,
@@ -55,12 +56,12 @@ def assemble(
     Args:
         config: What was asked for.
         command: How it was asked for.
-        problem: The model and the data.
+        seen: The model and the data, as the estimator saw them.
         fit: What was found.
         validation: What it is worth on data that it did not see.
         remembered: What an earlier result has to do with it.
     """
-    recordings = problem.recordings
+    problem, recordings = seen.problem, seen.problem.recordings
     remembered, validation = remembered or Remembered(), validation or Validation()
     curves = list(_curves(problem, fit, config.solver.threads))
     found = summarise(
@@ -68,7 +69,7 @@ def assemble(
         fit,
         curves,
         {curve.sensor: sensor_unit(problem.model, curve.sensor) for curve in curves},
-        remembered.provenance(_provenance(config, command, recordings)),
+        remembered.provenance(_provenance(config, command, recordings, seen.kind)),
         backend=config.solver.backend,
         loss=config.solver.loss,
     )
@@ -93,6 +94,9 @@ def assemble(
             *_stuck(problem.model, recordings),
         ),
         'drift': remembered.drift,
+        'solver': found.solver.model_copy(
+            update={'estimator': seen.kind, 'estimator_sentence': seen.sentence}
+        ),
         'implied_actuators': tuple(implied_actuators(problem.spec)),
     }
     return judge(found.model_copy(update=context), config.gate)
@@ -131,7 +135,10 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
 
 
 def _provenance(
-    config: CalibrationConfig, command: str, recordings: Sequence[CalibrationBag]
+    config: CalibrationConfig,
+    command: str,
+    recordings: Sequence[CalibrationBag],
+    kind: EstimatorKind,
 ) -> Provenance:
     files = [FileHash(path=str(config.model), role='model', sha256=model_hash(config.model))]
     for recording in recordings:
@@ -145,7 +152,9 @@ def _provenance(
         command,
         config.model_dump(mode='json'),
         tuple(files),
-        'recorded commands, zero-order held, drive the actuators of the model',
+        'the measured motion is prescribed, and the forces that it needs are compared'
+        if kind is EstimatorKind.TORQUE
+        else 'recorded commands, zero-order held, drive the actuators of the model',
     )
 
 

@@ -18,6 +18,7 @@ from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import assemble
+from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import (
     ReadOptions,
@@ -172,29 +173,30 @@ def identify(
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
     problem = load(config, observer, spec=spec)
-    training = problem.sequences('train')
+    seen = estimated(config, problem)
+    training = seen.problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
     remembered = Remembered()
     if memory is None:
-        check_families(config, problem)
-        found = fit_training(config, problem, observer, cancel)
+        check_families(config, seen.problem)
+        found = fit_training(config, seen.problem, observer, cancel)
     else:
-        found, remembered = fit_with_memory(config, problem, memory, observer, cancel)
+        found, remembered = fit_with_memory(config, seen.problem, memory, observer, cancel)
     notes = model_notes(config, problem.spec)
     remembered = dataclasses.replace(remembered, warnings=(*warnings, *remembered.warnings, *notes))
-    tested = validate(config, problem, found, observer, cancel)
+    tested = validate(config, seen.problem, found, observer, cancel, recorded=problem)
     result = assemble(
         config,
         command,
-        problem,
+        seen,
         found,
         validation=tested,
         remembered=remembered,
     )
     values = [
         (target, found.value)
-        for parameter, found in zip(problem.parameters, result.parameters, strict=True)
+        for parameter, found in zip(seen.problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
     return Identified(result, values, problem.written or problem.spec, problem.servos)

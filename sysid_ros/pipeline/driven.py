@@ -149,6 +149,22 @@ class _Silent(NamedTuple):
     unit: str
 
 
+class NotToldError(FitError):
+    """A bag holds no commands for an actuator, so that no simulation can explain it."""
+
+
+def tells_forces(model: mujoco.MjModel, mapping: Mapping) -> bool:
+    """Return whether the position of every joint is measured, and the force of each driven one."""
+    measured = _measured(model, mapping)
+    driven = {_joint_of(model, actuator) for actuator in range(model.nactuator)} - {-1}
+    return (
+        bool(driven)
+        and set(measured) == set(range(model.njnt))
+        and all(Quantity.POSITION in columns for columns in measured.values())
+        and all(Quantity.EFFORT in measured[joint] for joint in driven)
+    )
+
+
 def check_driven(
     bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, undriven: Sequence[str] = ('*',)
 ) -> None:
@@ -162,8 +178,9 @@ def check_driven(
             model says so itself, which a URDF cannot.
 
     Raises:
-        FitError: An actuator has no commands although its joint moves, none has any and no other
-            joint is known to swing alone, or no joint follows its commands.
+        NotToldError: An actuator has no commands although its joint moves, or none has any and no
+            other joint is known to swing alone.
+        FitError: No joint follows its commands.
     """
     measured = _measured(model, mapping)
     told = {pair.name: pair for pair in mapping.pairs if pair.role is PairRole.ACTUATOR}
@@ -193,7 +210,7 @@ def check_driven(
     if not told and (refused or not _swings(bag, model, measured, silent)):
         refused = silent
     if refused:
-        raise FitError(_told_nothing(bag, model, mapping, refused, measured))
+        raise NotToldError(_told_nothing(bag, model, mapping, refused, measured))
     _check_followed(bag, model, told, measured)
 
 

@@ -24,7 +24,13 @@ from sysid_ros.model.implied import implied_actuators, implied_sentence
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
-from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
+from sysid_ros.pipeline.driven import (
+    NotToldError,
+    check_driven,
+    switched_off,
+    tells_forces,
+    without_undriven,
+)
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
@@ -85,6 +91,7 @@ class Problem:
         parameters: The unknowns.
         servos: The joints that servos drive, if any.
         written: The nominal model with all actuators, where some of ``spec`` are switched off.
+        refused: Why a simulation cannot explain a bag, where forces along its motion may.
     """
 
     spec: mujoco.MjSpec
@@ -93,6 +100,7 @@ class Problem:
     parameters: tuple[Unknown, ...]
     servos: ServoJoints | None = None
     written: mujoco.MjSpec | None = None
+    refused: tuple[NotToldError, ...] = ()
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -171,7 +179,7 @@ def load(
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
-    recordings = []
+    recordings, refused = [], []
     # Only MJCF can say that a robot has no actuators, and it does not where some are implied.
     described = config.model.suffix in _MJCF and not implied_actuators(spec)
     undriven = ('*',) if described else config.undriven
@@ -179,7 +187,12 @@ def load(
         observer.stage(f'reading {path}')
         columns = in_namespace(read_bag(path), config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
-        check_driven(columns, model, pairing, undriven)
+        try:
+            check_driven(columns, model, pairing, undriven)
+        except NotToldError as err:
+            if config.estimator == 'simulation' or not tells_forces(model, pairing):
+                raise
+            refused.append(err)
         if look is not None:
             look(columns, role, model)
         alignment = align(
@@ -198,7 +211,13 @@ def load(
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
     problem = Problem(
-        spec, model, tuple(recordings), early, joints_of(config.servos, model), written
+        spec,
+        model,
+        tuple(recordings),
+        early,
+        joints_of(config.servos, model),
+        written,
+        tuple(refused),
     )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)

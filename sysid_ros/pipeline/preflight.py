@@ -20,7 +20,12 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
+from sysid_ros.estimation.nuisances import (
+    arrival_offsets,
+    arriving,
+    initial_states,
+    torque_delay,
+)
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
@@ -29,6 +34,7 @@ from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import LEVEL, Spread
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
+from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.loading import load, model_notes, unlike_stamps
 from sysid_ros.rollout.prediction import make_simulator, predict
 
@@ -232,8 +238,9 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
 
     problem = load(config, observer, look)
     training = problem.sequences('train')
+    seen = estimated(config, problem)
     observer.stage('linearising at the nominal values')
-    found = predicted(problem, training, config.solver.threads)
+    found = predicted(seen.problem, seen.problem.sequences('train'), config.solver.threads)
     return dataclasses.replace(
         found,
         joints=tuple(joints),
@@ -243,7 +250,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
             *unlike_stamps(problem.recordings),
         ),
         seconds=time.perf_counter() - begun,
-        notes=model_notes(config, problem.spec),
+        notes=(*model_notes(config, problem.spec), *seen.notes),
     )
 
 
@@ -275,9 +282,8 @@ def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0
         nominal = float(np.clip(unknown.nominal, low + margin, high - margin))
         parameters.append(dataclasses.replace(unknown, nominal=nominal))
     stable, diverged = _stable(problem, training, parameters, threads)
-    asked = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    late = arrival_offsets([sequence for sequence in stable if sequence.name not in asked])
-    unknowns = (*parameters, *late)
+    late = arrival_offsets(arriving(stable, parameters))
+    unknowns = (*parameters, *late, *torque_delay(stable, parameters))
     drives = problem.servos
     with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:
         noise = estimate_noise(bare.runs)

@@ -23,6 +23,7 @@ from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.inference import infer
 from sysid_ros.model.targets import Role as Acting
+from sysid_ros.pipeline.estimators import driven, motion_noise
 from sysid_ros.results.result import ROLES, Fold, HorizonPoint, WindowFit
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator, predict
@@ -163,6 +164,7 @@ def validate(
     fit: Fit,
     observer: Observer,
     cancel: threading.Event | None = None,
+    recorded: Problem | None = None,
 ) -> Validation:
     """Put a fit to the test as the section ``validation`` says.
 
@@ -177,6 +179,7 @@ def validate(
         fit: The fit to all training data.
         observer: Is told of stages.
         cancel: Ends it when it is set.
+        recorded: The recordings themselves, where the fit saw only the forces along them.
 
     Raises:
         CancelledError: ``cancel`` was set.
@@ -196,12 +199,14 @@ def validate(
         folds = leave_out(
             problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel
         )
-    horizon: tuple[HorizonPoint, ...] = ()
-    if chosen.horizon:
-        fitted = Predictor(
-            problem.spec, fit.parameters, fit.solution.x, config.solver.threads, fit.drives
-        )
+    fitted = Predictor(
+        problem.spec, fit.parameters, fit.solution.x, config.solver.threads, fit.drives
+    )
+    if recorded is None or recorded is problem:
         horizon = horizon_errors(problem, fitted, fit.noise, chosen.horizon)
+    else:
+        noise = motion_noise(recorded)
+        horizon = horizon_errors(driven(recorded), fitted, noise, chosen.horizon)
     windows: tuple[WindowFit, ...] = ()
     if chosen.windows and whole:
         observer.stage('fitting windows')
@@ -328,6 +333,7 @@ def leave_out(
     if not families:
         return ()
     noise = fit.noise if noise is None else noise
+    families = {name: tuple(fit.as_timed(own)) for name, own in families.items()}
     held_out = [s for own in families.values() for s in own]
     nominal = Predictor(spec, threads=solver.threads, drives=fit.drives)
     before = iter(residuals_of(nominal, held_out, noise, mask))
@@ -518,12 +524,17 @@ def horizon_errors(
         seconds: The horizons.
 
     Returns:
-        A point for each role and horizon that the sequences have room for; none where the
+        A point for each role and horizon that the sequences have room for; none where none is
+        asked for, or the
         position of a joint is not measured, so that the robot cannot be put where it was.
     """
     model = problem.model
     sequences = [sequence for role in ROLES for sequence in problem.sequences(role)]
-    if not sequences or not all(_knows_state(model, sequence) for sequence in sequences):
+    if (
+        not seconds
+        or not sequences
+        or not all(_knows_state(model, sequence) for sequence in sequences)
+    ):
         return ()
     starts = [
         start

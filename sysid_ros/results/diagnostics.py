@@ -121,7 +121,8 @@ def diagnose(
 def moving(errors: Sequence[SensorError]) -> list[SensorError]:
     """Return the positions and velocities that move by a share of the most of their kind.
 
-    It is enough that they should move; those that never do are not among them.
+    Where neither was compared, it is the forces that change so. It is enough that they should move;
+    those that never do are not among them.
 
     Args:
         errors: Of one role.
@@ -129,10 +130,11 @@ def moving(errors: Sequence[SensorError]) -> list[SensorError]:
     most: dict[str, float] = {}
     for error in errors:
         most[error.unit] = float(np.fmax(most.get(error.unit, 0.0), error.measured_deviation))
+    compared = MOTION if most.keys() & MOTION else most.keys()
     return [
         error
         for error in errors
-        if error.unit in MOTION
+        if error.unit in compared
         and error.measured_deviation > 0
         and max(error.measured_deviation, error.predicted_deviation) > MOVES * most[error.unit]
     ]

@@ -14,7 +14,13 @@ from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
-from sysid_ros.results.result import CalibrationResult, GateCheck, SolverStatus, UnjudgedResult
+from sysid_ros.results.result import (
+    CalibrationResult,
+    EstimatorKind,
+    GateCheck,
+    SolverStatus,
+    UnjudgedResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,6 +49,8 @@ _FEWEST_SEQUENCES = 10
 _MOST_LOG = 3.0
 #: So many more are named of what is wrong in several places.
 _NAMED = 5
+#: Forces that are right predict the motion so far, s; longer, small errors grow.
+_SHORT_HORIZON = 0.5
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
 
@@ -72,6 +80,8 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
             _no_sensor_worse(result, errors, config),
             *([_left_out_in_turn(result, config)] if result.folds else []),
         ]
+    if result.solver.estimator is EstimatorKind.TORQUE:
+        checks.append(_motion(result, role, config))
     checks += [_bounds(result, config), _verdicts(result, config)]
     failed = [check for check in checks if not check.passed]
     return CalibrationResult(
@@ -296,6 +306,22 @@ def _no_sensor_worse(
             f'{_more(error.sensor for error in worse[1:])}.'
         )
     return _check('no sensor worse', wrong, "No sensor's error grew beyond its noise.")
+
+
+def _motion(result: UnjudgedResult, role: Role, config: GateConfig) -> GateCheck:
+    """Ask the motion from measured states to be predicted no worse than by the nominal model."""
+    points = [p for p in result.horizon if p.role == role and p.seconds <= _SHORT_HORIZON]
+    wrong, right = '', 'Nothing says how well the motion is predicted from measured states.'
+    if points:
+        worst = max(points, key=lambda point: point.after / point.before)
+        figures = f'{worst.before:.3g} to {worst.after:.3g} times the noise'
+        if worst.after > (1 + config.sensor_growth) * worst.before:
+            wrong = (
+                f'The motion within {worst.seconds:g} s after measured states is predicted worse '
+                f'than by the nominal model, {figures}, although forces are explained better.'
+            )
+        right = f'The motion within {worst.seconds:g} s is predicted no worse: {figures}.'
+    return _check('motion', wrong, right)
 
 
 def _left_out_in_turn(result: UnjudgedResult, config: GateConfig) -> GateCheck:

@@ -370,6 +370,13 @@ class SolverStatus(StrEnum):
     ITERATIONS = 'iterations'
 
 
+class EstimatorKind(StrEnum):
+    """What the model was compared with: simulations, or forces along the measured motion."""
+
+    SIMULATION = 'simulation'
+    TORQUE = 'torque'
+
+
 class StartKind(StrEnum):
     """Where a fit began."""
 
@@ -386,7 +393,8 @@ class SolverSummary(Frozen):
     ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
     empty for one start, else in the order of the costs there. ``start`` says where the fit began,
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
-    the values rest on, s, where the motion cannot be predicted over whole sequences.
+    the values rest on, s, where the motion cannot be predicted over whole sequences. ``estimator``
+    is what the model was compared with, ``estimator_sentence`` why.
     """
 
     backend: str
@@ -406,6 +414,8 @@ class SolverSummary(Frozen):
     start: StartKind = StartKind.NOMINAL
     start_sentence: str = ''
     window: float | None = None
+    estimator: EstimatorKind = EstimatorKind.SIMULATION
+    estimator_sentence: str = ''
 
 
 class NoiseScale(Frozen):

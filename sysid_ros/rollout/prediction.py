@@ -13,6 +13,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
+from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.measurement import measurement_models
 from sysid_ros.rollout.simulation import Prediction, Simulator
 
@@ -36,6 +37,8 @@ def make_simulator(
 ) -> Simulator:
     """Return what simulates candidates, compiling each of them only where it has to be.
 
+    Where all motions are prescribed, it tells the forces that they need instead.
+
     Args:
         model: A spec, or what it compiled to if no unknown needs another compilation.
         unknowns: What a candidate's values are.
@@ -49,6 +52,8 @@ def make_simulator(
         ParameterError: An unknown is a number of a law that is not there, or one of the model that
             a law decides.
     """
+    prescribed = bool(sequences) and all(sequence.motion is not None for sequence in sequences)
+    kind = InverseSimulator if prescribed else Simulator
     # A negative delay of a sensor looks beyond the last sample.
     lead = 0.0
     for unknown in unknowns:
@@ -62,11 +67,11 @@ def make_simulator(
                     'model, found a compiled model.'
                 )
                 raise FitError(msg)
-        return Simulator(model, unknowns, sequences, threads, lead=lead, drives=drives)
+        return kind(model, unknowns, sequences, threads, lead=lead, drives=drives)
     rebuild = Rebuild(model, unknowns)
     if rebuild.columns:
         start = np.array([unknown.nominal for unknown in unknowns])
-        return Simulator(
+        return kind(
             rebuild(start),
             unknowns,
             sequences,
@@ -77,7 +82,7 @@ def make_simulator(
             drives=drives,
         )
     compiled = writable_model(model, [target for u in unknowns for target in u.targets])
-    return Simulator(compiled, unknowns, sequences, threads, lead=lead, drives=drives)
+    return kind(compiled, unknowns, sequences, threads, lead=lead, drives=drives)
 
 
 def predict(

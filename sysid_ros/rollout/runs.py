@@ -167,19 +167,25 @@ class Run:
     timestep: float
 
 
-def prepare(model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0) -> Run:
+def prepare(
+    model: mujoco.MjModel,
+    sequence: Trajectory,
+    lead: float = 0.0,
+    timestep: float | None = None,
+) -> Run:
     """Prepare a sequence for simulation.
 
     Args:
         model: The compiled model.
         sequence: What was recorded.
         lead: Seconds by which predictions may be looked up after the last sample's stamp.
+        timestep: From row to row, s; the model's unless given.
 
     Raises:
         FitError: The sequence names a sensor or actuator that the model does not have, or its
             initial state is not of the model's size.
     """
-    timestep = float(model.opt.timestep)
+    timestep = float(model.opt.timestep) if timestep is None else timestep
     # One row more than the last sample needs, so that every sample lies between two rows.
     steps = int(np.floor((sequence.duration + lead) / timestep + ON_STEP / timestep)) + 2
     for what, values, size in (
@@ -204,7 +210,7 @@ def prepare(model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0) -> R
         tuple(
             readings
             for series in sequence.measurements
-            for readings in _readings(model, series, sequence.name)
+            for readings in _readings(model, series, sequence.name, timestep)
         ),
         timestep,
     )
@@ -252,14 +258,15 @@ def _activation(
     return act
 
 
-def _readings(model: mujoco.MjModel, series: TimeSeries, sequence: str) -> list[Readings]:
+def _readings(
+    model: mujoco.MjModel, series: TimeSeries, sequence: str, timestep: float
+) -> list[Readings]:
     """Return one entry per recorded field that the series' signals are found in."""
     places: dict[str, list[tuple[str, int, int]]] = {}
     for name, (kind, own) in series.signal_mapping.items():
         source, columns = _place(model, name, kind, len(own), sequence)
         for column, mine in zip(columns, own, strict=True):
             places.setdefault(source, []).append((name, column, int(mine)))
-    timestep = float(model.opt.timestep)
     found = []
     for source, entries in places.items():
         names, there, here = zip(*entries, strict=True)

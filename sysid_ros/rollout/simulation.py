@@ -124,7 +124,10 @@ class Simulator:
         threads: Size of the pool.
         refused: Why no model could be built for some candidates of the last call, by their index.
         refusals: Number of such candidates so far.
+        prescribed: Whether motions are prescribed, and not simulated.
     """
+
+    prescribed = False
 
     def __init__(
         self,
@@ -194,9 +197,7 @@ class Simulator:
         self._prepare(sequences)
 
     def _prepare(self, sequences: Sequence[Trajectory]) -> None:
-        self.runs: tuple[Run, ...] = tuple(
-            prepare(self.model, sequence, self._lead) for sequence in sequences
-        )
+        self.runs: tuple[Run, ...] = tuple(self._prepared(sequence) for sequence in sequences)
         names = [sequence.name for sequence in sequences]
         self._starts, self._offsets = _per_sequence(self._written, names)
         sources = {readings.source for run in self.runs for readings in run.readings}
@@ -208,6 +209,9 @@ class Simulator:
             for s in self._record[1:]
         ]
         self._batches = of_like_length([run.steps for run in self.runs])
+
+    def _prepared(self, sequence: Trajectory) -> Run:
+        return prepare(self.model, sequence, self._lead)
 
     def of(self, sequences: Sequence[Trajectory]) -> Simulator:
         """Return a simulator of other sequences with the same model and candidates."""

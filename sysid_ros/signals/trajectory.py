@@ -15,6 +15,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Motion:
+    """How all joints moved, on an even grid whose row k is at ``(first + k) * interval``.
+
+    Forces that were measured along it have passed a low-pass, and so do those that are predicted;
+    of what comes out, one row in ``stride`` is kept.
+
+    Attributes:
+        interval: Seconds between rows.
+        first: Number of the first row, counted from the trajectory's time zero.
+        qpos: (n, nv) rad or m, of joints of one axis each.
+        qvel: (n, nv) rad/s or m/s.
+        qacc: (n, nv) rad/s² or m/s².
+        slow: (nv,) speeds below which the direction of motion is not known.
+        low_pass: Second-order sections; run forwards and backwards.
+        cutoff: Of the low-pass, Hz.
+        stride: Rows from one kept row to the next; the first kept is a multiple of it.
+    """
+
+    interval: float
+    first: int
+    qpos: NDArray[np.float64]
+    qvel: NDArray[np.float64]
+    qacc: NDArray[np.float64]
+    slow: NDArray[np.float64]
+    low_pass: NDArray[np.float64]
+    cutoff: float
+    stride: int
+
+
+@dataclass(frozen=True)
 class Trajectory:
     """One continuous run: where it starts, what was commanded, what was measured.
 
@@ -34,6 +64,8 @@ class Trajectory:
         bag: The recording that it is from; empty where it is one by itself.
         interpolated: Actuators whose commands do not hold, but change linearly from sample to
             sample.
+        motion: How the joints moved, where that is prescribed: nothing is simulated then, and the
+            measurements are forces that the motion needs.
     """
 
     name: str
@@ -45,6 +77,7 @@ class Trajectory:
     initial_act: NDArray[np.float64] | None = None
     bag: str = ''
     interpolated: frozenset[str] = frozenset()
+    motion: Motion | None = None
 
     def __post_init__(self) -> None:
         for name in ('commands', 'measurements'):

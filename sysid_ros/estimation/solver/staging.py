@@ -158,7 +158,7 @@ def solve_in_stages(
 
 def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:
     """Return the residuals of growing parts of the data, none where all together are few."""
-    if residuals.exact.all():
+    if residuals.exact.all() or any(simulator.prescribed for simulator in residuals.simulators):
         return []
     few = len(residuals.runs) < _FEW
     chosen = [

@@ -125,6 +125,8 @@ def _impossible(residuals: Residuals) -> str | None:
     """Return why neither equations of motion nor windows are possible, in a clause, or None."""
     if len(residuals.simulators) > 1:
         return 'the sequences are of several models'
+    if residuals.simulators[0].prescribed:
+        return 'the motion is prescribed, so that forces are compared from the beginning'
     if residuals.exact.all():
         return 'no parameter acts on the motion'
     return not_applicable(residuals.simulators[0])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.rollout.measurement import SENSORS
+from sysid_ros.rollout.inverse import meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -31,15 +31,13 @@ _HIGHEST_CUTOFF = 0.15
 #: Samples of a spectrum: a quarter of the recording, so that it averages several, between these.
 _SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 256
 #: Fewer samples of a channel say nothing about accelerations.
-_FEWEST_SAMPLES = 30
+FEWEST_SAMPLES = 30
 #: So many periods of the cut-off beside an end or a gap the low-pass shows what was not there.
 _MARGIN = 1.0
 #: A pause of a channel is a gap from so many of its usual intervals on.
 _GAP = 5.0
 #: Range of a channel that is numerically at rest, in SI units.
 _AT_REST = 1e-9
-#: Transmissions of actuators that drive one joint.
-DIRECT = (mujoco.mjtTrn.mjTRN_JOINT.value, mujoco.mjtTrn.mjTRN_JOINTINPARENT.value)
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 
@@ -105,7 +103,7 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
         known = measured_joints(model, run).position
         for joint in range(model.njnt):
             channel = known.get(int(model.jnt_dofadr[joint]))
-            if channel is None or len(channel.times) < _FEWEST_SAMPLES:
+            if channel is None or len(channel.times) < FEWEST_SAMPLES:
                 name = model.joint(joint).name
                 return f'the position of joint {name!r} is not measured in {run.sequence.name!r}'
     return None
@@ -123,37 +121,6 @@ def measured_joints(model: mujoco.MjModel, run: Run) -> JointMeasurements:
                 if dof not in place or len(channel.times) > len(place[dof].times):
                     place[dof] = channel
     return found
-
-
-def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[str, int, float]]:
-    """Yield which quantity of which degree of freedom a column is, and a factor on it."""
-    if source == 'qpos':
-        joints = np.flatnonzero(model.jnt_qposadr == column)
-        yield from (('position', int(dof), 1.0) for dof in model.jnt_dofadr[joints])
-    elif source == 'qvel':
-        yield 'velocity', column, 1.0
-    elif source == SENSORS:
-        sensor = (
-            int(np.flatnonzero(model.sensor_adr == column)[0]) if column in model.sensor_adr else -1
-        )
-        kind = mujoco.mjtSensor(model.sensor_type[sensor]) if sensor >= 0 else None
-        target = int(model.sensor_objid[sensor])
-        if kind in _JOINT_SENSORS:
-            yield _JOINT_SENSORS[kind], int(model.jnt_dofadr[target]), 1.0
-        elif kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
-            # Of an actuator that alone drives a joint; all of them drive one joint each.
-            direct = np.isin(model.actuator_trntype, DIRECT)
-            driven = np.where(direct, model.actuator_trnid[:, 0], -1).tolist()
-            if driven.count(driven[target]) == 1 and -1 not in driven:
-                dof = int(model.jnt_dofadr[driven[target]])
-                yield 'torque', dof, float(model.actuator_gear[target, 0])
-
-
-_JOINT_SENSORS = {
-    mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
-    mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'torque',
-}
 
 
 def motion_of(model: mujoco.MjModel, run: Run) -> MeasuredMotion | None:
@@ -180,14 +147,14 @@ def motion_of(model: mujoco.MjModel, run: Run) -> MeasuredMotion | None:
     first = max(channel.times[0] for channel in positions.values())
     last = min(channel.times[-1] for channel in positions.values())
     count = int(np.floor((last - first) / interval)) + 1
-    if count < _FEWEST_SAMPLES:
+    if count < FEWEST_SAMPLES:
         return None
     times = first + interval * np.arange(count)
-    even = {dof: _resampled(channel, times) for dof, channel in positions.items()}
+    even = {dof: resampled(channel, times) for dof, channel in positions.items()}
     speeds = {
-        dof: _resampled(channel, times)
+        dof: resampled(channel, times)
         for dof, channel in measured.velocity.items()
-        if len(channel.times) >= _FEWEST_SAMPLES
+        if len(channel.times) >= FEWEST_SAMPLES
     }
     reach = {dof: _reach(values, interval) for dof, values in even.items()}
     reach_of_speed = {dof: _reach(values, interval) for dof, values in speeds.items()}
@@ -211,12 +178,12 @@ def motion_of(model: mujoco.MjModel, run: Run) -> MeasuredMotion | None:
             qvel[:, dof] = _derivative(times, qpos[:, dof], times - late)
             qacc[:, dof] = _derivative(times, qvel[:, dof], times + late)
     for dof, channel in measured.torque.items():
-        if len(channel.times) >= _FEWEST_SAMPLES:
-            torque[:, dof] = low_pass(kernel, _resampled(channel, times))
+        if len(channel.times) >= FEWEST_SAMPLES:
+            torque[:, dof] = low_pass(kernel, resampled(channel, times))
     margin = _MARGIN / cutoff
     sound = (times > times[0] + margin) & (times < times[-1] - margin)
     for channel in (*positions.values(), *measured.torque.values()):
-        sound &= ~_in_gap(channel, times, margin)
+        sound &= ~in_gap(channel, times, margin)
     return MeasuredMotion(times, qpos, qvel, qacc, torque, sound, cutoff, kernel)
 
 
@@ -233,7 +200,7 @@ def low_pass(kernel: NDArray[np.float64], values: NDArray[np.float64]) -> NDArra
     return passed
 
 
-def _resampled(channel: JointSamples, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def resampled(channel: JointSamples, times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a channel at other times, by a cubic spline through its samples."""
     from scipy.interpolate import CubicSpline  # noqa: PLC0415 (as above)
 
@@ -264,7 +231,7 @@ def _reach(values: NDArray[np.float64], interval: float) -> float:
     return float(frequencies[visible[-1]]) if len(visible) else 0.0
 
 
-def _in_gap(channel: JointSamples, times: NDArray[np.float64], margin: float) -> NDArray[np.bool_]:
+def in_gap(channel: JointSamples, times: NDArray[np.float64], margin: float) -> NDArray[np.bool_]:
     """Return (n,) whether an instant lies in or beside a pause of a channel."""
     intervals = np.diff(channel.times)
     inside = np.zeros(len(times), dtype=bool)

@@ -18,7 +18,8 @@ import numpy as np
 
 from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.start.motion import DIRECT, is_discrete, low_pass, motion_of, unmeasured
+from sysid_ros.estimation.start.motion import is_discrete, low_pass, motion_of, unmeasured
+from sysid_ros.rollout.inverse import DIRECT
 
 if TYPE_CHECKING:
     import threading

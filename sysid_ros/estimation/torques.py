@@ -1,0 +1,294 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A recording as a prescribed motion and the forces that were measured along it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from sysid_ros.estimation.start.motion import (
+    FEWEST_SAMPLES,
+    in_gap,
+    low_pass,
+    measured_joints,
+    resampled,
+    unmeasured,
+)
+from sysid_ros.rollout.inverse import torque_columns
+from sysid_ros.rollout.runs import prepare
+from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Motion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.start.motion import JointMeasurements, JointSamples
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.rollout.runs import Run
+    from sysid_ros.signals.trajectory import Trajectory
+
+#: Order of the low-passes; run forwards and backwards they have no phase.
+_ORDER = 4
+#: Noise may be this part of the power of the accelerations: so much smaller the inertias become.
+_NOISE_PART = 1e-3
+#: A frequency carries motion where a channel's power is so many times that of its noise.
+_SIGNAL_TO_NOISE = 10.0
+#: Range of the cut-off: from so many periods in a recording to this share of its sample rate.
+_FEWEST_PERIODS = 10.0
+_HIGHEST_CUTOFF = 0.2
+#: The derivatives have passed a low-pass whose cut-off is so many times that of the comparison,
+#: which then changes forces that were measured and predicted alike.
+_WIDER = 2.0
+#: Compared samples for each period of the cut-off: more are not independent.
+_SAMPLES_PER_PERIOD = 3
+#: Rows from one compared sample to the next, at most: between rows, a delay is interpolated.
+_ROWS_PER_SAMPLE = 4
+#: The noise floor is the median power above this share of the highest frequency.
+_FLOOR_FROM = 0.75
+#: Samples of a spectrum: a quarter of the recording, so that it averages several, between these.
+_SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 2048
+#: So many periods of the cut-off beside an end or a gap the low-pass shows what was not there.
+_MARGIN = 1.0
+#: A joint is slow below this part of its usual speed.
+_SLOW = 0.02
+#: Stamps are on the grid within this part of its interval.
+_ON_GRID = 1e-6
+#: Highest cut-off that a filter can have, as a share of the sample rate.
+_WIDEST = 0.45
+#: Range of a channel that is numerically at rest, in SI units.
+_AT_REST = 1e-9
+#: Constraints that motion alone does not determine.
+_CONTACTS = np.array(
+    [
+        kind.value
+        for kind in (
+            mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT,
+            mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON,
+            mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS,
+            mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL,
+            mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC,
+        )
+    ]
+)
+
+
+def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> str | None:
+    """Return why forces along the measured motion do not tell the parameters, in a clause."""
+    if model.neq and model.eq_active0.any():
+        return 'the model has equality constraints, whose forces no motion shows'
+    runs = [prepare(model, sequence) for sequence in sequences]
+    reason = unmeasured(model, runs)
+    if reason is None and not any(measured_joints(model, run).torque for run in runs):
+        reason = 'no force or torque of a joint is measured'
+    return reason
+
+
+def dry_joints(model: mujoco.MjModel, unknowns: Sequence[Unknown]) -> NDArray[np.bool_]:
+    """Return (nv,) whether a joint has dry friction, or may be given it."""
+    dry: NDArray[np.bool_] = np.asarray(model.dof_frictionloss > 0)
+    for unknown in unknowns:
+        for target in unknown.targets:
+            for slot in target.slots(model) if target.in_model else ():
+                if slot.field == 'dof_frictionloss':
+                    dry[slot.place] = True
+    return dry
+
+
+def as_torques(
+    model: mujoco.MjModel, sequence: Trajectory, unknowns: Sequence[Unknown]
+) -> Trajectory | None:
+    """Return the measured forces of a sequence along its measured motion.
+
+    Positions pass a low-pass that leaves out what is noise in the accelerations; the forces that
+    the model needs along this motion, and those that were measured, then pass a narrower one, so
+    that the equations of motion hold among them as they did before (Gautier, "Dynamic
+    identification of robots with power model", ICRA 1997). Samples at which something is touched,
+    or a joint with dry friction hardly moves, are left out.
+
+    Args:
+        model: The compiled nominal model.
+        sequence: Positions of all joints, and forces of some, are measured in it.
+        unknowns: Which joints may have dry friction.
+
+    Returns:
+        The sequence, or None where it is too short.
+    """
+    run = prepare(model, sequence)
+    measured = measured_joints(model, run)
+    motion = _motion(model, measured)
+    if motion is None:
+        return None
+    count, interval = len(motion.qpos), motion.interval
+    times: NDArray[np.float64] = interval * (motion.first + np.arange(count, dtype=np.float64))
+    reach = int(np.ceil(_MARGIN / (motion.cutoff * interval)))
+    unsound = _near(_touching(model, motion), reach)
+    unsound[: 2 * reach] = unsound[count - 2 * reach :] = True
+    for channel in (*measured.position.values(), *measured.torque.values()):
+        unsound |= in_gap(channel, times, _MARGIN / motion.cutoff)
+    dry = dry_joints(model, unknowns)
+    rows = max(int(1.0 / (_SAMPLES_PER_PERIOD * motion.cutoff * interval * motion.stride)), 1)
+    chosen = slice(-motion.first % motion.stride, count, motion.stride * rows)
+    columns: list[NDArray[np.float64]] = []
+    mapping = {}
+    for name, dof, channel in _torques(model, run):
+        lost = unsound | (times < channel.times[0]) | (times > channel.times[-1])
+        if dry[dof]:
+            lost |= _near(np.abs(motion.qvel[:, dof]) < motion.slow[dof], reach)
+        values = low_pass(motion.low_pass, resampled(channel, times))
+        mapping[name] = (SignalType.MjSensor, np.array([len(columns)]))
+        columns.append(np.where(lost, np.nan, values)[chosen])
+    if not columns or not np.isfinite(columns).any():
+        return None
+    series = TimeSeries(times[chosen], np.stack(columns, axis=1), mapping)
+    return dataclasses.replace(
+        sequence, commands=(), measurements=(series,), motion=motion, interpolated=frozenset()
+    )
+
+
+def _motion(model: mujoco.MjModel, measured: JointMeasurements) -> Motion | None:
+    """Return the smoothed motion of all joints; None where it is too short."""
+    from scipy.interpolate import CubicSpline  # noqa: PLC0415 (slow to import)
+    from scipy.signal import butter  # noqa: PLC0415 (as above)
+
+    positions = measured.position
+    interval = min(float(np.median(np.diff(channel.times))) for channel in positions.values())
+    begin = max(channel.times[0] for channel in positions.values()) / interval
+    end = min(channel.times[-1] for channel in positions.values()) / interval
+    first, last = int(np.ceil(begin - _ON_GRID)), int(np.floor(end + _ON_GRID))
+    if last - first < FEWEST_SAMPLES:
+        return None
+    times: NDArray[np.float64] = interval * np.arange(first, last + 1, dtype=np.float64)
+    even = {dof: resampled(channel, times) for dof, channel in positions.items()}
+    speeds = {
+        dof: resampled(channel, times)
+        for dof, channel in measured.velocity.items()
+        if len(channel.times) >= FEWEST_SAMPLES
+    }
+    slowest = _FEWEST_PERIODS / (times[-1] - times[0])
+    cutoffs = [_cutoff(values, speeds.get(dof), interval) for dof, values in even.items()]
+    moving = [frequency for frequency in cutoffs if np.isfinite(frequency)] or [slowest]
+    cutoff = float(np.clip(np.median(moving), slowest, _HIGHEST_CUTOFF / interval))
+    widest = min(_WIDER * cutoff, _WIDEST / interval)
+    wide = np.asarray(butter(_ORDER, widest, output='sos', fs=1 / interval))
+    qpos, qvel, qacc = np.zeros((3, len(times), model.nv))
+    slow = np.zeros(model.nv)
+    for dof, values in even.items():
+        qpos[:, dof] = low_pass(wide, values)
+        if dof in speeds and _is_finer(speeds[dof], values, cutoff, interval):
+            qvel[:, dof] = low_pass(wide, speeds[dof])
+        else:
+            qvel[:, dof] = CubicSpline(times, qpos[:, dof])(times, 1)
+        qacc[:, dof] = CubicSpline(times, qvel[:, dof])(times, 1)
+        slow[dof] = max(_SLOW * float(np.sqrt(np.mean(qvel[:, dof] ** 2))), _AT_REST)
+    kernel = np.asarray(butter(_ORDER, cutoff, output='sos', fs=1 / interval))
+    stride = max(int(1.0 / (_SAMPLES_PER_PERIOD * _ROWS_PER_SAMPLE * cutoff * interval)), 1)
+    return Motion(interval, first, qpos, qvel, qacc, slow, kernel, cutoff, stride)
+
+
+def _near(where: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
+    """Return (n,) whether an instant is within so many of one of some."""
+    from scipy.ndimage import binary_dilation  # noqa: PLC0415 (slow to import)
+
+    found: NDArray[np.bool_] = binary_dilation(where, np.ones(2 * reach + 1, dtype=bool))
+    return found
+
+
+def _torques(model: mujoco.MjModel, run: Run) -> list[tuple[str, int, JointSamples]]:
+    """Return sensor, degree of freedom and samples of each measured force, one for each joint."""
+    densest = measured_joints(model, run).torque
+    columns = torque_columns(model)
+    found: list[tuple[str, int, JointSamples]] = []
+    for readings in run.readings:
+        for place, column in enumerate(readings.columns.tolist()):
+            if readings.source != 'sensordata' or column not in columns:
+                continue
+            dof, gear = columns[column]
+            channel = densest.get(dof)
+            values = readings.measured[:, place]
+            finite = np.isfinite(values)
+            if channel is None or len(channel.times) != int(finite.sum()):
+                continue
+            if len(channel.times) < FEWEST_SAMPLES:
+                continue
+            own = channel._replace(values=channel.values / gear)
+            if np.array_equal(own.values, values[finite]) and all(dof != d for _, d, _ in found):
+                found.append((readings.sensors[place], dof, own))
+    return found
+
+
+def _spectrum(
+    values: NDArray[np.float64], interval: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return frequencies, power density at them, and that of the noise."""
+    from scipy.signal import welch  # noqa: PLC0415 (slow to import)
+
+    size = int(np.clip(len(values) // 4, _SHORTEST_SPECTRUM, _LONGEST_SPECTRUM))
+    frequencies, power = welch(values, 1 / interval, nperseg=size, detrend='linear')
+    floor = float(np.median(power[frequencies >= _FLOOR_FROM * frequencies[-1]]))
+    return frequencies, power, floor
+
+
+def _cutoff(
+    positions: NDArray[np.float64], speeds: NDArray[np.float64] | None, interval: float
+) -> float:
+    """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz."""
+    best = np.nan
+    for values, order in ((positions, 2), (speeds, 1)):
+        if values is None or np.ptp(values) < _AT_REST:
+            continue
+        frequencies, power, floor = _spectrum(values, interval)
+        weight = (2 * np.pi * frequencies) ** (2 * order)
+        noise = np.cumsum(weight * floor)
+        signal = np.cumsum(weight * np.maximum(power - floor, 0.0))
+        clean = np.flatnonzero(noise <= _NOISE_PART * signal)
+        visible = np.flatnonzero(power > _SIGNAL_TO_NOISE * floor)
+        if len(clean) and len(visible):
+            best = float(np.fmax(best, frequencies[min(clean[-1], visible[-1])]))
+    return best
+
+
+def _is_finer(
+    speeds: NDArray[np.float64], positions: NDArray[np.float64], cutoff: float, interval: float
+) -> bool:
+    """Whether the measured velocity is less noisy than the derivative of the position."""
+    noise = _spectrum(positions, interval)[2] * (2 * np.pi * cutoff) ** 2
+    return _spectrum(speeds, interval)[2] < noise
+
+
+def _touching(model: mujoco.MjModel, motion: Motion) -> NDArray[np.bool_]:
+    """Return (n,) whether something touches a limit or another body."""
+    data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
+    found = np.zeros(len(motion.qpos), dtype=bool)
+    for row in range(0, len(found), motion.stride):
+        data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
+        mujoco.mj_fwdPosition(model, data)
+        found[row : row + motion.stride] = np.isin(data.efc_type[: data.nefc], _CONTACTS).any()
+    return found
+
+
+#: What is known of links before: the mass within a factor of two or three, the shape within two,
+#: the centre of mass within 10 cm, as standard deviations of the log-Cholesky numbers.
+_INERTIAL_DEVIATIONS = (0.5, 0.7, 0.7, 0.7, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
+
+
+def with_inertial_priors(unknowns: Sequence[Unknown]) -> tuple[Unknown, ...]:
+    """Give log-Cholesky inertias that have no prior a wide one around the model.
+
+    No motion of a chain tells all ten numbers of each link apart; what it does not tell stays
+    where the model has it, and is said to rest on the prior.
+    """
+    found = []
+    for unknown in unknowns:
+        target = unknown.targets[0]
+        if unknown.prior is None and target.element_and_attribute == ('body', 'inertia'):
+            deviation = _INERTIAL_DEVIATIONS[target.index or 0]
+            found.append(dataclasses.replace(unknown, prior=(unknown.nominal, deviation)))
+        else:
+            found.append(unknown)
+    return tuple(found)

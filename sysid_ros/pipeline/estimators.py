@@ -1,0 +1,190 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the model is compared with: whole simulations, or the forces along the measured motion.
+
+A robot whose actuators hold positions moves as it is told; a simulation of it stays near, and says
+most. One that is driven by forces drifts away from any simulation within tenths of a second. There
+the forces that the measured motion needs are compared with those that were measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ConfigError
+from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.start.motion import measured_joints
+from sysid_ros.estimation.torques import as_torques, not_prescribable, with_inertial_priors
+from sysid_ros.model.targets import Role as Acting
+from sysid_ros.results.result import EstimatorKind
+from sysid_ros.rollout.inverse import DIRECT, acts_on_forces, torque_columns
+from sysid_ros.rollout.runs import prepare
+from sysid_ros.signals import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sysid_ros.config import CalibrationConfig
+    from sysid_ros.model.targets import Target
+    from sysid_ros.pipeline.loading import CalibrationBag, Problem
+    from sysid_ros.signals.trajectory import Trajectory
+
+_SCALAR_FORCE = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtBias.mjBIAS_NONE.value)
+_MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINTVEL.value)
+
+
+class Estimated(NamedTuple):
+    """A problem as an estimator sees it.
+
+    Attributes:
+        problem: What is fitted: the recordings themselves, or the forces along them.
+        kind: Which estimator.
+        sentence: Why.
+    """
+
+    problem: Problem
+    kind: EstimatorKind
+    sentence: str = ''
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader has to know of the estimator, if anything."""
+        return (f'Compared are {self.sentence}.',) if self.sentence else ()
+
+
+def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
+    """Choose the estimator, and return the problem as it sees it.
+
+    Args:
+        config: ``estimator`` says which; ``auto`` takes forces where nothing but them drives the
+            joints, they are measured, and all parameters act on them.
+        problem: What was loaded.
+
+    Raises:
+        FitError: A simulation is wanted, and a bag does not say what drove the robot.
+        ConfigError: Forces are wanted, and the recordings or parameters do not allow that.
+    """
+    chosen = config.estimator
+    reason = None if chosen == 'simulation' else _not_by_forces(problem)
+    if chosen == 'torque' and reason is not None:
+        msg = f'Estimator torque is not possible: {reason}; leave it to auto or use simulation.'
+        raise ConfigError(msg)
+    if (
+        chosen == 'simulation'
+        or reason is not None
+        or (chosen == 'auto' and not problem.refused and not _driven_by_forces(problem.model))
+    ):
+        if problem.refused:
+            raise problem.refused[0]
+        return Estimated(problem, EstimatorKind.SIMULATION)
+    parameters = with_inertial_priors(problem.parameters)
+    recordings = tuple(_as_torques(problem, recording) for recording in problem.recordings)
+    seen = dataclasses.replace(problem, parameters=parameters, recordings=recordings)
+    if not seen.sequences('train'):
+        msg = (
+            'Expected a training recording with ten periods or more of motion and measured '
+            'forces that no limit or contact disturbs, found none.'
+        )
+        raise ConfigError(msg)
+    cutoffs = [s.motion.cutoff for s in seen.sequences('train') if s.motion is not None]
+    why = 'nothing else says what drove the robot' if problem.refused else 'forces drive the joints'
+    if chosen == 'torque':
+        why = 'as asked for'
+    sentence = (
+        f'forces along the measured motion, low-passed at {min(cutoffs):.3g} Hz ({why}); '
+        'positions are predicted for validation only'
+    )
+    return Estimated(seen, EstimatorKind.TORQUE, sentence)
+
+
+def _not_by_forces(problem: Problem) -> str | None:
+    """Return why forces along the measured motion do not tell the parameters, in a clause."""
+    if problem.servos is not None:
+        return 'laws of servos drive the joints'
+    training = problem.sequences('train')
+    if not training:
+        return 'there is no training sequence'
+    for parameter in problem.parameters:
+        for target in parameter.targets:
+            if not _acts(problem.model, target):
+                return f'parameter {parameter.name!r} does not act on the forces of a given motion'
+    return not_prescribable(problem.model, training)
+
+
+def _acts(model: mujoco.MjModel, target: Target) -> bool:
+    if target.role is Acting.SENSOR:
+        sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, target.name)
+        return int(model.sensor_adr[sensor]) in torque_columns(model)
+    if target.role is Acting.FIELD:
+        return acts_on_forces(model, target)
+    return target.role is Acting.SPEC
+
+
+def _driven_by_forces(model: mujoco.MjModel) -> bool:
+    """Whether no actuator feeds back what it drives."""
+    return bool(
+        model.nu
+        and np.all(model.actuator_gaintype == _SCALAR_FORCE[0])
+        and np.all(model.actuator_biastype == _SCALAR_FORCE[1])
+    )
+
+
+def _as_torques(problem: Problem, recording: CalibrationBag) -> CalibrationBag:
+    found = (
+        as_torques(problem.model, sequence, problem.parameters)
+        for sequence in recording.alignment.sequences
+    )
+    sequences = tuple(sequence for sequence in found if sequence is not None)
+    alignment = dataclasses.replace(recording.alignment, sequences=sequences)
+    return dataclasses.replace(recording, alignment=alignment)
+
+
+def driven(problem: Problem) -> Problem:
+    """Return a problem whose motors are told the measured forces where no bag holds commands."""
+    motors = {
+        int(model_joint): (actuator, float(problem.model.actuator_gear[actuator, 0]))
+        for actuator, model_joint in enumerate(problem.model.actuator_trnid[:, 0])
+        if problem.model.actuator_trntype[actuator] in DIRECT
+        and problem.model.actuator_gear[actuator, 0]
+    }
+
+    def told(sequence: Trajectory) -> Trajectory:
+        if sequence.commands:
+            return sequence
+        measured = measured_joints(problem.model, prepare(problem.model, sequence)).torque
+        commands = []
+        for dof, channel in measured.items():
+            actuator, gear = motors.get(int(problem.model.dof_jntid[dof]), (-1, 1.0))
+            if actuator >= 0:
+                scale = gear * float(problem.model.actuator_gainprm[actuator, 0])
+                name = problem.model.actuator(actuator).name
+                mapping = {name: (SignalType.MjCtrl, np.array([0]))}
+                commands.append(TimeSeries(channel.times, channel.values[:, None] / scale, mapping))
+        return dataclasses.replace(sequence, commands=tuple(commands))
+
+    recordings = tuple(
+        dataclasses.replace(
+            recording,
+            alignment=dataclasses.replace(
+                recording.alignment, sequences=tuple(map(told, recording.alignment.sequences))
+            ),
+        )
+        for recording in problem.recordings
+    )
+    return dataclasses.replace(problem, recordings=recordings)
+
+
+def motion_noise(problem: Problem) -> Mapping[str, float]:
+    """Return the noise of measured positions and velocities of joints, from their roughness."""
+    model = problem.model
+    found = estimate_noise(prepare(model, sequence) for sequence in problem.sequences('train'))
+    return {
+        sensor: sigma
+        for sensor, sigma in found.items()
+        if (row := mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)) >= 0
+        and model.sensor_type[row] in _MOTION
+    }
