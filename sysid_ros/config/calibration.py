@@ -34,6 +34,10 @@ StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
 Scale = Literal['linear', 'log']
 
 
+#: So many parameters are named in a sentence; the rest is counted.
+MOST_NAMED = 4
+
+
 class VerdictKind(StrEnum):
     """What the data say about a parameter."""
 
@@ -45,6 +49,9 @@ class VerdictKind(StrEnum):
 
     def among(self, others: Sequence[str]) -> str:
         """Return the verdict in words, with the parameters that one is confounded with."""
+        if len(others) > MOST_NAMED + 1:
+            named = f'{", ".join(others[:MOST_NAMED])} and {len(others) - MOST_NAMED} others'
+            return f'{self} with {named}'
         return f'{self} with {", ".join(others)}' if others else str(self)
 
 

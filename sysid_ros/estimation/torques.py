@@ -16,7 +16,6 @@ from sysid_ros.estimation.start.motion import (
     low_pass,
     measured_joints,
     resampled,
-    unmeasured,
 )
 from sysid_ros.rollout.inverse import torque_columns
 from sysid_ros.rollout.runs import prepare
@@ -61,6 +60,7 @@ _SLOW = 0.02
 _ON_GRID = 1e-6
 #: Highest cut-off that a filter can have, as a share of the sample rate.
 _WIDEST = 0.45
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 #: Range of a channel that is numerically at rest, in SI units.
 _AT_REST = 1e-9
 #: Constraints that motion alone does not determine.
@@ -80,13 +80,31 @@ _CONTACTS = np.array(
 
 def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> str | None:
     """Return why forces along the measured motion do not tell the parameters, in a clause."""
-    if model.neq and model.eq_active0.any():
+    bound = model.eq_type[np.flatnonzero(model.eq_active0)]
+    if np.any(bound != mujoco.mjtEq.mjEQ_JOINT.value):
         return 'the model has equality constraints, whose forces no motion shows'
-    runs = [prepare(model, sequence) for sequence in sequences]
-    reason = unmeasured(model, runs)
-    if reason is None and not any(measured_joints(model, run).torque for run in runs):
-        reason = 'no force or torque of a joint is measured'
-    return reason
+    if not np.isin(model.jnt_type, _SCALAR).all() or not model.njnt:
+        return 'the model has joints that move about more than one axis, or none'
+    measured = [measured_joints(model, prepare(model, sequence)) for sequence in sequences]
+    if not any(joints.torque for joints in measured):
+        return 'no force or torque of a joint is measured'
+    for joints in measured:
+        for dof in joints.torque:
+            channel = joints.position.get(dof)
+            if channel is None or len(channel.times) < FEWEST_SAMPLES:
+                name = model.joint(int(model.dof_jntid[dof])).name
+                return f'the position of joint {name!r} is not measured, although its force is'
+    return None
+
+
+def standing(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> list[str]:
+    """Return the joints whose position some sequence does not measure: they are held."""
+    measured = [measured_joints(model, prepare(model, sequence)).position for sequence in sequences]
+    return [
+        model.joint(joint).name
+        for joint in range(model.njnt)
+        if any(int(model.jnt_dofadr[joint]) not in positions for positions in measured)
+    ]
 
 
 def dry_joints(model: mujoco.MjModel, unknowns: Sequence[Unknown]) -> NDArray[np.bool_]:
@@ -121,7 +139,7 @@ def as_torques(
     """
     run = prepare(model, sequence)
     measured = measured_joints(model, run)
-    motion = _motion(model, measured)
+    motion = _motion(model, measured, np.asarray(sequence.initial_qpos))
     if motion is None:
         return None
     count, interval = len(motion.qpos), motion.interval
@@ -151,8 +169,13 @@ def as_torques(
     )
 
 
-def _motion(model: mujoco.MjModel, measured: JointMeasurements) -> Motion | None:
-    """Return the smoothed motion of all joints; None where it is too short."""
+def _motion(
+    model: mujoco.MjModel, measured: JointMeasurements, start: NDArray[np.float64]
+) -> Motion | None:
+    """Return the smoothed motion; joints that are not measured stay at the (nq,) start.
+
+    None where it is too short.
+    """
     from scipy.interpolate import CubicSpline  # noqa: PLC0415 (slow to import)
     from scipy.signal import butter  # noqa: PLC0415 (as above)
 
@@ -177,6 +200,7 @@ def _motion(model: mujoco.MjModel, measured: JointMeasurements) -> Motion | None
     widest = min(_WIDER * cutoff, _WIDEST / interval)
     wide = np.asarray(butter(_ORDER, widest, output='sos', fs=1 / interval))
     qpos, qvel, qacc = np.zeros((3, len(times), model.nv))
+    qpos[:] = start[model.jnt_qposadr[model.dof_jntid]]
     slow = np.zeros(model.nv)
     for dof, values in even.items():
         qpos[:, dof] = low_pass(wide, values)
@@ -272,9 +296,9 @@ def _touching(model: mujoco.MjModel, motion: Motion) -> NDArray[np.bool_]:
     return found
 
 
-#: What is known of links before: the mass within a factor of two or three, the shape within two,
-#: the centre of mass within 10 cm, as standard deviations of the log-Cholesky numbers.
-_INERTIAL_DEVIATIONS = (0.5, 0.7, 0.7, 0.7, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
+#: What is known of links before, as standard deviations of the log-Cholesky numbers: the mass
+#: within a factor of 1.8, each size within 1.35, the centre of mass within 5 cm.
+_INERTIAL_DEVIATIONS = (0.3, 0.3, 0.3, 0.3, 0.03, 0.03, 0.03, 0.05, 0.05, 0.05)
 
 
 def with_inertial_priors(unknowns: Sequence[Unknown]) -> tuple[Unknown, ...]:

@@ -38,6 +38,7 @@ from sysid_ros.inference import infer, sharpened
 from sysid_ros.inference.inference import data_only
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
+from sysid_ros.rollout.inverse import InverseSimulator
 
 if TYPE_CHECKING:
     import threading
@@ -242,7 +243,12 @@ def fit(  # noqa: PLR0913 (documented API)
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
         simulator = context.simulator(unknowns, sequences)
-        whole = context.residuals(simulator, {**estimate_noise(simulator.runs), **known})
+        rough = (
+            simulator.unexplained()
+            if isinstance(simulator, InverseSimulator)
+            else estimate_noise(simulator.runs)
+        )
+        whole = context.residuals(simulator, {**rough, **known})
         if starts > 1:
             candidates = _spread(unknowns, starts, seed)
             first = initialize_from(context, whole, start, candidates)

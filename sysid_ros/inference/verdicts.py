@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
 from sysid_ros.inference.combinations import Combination, combinations, plus_minus
 from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
 from sysid_ros.inference.linear import robot_priors
@@ -350,10 +350,14 @@ def _limit(value: float, unknown: Unknown) -> float:
     if unknown.scale == 'log':
         return relative
     absolute = _WIDE_OF_BOUNDS * (unknown.max_value - unknown.min_value)
-    if unknown.nominal and not unknown.of_single_runs:
+    # What may have either sign is as well near zero as anywhere.
+    signed = unknown.min_value < 0 < unknown.max_value
+    if unknown.nominal and not signed and not unknown.of_single_runs:
         absolute = min(absolute, max(abs(value), abs(unknown.nominal)))
     return max(relative, absolute)
 
 
 def _listed(names: list[str]) -> str:
+    if len(names) > MOST_NAMED + 1:
+        return f'{", ".join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others'
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} and {names[-1]}'

@@ -38,6 +38,8 @@ _SHIFTED = (
     'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
     'or that of the commands, target actuator/*/delay'
 )
+#: So many parameters that are not identified are named in a warning.
+MOST_DOUBTFUL = 12
 #: Ends of several starts whose costs differ by more than this part are different optima.
 _SAME_COST = 1e-3
 
@@ -286,7 +288,9 @@ def _warnings(
         if interval.verdict_kind is not VerdictKind.IDENTIFIED
     ]
     if doubtful:
-        yield f'Not identified: {", ".join(doubtful)}.'
+        more = len(doubtful) - MOST_DOUBTFUL
+        rest = f' and {more} more' if more > 0 else ''
+        yield f'Not identified: {", ".join(doubtful[:MOST_DOUBTFUL])}{rest}.'
     for recording in recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'

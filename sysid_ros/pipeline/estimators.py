@@ -18,7 +18,12 @@ import numpy as np
 from sysid_ros.errors import ConfigError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.start.motion import measured_joints
-from sysid_ros.estimation.torques import as_torques, not_prescribable, with_inertial_priors
+from sysid_ros.estimation.torques import (
+    as_torques,
+    not_prescribable,
+    standing,
+    with_inertial_priors,
+)
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import DIRECT, acts_on_forces, torque_columns
@@ -73,11 +78,11 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     if chosen == 'torque' and reason is not None:
         msg = f'Estimator torque is not possible: {reason}; leave it to auto or use simulation.'
         raise ConfigError(msg)
-    if (
-        chosen == 'simulation'
-        or reason is not None
-        or (chosen == 'auto' and not problem.refused and not _driven_by_forces(problem.model))
-    ):
+    if chosen == 'auto' and reason is None and not problem.refused:
+        unknown = standing(problem.model, problem.sequences('train'))
+        if unknown or not _driven_by_forces(problem.model):
+            reason = 'the joints hold positions, or not all of them are measured'
+    if chosen == 'simulation' or reason is not None:
         if problem.refused:
             raise problem.refused[0]
         return Estimated(problem, EstimatorKind.SIMULATION)
@@ -94,6 +99,9 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     why = 'nothing else says what drove the robot' if problem.refused else 'forces drive the joints'
     if chosen == 'torque':
         why = 'as asked for'
+    held = standing(problem.model, problem.sequences('train'))
+    if held:
+        why += f'; {", ".join(held)} not measured: taken to stand still'
     sentence = (
         f'forces along the measured motion, low-passed at {min(cutoffs):.3g} Hz ({why}); '
         'positions are predicted for validation only'

@@ -54,6 +54,8 @@ _LINEAR = (
     'qpos_spring',
 )
 _GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp')
+#: Regressions that find the weights of the forces, and what is numerically nothing.
+_WEIGHTINGS, _TINY, _BLIND = 3, 1e-9, 1e-9
 #: Fields of forces that are neither inertia nor the linear ones of joints.
 _OTHER_FORCES = ('dof_dampingpoly', 'jnt_stiffnesspoly', 'tendon_stiffness', 'tendon_damping')
 
@@ -90,6 +92,17 @@ def torque_columns(model: mujoco.MjModel) -> dict[int, tuple[int, float]]:
         for kind, dof, gear in meaning(model, SENSORS, column)
         if kind == 'torque' and gear
     }
+
+
+def _first_kept(run: Run) -> int:
+    """Return the number of the first row that is kept of a motion, in steps of the run."""
+    motion = run.sequence.motion
+    assert motion is not None  # noqa: S101
+    return -(-motion.first // motion.stride)
+
+
+def _ends(parts: Sequence[NDArray[np.float64]]) -> list[int]:
+    return np.cumsum([len(part) for part in parts])[:-1].tolist()
 
 
 def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
@@ -138,7 +151,7 @@ class InverseSimulator(Simulator):
                     terms = _terms(moved[candidate], motion)
                     forces[place] = terms.forces(numbers.of(which[place : place + 1]))[0]
             rows = np.zeros((len(which), run.steps, self.model.nsensordata))
-            first = -(-motion.first // motion.stride)
+            first = _first_kept(run)
             last = min(first + forces.shape[2], run.steps)
             for column, (dof, gear) in self._torques.items():
                 rows[:, first:last, column] = forces[:, dof, : last - first] / gear
@@ -148,6 +161,41 @@ class InverseSimulator(Simulator):
             self.rollouts += len(which)
             lost = np.array([candidate in self.refused for candidate in which.tolist()])
             yield Block(index, which, {SENSORS: rows}, lost)
+
+    def unexplained(self) -> dict[str, float]:
+        """Return the size of what no rigid bodies with linear friction explain, by sensor.
+
+        It is what a linear regression on all numbers of all bodies and joints leaves, physical or
+        not, with an offset for each sensor.
+        """
+        lines: dict[str, list[NDArray[np.float64]]] = {}
+        values: dict[str, list[NDArray[np.float64]]] = {}
+        for run, terms in zip(self.runs, self._terms, strict=True):
+            first = _first_kept(run)
+            for readings in run.readings:
+                rows = np.rint(readings.times / run.timestep).astype(np.int64) - first
+                for sensor, column, own in zip(
+                    readings.sensors, readings.columns.tolist(), readings.measured.T, strict=True
+                ):
+                    known = np.isfinite(own)
+                    dof, gear = self._torques[column]
+                    lines.setdefault(sensor, []).append(terms.lines(dof, rows[known]) / gear)
+                    values.setdefault(sensor, []).append(own[known])
+        matrices = [np.concatenate(parts) for parts in lines.values()]
+        measured = [np.concatenate(parts) for parts in values.values()]
+        sigma = np.array([float(np.std(own)) + _TINY for own in measured])
+        for _ in range(_WEIGHTINGS):
+            blocks = []
+            for place, (matrix, own) in enumerate(zip(matrices, measured, strict=True)):
+                offsets = np.tile(np.eye(len(sigma))[place], (len(own), 1))
+                blocks.append(np.column_stack([matrix, offsets, own]) / sigma[place])
+            both = np.concatenate(blocks)
+            size = np.linalg.norm(both[:, :-1], axis=0) + _TINY
+            x, _, rank, _ = np.linalg.lstsq(both[:, :-1] / size, both[:, -1], rcond=_BLIND)
+            left = np.split(both[:, -1] - both[:, :-1] @ (x / size), _ends(measured))
+            growth = len(both) / max(len(both) - int(rank), 1)
+            sigma *= [float(np.sqrt(growth * np.mean(own**2))) + _TINY for own in left]
+        return dict(zip(lines, sigma.tolist(), strict=True))
 
     def _numbers(
         self, candidates: NDArray[np.float64], needed: Sequence[int]
@@ -263,6 +311,16 @@ class _Terms(NamedTuple):
     direction: NDArray[np.float64]
     position: NDArray[np.float64]
     rest: NDArray[np.float64]
+
+    def lines(self, dof: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the (k, …) terms of one force at some instants, of whatever it is linear in."""
+        nv = len(self.bodies)
+        own = np.zeros((len(rows), 4 * nv))
+        for place, terms in enumerate(
+            (self.acceleration, self.velocity, self.direction, self.position)
+        ):
+            own[:, place * nv + dof] = terms[dof, rows]
+        return np.concatenate([self.bodies[dof, rows], own], axis=1)
 
     def forces(self, numbers: _Numbers) -> NDArray[np.float64]:
         """Return the (m, nv, n) forces of m candidates, N·m or N."""
