@@ -12,7 +12,8 @@ from rich.markup import escape
 from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
-from sysid_ros.report.numbers import interval, rounded, significant
+from sysid_ros.report.numbers import rounded, significant
+from sysid_ros.report.tables import determined, print_first
 
 if TYPE_CHECKING:
     import argparse
@@ -98,13 +99,9 @@ def _print_parameters(console: Console, found: Preflight) -> None:
         )
         table.add_row(*map(escape, row))
     console.print(table)
-    for item in found.parameters:
-        if item.explanation:
-            _say(console, f'{item.name}: {item.explanation}')
-    for known in found.combinations:
-        half = (known.high - known.low) / 2
-        ends = interval(known.low, known.high)
-        _say(console, f'determined is {known.expression}: {rounded(known.value, half)} {ends}')
+    unsure = [item for item in found.parameters if item.explanation]
+    print_first(console, (f'{item.name}: {item.explanation}' for item in unsure))
+    print_first(console, map(determined, found.combinations))
     _say(console, f'± at best: {found.method} ({found.samples} samples).')
     console.print()
 

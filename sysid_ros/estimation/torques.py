@@ -11,13 +11,17 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.start.motion import (
+    CONTACTS,
     FEWEST_SAMPLES,
+    JointSamples,
+    dry_joints,
     in_gap,
     low_pass,
     measured_joints,
     resampled,
 )
 from sysid_ros.rollout.inverse import torque_columns
+from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Motion
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start.motion import JointMeasurements, JointSamples
+    from sysid_ros.estimation.start.motion import JointMeasurements
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
     from sysid_ros.signals.trajectory import Trajectory
@@ -56,6 +60,8 @@ _SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 2048
 _MARGIN = 1.0
 #: A joint is slow below this part of its usual speed.
 _SLOW = 0.02
+#: Gauss-Newton steps to the lag of a measured velocity behind the position's derivative.
+_LAG_STEPS = 5
 #: Stamps are on the grid within this part of its interval.
 _ON_GRID = 1e-6
 #: Highest cut-off that a filter can have, as a share of the sample rate.
@@ -63,19 +69,6 @@ _WIDEST = 0.45
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 #: Range of a channel that is numerically at rest, in SI units.
 _AT_REST = 1e-9
-#: Constraints that motion alone does not determine.
-_CONTACTS = np.array(
-    [
-        kind.value
-        for kind in (
-            mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT,
-            mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC,
-        )
-    ]
-)
 
 
 def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> str | None:
@@ -105,17 +98,6 @@ def standing(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> list[str
         for joint in range(model.njnt)
         if any(int(model.jnt_dofadr[joint]) not in positions for positions in measured)
     ]
-
-
-def dry_joints(model: mujoco.MjModel, unknowns: Sequence[Unknown]) -> NDArray[np.bool_]:
-    """Return (nv,) whether a joint has dry friction, or may be given it."""
-    dry: NDArray[np.bool_] = np.asarray(model.dof_frictionloss > 0)
-    for unknown in unknowns:
-        for target in unknown.targets:
-            for slot in target.slots(model) if target.in_model else ():
-                if slot.field == 'dof_frictionloss':
-                    dry[slot.place] = True
-    return dry
 
 
 def as_torques(
@@ -154,7 +136,7 @@ def as_torques(
     chosen = slice(-motion.first % motion.stride, count, motion.stride * rows)
     columns: list[NDArray[np.float64]] = []
     mapping = {}
-    for name, dof, channel in _torques(model, run):
+    for dof, (name, channel) in _torques(model, run).items():
         lost = unsound | (times < channel.times[0]) | (times > channel.times[-1])
         if dry[dof]:
             lost |= _near(np.abs(motion.qvel[:, dof]) < motion.slow[dof], reach)
@@ -204,10 +186,11 @@ def _motion(
     slow = np.zeros(model.nv)
     for dof, values in even.items():
         qpos[:, dof] = low_pass(wide, values)
+        qvel[:, dof] = CubicSpline(times, qpos[:, dof])(times, 1)
         if dof in speeds and _is_finer(speeds[dof], values, cutoff, interval):
-            qvel[:, dof] = low_pass(wide, speeds[dof])
-        else:
-            qvel[:, dof] = CubicSpline(times, qpos[:, dof])(times, 1)
+            measured_speed = CubicSpline(times, low_pass(wide, speeds[dof]))
+            late = _lag(measured_speed(times), qvel[:, dof], interval)
+            qvel[:, dof] = measured_speed(np.clip(times + late, times[0], times[-1]))
         qacc[:, dof] = CubicSpline(times, qvel[:, dof])(times, 1)
         slow[dof] = max(_SLOW * float(np.sqrt(np.mean(qvel[:, dof] ** 2))), _AT_REST)
     kernel = np.asarray(butter(_ORDER, cutoff, output='sos', fs=1 / interval))
@@ -223,26 +206,23 @@ def _near(where: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
     return found
 
 
-def _torques(model: mujoco.MjModel, run: Run) -> list[tuple[str, int, JointSamples]]:
-    """Return sensor, degree of freedom and samples of each measured force, one for each joint."""
-    densest = measured_joints(model, run).torque
+def _torques(model: mujoco.MjModel, run: Run) -> dict[int, tuple[str, JointSamples]]:
+    """Return degree of freedom to the sensor that reads its force most often, and its samples."""
     columns = torque_columns(model)
-    found: list[tuple[str, int, JointSamples]] = []
+    found: dict[int, tuple[str, JointSamples]] = {}
     for readings in run.readings:
-        for place, column in enumerate(readings.columns.tolist()):
-            if readings.source != 'sensordata' or column not in columns:
+        for sensor, column, values in zip(
+            readings.sensors, readings.columns.tolist(), readings.measured.T, strict=True
+        ):
+            if readings.source != SENSORS or column not in columns:
                 continue
-            dof, gear = columns[column]
-            channel = densest.get(dof)
-            values = readings.measured[:, place]
-            finite = np.isfinite(values)
-            if channel is None or len(channel.times) != int(finite.sum()):
-                continue
-            if len(channel.times) < FEWEST_SAMPLES:
-                continue
-            own = channel._replace(values=channel.values / gear)
-            if np.array_equal(own.values, values[finite]) and all(dof != d for _, d, _ in found):
-                found.append((readings.sensors[place], dof, own))
+            known = np.isfinite(values)
+            samples = JointSamples(readings.times[known], values[known])
+            dof = columns[column][0]
+            if len(samples.times) >= FEWEST_SAMPLES and (
+                dof not in found or len(samples.times) > len(found[dof][1].times)
+            ):
+                found[dof] = sensor, samples
     return found
 
 
@@ -285,6 +265,20 @@ def _is_finer(
     return _spectrum(speeds, interval)[2] < noise
 
 
+def _lag(late: NDArray[np.float64], values: NDArray[np.float64], interval: float) -> float:
+    """Return by how many seconds one signal is later than another that is the same."""
+    total = 0.0
+    times = interval * np.arange(len(values))
+    for _ in range(_LAG_STEPS):
+        moved = np.interp(times + total, times, late)
+        slope = np.gradient(moved, interval)
+        power = float(slope @ slope)
+        if not power:
+            break
+        total += float(slope @ (values - moved)) / power
+    return total
+
+
 def _touching(model: mujoco.MjModel, motion: Motion) -> NDArray[np.bool_]:
     """Return (n,) whether something touches a limit or another body."""
     data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
@@ -292,7 +286,7 @@ def _touching(model: mujoco.MjModel, motion: Motion) -> NDArray[np.bool_]:
     for row in range(0, len(found), motion.stride):
         data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
         mujoco.mj_fwdPosition(model, data)
-        found[row : row + motion.stride] = np.isin(data.efc_type[: data.nefc], _CONTACTS).any()
+        found[row : row + motion.stride] = np.isin(data.efc_type[: data.nefc], CONTACTS).any()
     return found
 
 

@@ -299,7 +299,10 @@ def fit(  # noqa: PLR0913 (documented API)
             sequences=tuple(sequence.name for sequence in sequences),
             dead=whole.dead,
             left_out=_left_out(whole),
-            shift=examine_stamps(residuals, solution) if first.window is None else None,
+            # Where the motion is prescribed, the delay of forces is an unknown of the fit.
+            shift=None
+            if simulator.prescribed or first.window is not None
+            else examine_stamps(residuals, solution),
             attempts=first.attempts,
             start=first.start.name,
             start_sentence=first.start.sentence,

@@ -77,7 +77,7 @@ def assemble(
     )
     warnings = (
         *remembered.warnings,
-        *_warnings(problem.model, fit, recordings, held_out=not math.isnan(found.held_out_before)),
+        *_warnings(problem.model, fit, seen, held_out=not math.isnan(found.held_out_before)),
         *(
             f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
             for item in unlike_stamps(recordings)
@@ -251,7 +251,7 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
 def _warnings(
     model: mujoco.MjModel,
     fit: Fit,
-    recordings: Sequence[CalibrationBag],
+    seen: Estimated,
     *,
     held_out: bool,
 ) -> Iterator[str]:
@@ -260,7 +260,7 @@ def _warnings(
     Args:
         model: The compiled nominal model.
         fit: What was found.
-        recordings: All bags.
+        seen: All bags, as the estimator saw them.
         held_out: Whether there are data to judge the fit on.
     """
     if not fit.solution.success:
@@ -291,8 +291,8 @@ def _warnings(
         more = len(doubtful) - MOST_DOUBTFUL
         rest = f' and {more} more' if more > 0 else ''
         yield f'Not identified: {", ".join(doubtful[:MOST_DOUBTFUL])}{rest}.'
-    for recording in recordings:
+    for recording in seen.problem.recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
-        if recording.idle_actuators:
+        if recording.idle_actuators and seen.kind is EstimatorKind.SIMULATION:
             yield f'Bag {recording.idle_actuators}.'

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import math
 from html import escape as html_escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 1000
+#: So many explanations are printed; the report has all.
+_LINES = 15
 #: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
@@ -93,16 +95,40 @@ def _print_parameters(
     print_table(console, 'Parameters', columns, rows)
 
 
+class _Determined(Protocol):
+    """A combination of parameters, its value and the ends of its interval."""
+
+    @property
+    def expression(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+def determined(found: _Determined) -> str:
+    """Say what is determined of parameters that cannot be told apart."""
+    value = rounded(found.value, (found.high - found.low) / 2)
+    return f'determined is {found.expression}: {value} {interval(found.low, found.high)}'
+
+
+def print_first(console: Console, lines: Iterable[str]) -> None:
+    """Print the first lines of many, and how many more there are."""
+    every = list(lines)
+    shown = every if len(every) <= _LINES + 1 else every[:_LINES]
+    for line in shown:
+        console.print(line, markup=False)
+    if len(every) > len(shown):
+        console.print(f'… and {len(every) - len(shown)} more.')
+
+
 def _print_trust(console: Console, result: CalibrationResult) -> None:
     """Print how intervals were found, what the data cannot say, and what they say instead."""
-    for parameter in result.parameters:
-        if parameter.explanation:
-            console.print(f'{parameter.name}: {parameter.explanation}', markup=False)
-    for found in result.combinations:
-        half_width = (found.high - found.low) / 2
-        value = rounded(found.value, half_width)
-        ends = interval(found.low, found.high)
-        console.print(f'determined is {found.expression}: {value} {ends}', markup=False)
+    unsure = [p for p in result.parameters if p.explanation]
+    print_first(console, (f'{p.name}: {p.explanation}' for p in unsure))
+    print_first(console, map(determined, result.combinations))
     if result.inference is not None:
         size = significant(result.inference.effective_samples, 3)
         console.print(

@@ -102,7 +102,8 @@ def _first_kept(run: Run) -> int:
 
 
 def _ends(parts: Sequence[NDArray[np.float64]]) -> list[int]:
-    return np.cumsum([len(part) for part in parts])[:-1].tolist()
+    ends: list[int] = np.cumsum([len(part) for part in parts])[:-1].tolist()
+    return ends
 
 
 def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
@@ -117,7 +118,8 @@ class InverseSimulator(Simulator):
     """Tells the forces that prescribed motions need, in place of simulating them.
 
     A force is that of all actuators of a joint together; there are no contacts, limits or equality
-    constraints. Time is continuous: a robot knows nothing of the steps of its model.
+    constraints. Time is continuous, but for damping: MuJoCo's steps take it from the velocity at
+    their end, half a step after the position's, which adds to the inertia that is seen.
     """
 
     prescribed = True
@@ -339,6 +341,16 @@ class _Terms(NamedTuple):
         return found
 
 
+def _lead(model: mujoco.MjModel) -> float:
+    """Return by how many seconds damping acts on a later velocity than that of the position."""
+    integrator = mujoco.mjtIntegrator(model.opt.integrator)
+    half = 0.5 * float(model.opt.timestep)
+    if integrator == mujoco.mjtIntegrator.mjINT_RK4:
+        return 0.0
+    explicit = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
+    return -half if explicit and integrator == mujoco.mjtIntegrator.mjINT_EULER else half
+
+
 def _terms(model: mujoco.MjModel, motion: Motion) -> _Terms:
     """Return what the numbers of a model are multiplied by along a motion."""
     moving = _Bodies(model, motion)
@@ -357,13 +369,13 @@ def _terms(model: mujoco.MjModel, motion: Motion) -> _Terms:
             bodies[dofs, :, body] = passed(moving.coefficients(body, dofs))
     bodies = bodies.reshape(*bodies.shape[:2], -1)
     chosen = np.flatnonzero(np.any(bodies, axis=(0, 1)))
-    slow = np.maximum(motion.slow, np.finfo(float).tiny)
+    slow = np.maximum(motion.slow, _TINY)
     other = moving.other_forces
     return _Terms(
         chosen,
         np.ascontiguousarray(bodies[:, :, chosen]),
         passed(motion.qacc),
-        passed(motion.qvel),
+        passed(motion.qvel + _lead(model) * motion.qacc),
         passed(np.clip(motion.qvel / slow, -1.0, 1.0)),
         passed(motion.qpos),
         passed(other) if other.any() else np.zeros(bodies.shape[:2]),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
 
 #: Order of the low-pass; run forwards and backwards it has no phase.
@@ -39,6 +40,20 @@ _GAP = 5.0
 #: Range of a channel that is numerically at rest, in SI units.
 _AT_REST = 1e-9
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+
+#: Constraints that motion alone does not determine.
+CONTACTS = np.array(
+    [
+        kind.value
+        for kind in (
+            mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT,
+            mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON,
+            mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS,
+            mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL,
+            mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC,
+        )
+    ]
+)
 
 
 class JointSamples(NamedTuple):
@@ -185,6 +200,19 @@ def motion_of(model: mujoco.MjModel, run: Run) -> MeasuredMotion | None:
     for channel in (*positions.values(), *measured.torque.values()):
         sound &= ~in_gap(channel, times, margin)
     return MeasuredMotion(times, qpos, qvel, qacc, torque, sound, cutoff, kernel)
+
+
+def dry_joints(model: mujoco.MjModel, unknowns: Iterable[Unknown]) -> NDArray[np.bool_]:
+    """Return (nv,) whether a joint has dry friction, or may be given it."""
+    dry: NDArray[np.bool_] = np.asarray(model.dof_frictionloss > 0)
+    tendons = bool(np.any(model.tendon_frictionloss > 0))
+    for unknown in unknowns:
+        for target in unknown.targets:
+            for slot in target.slots(model) if target.in_model else ():
+                if slot.field == 'dof_frictionloss':
+                    dry[slot.place] = True
+                tendons = tendons or slot.field == 'tendon_frictionloss'
+    return dry | tendons
 
 
 def is_discrete(model: mujoco.MjModel) -> bool:

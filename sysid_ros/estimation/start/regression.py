@@ -18,7 +18,14 @@ import numpy as np
 
 from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.start.motion import is_discrete, low_pass, motion_of, unmeasured
+from sysid_ros.estimation.start.motion import (
+    CONTACTS,
+    dry_joints,
+    is_discrete,
+    low_pass,
+    motion_of,
+    unmeasured,
+)
 from sysid_ros.rollout.inverse import DIRECT
 
 if TYPE_CHECKING:
@@ -40,19 +47,6 @@ _FEWEST_INSTANTS, _MOST_INSTANTS = 150, 600
 _INSTANTS_PER_PERIOD = 8.0
 #: Share of a period of the cut-off around a reversal in which dry friction is smeared out.
 _REVERSAL = 0.25
-#: Constraints that motion alone does not determine.
-_CONTACTS = np.array(
-    [
-        kind.value
-        for kind in (
-            mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT,
-            mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC,
-        )
-    ]
-)
 
 
 class Torques:
@@ -101,10 +95,14 @@ class Torques:
         model = self._simulator.compiled(x)
         if is_discrete(model):  # as in the simulation, damping acts at the end of a step
             model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_INVDISCRETE.value
+        # MuJoCo's dry friction is soft, the softer the less inertia, so that it is not linear.
+        friction = model.dof_frictionloss.copy()
+        model.dof_frictionloss[:] = 0.0
         found = []
         for (run, motion, rows), mask in zip(self._parts, self._masks, strict=True):
             controls = self._controls(run, motion, x)[rows]
             needed, exerted = self._evaluate(model, motion, rows, controls)
+            needed += friction * np.sign(motion.qvel[rows])
             measured = motion.torque[rows]
             known = np.where(np.isfinite(measured), measured, exerted)
             found.append(np.concatenate([known - needed, measured - exerted], axis=1)[mask])
@@ -117,11 +115,11 @@ class Torques:
         rows: NDArray[np.int64],
         controls: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the (n, nv) torques that the motion needs and that the actuators exert."""
+        """Return the (n, nv) torques that the motion needs and that the actuators exert.
+
+        Dry friction is not in them.
+        """
         data, place = self._data, model.jnt_qposadr[model.dof_jntid]
-        # MuJoCo's dry friction is soft, the softer the less inertia, so that it is not linear.
-        friction = model.dof_frictionloss * np.sign(motion.qvel[rows])
-        model.dof_frictionloss[:] = 0.0
         needed, exerted = np.empty((2, len(rows), model.nv))
         for index, row in enumerate(rows):
             data.qpos[place] = motion.qpos[row]
@@ -131,7 +129,7 @@ class Torques:
             needed[index] = data.qfrc_inverse
             mujoco.mj_fwdActuation(model, data)
             exerted[index] = data.qfrc_actuator
-        return needed + friction, exerted
+        return needed, exerted
 
     def _controls(
         self, run: Run, motion: MeasuredMotion, x: NDArray[np.float64]
@@ -155,14 +153,14 @@ class Torques:
         for row in rows:
             data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
             mujoco.mj_fwdPosition(model, data)
-            if not np.isin(data.efc_type[: data.nefc], _CONTACTS).any():
+            if not np.isin(data.efc_type[: data.nefc], CONTACTS).any():
                 kept.append(int(row))
         return np.array(kept, dtype=np.int64)
 
     def _mask(self, motion: MeasuredMotion, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return (n, 2 nv) which comparisons say something."""
         measured = np.isfinite(motion.torque[rows])
-        moving = ~_reversing(motion)[rows] | ~self._dry[None, :]
+        moving = ~_reversing(motion)[rows] | ~dry_joints(self._model, self._simulator.parameters)
         usable = (measured | ~self._stateful) & moving
         driven = any(
             target.element_and_attribute[0] == 'actuator'
@@ -171,19 +169,6 @@ class Torques:
         )
         both = measured & ~self._stateful & driven
         return np.concatenate([usable, both], axis=1)
-
-    @property
-    def _dry(self) -> NDArray[np.bool_]:
-        """Return (nv,) whether a joint has dry friction, or may be given it."""
-        dry: NDArray[np.bool_] = np.asarray(self._model.dof_frictionloss > 0)
-        for parameter in self._simulator.parameters:
-            for target in parameter.targets:
-                for slot in target.slots(self._model) if target.in_model else ():
-                    if slot.field == 'dof_frictionloss':
-                        dry[slot.place] = True
-                    elif slot.field == 'tendon_frictionloss':
-                        dry[:] = True
-        return dry | bool(np.any(self._model.tendon_frictionloss > 0))
 
 
 def _driven_by_state(model: mujoco.MjModel) -> NDArray[np.bool_]:

@@ -1,0 +1,186 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings become prescribed motions with forces, and these tell what made them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.estimation.torques import (
+    as_torques,
+    not_prescribable,
+    standing,
+    with_inertial_priors,
+)
+from sysid_ros.identification.fit import fit
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.prediction import predict
+from sysid_ros.signals import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from builders.trajectories import Measure
+    from sysid_ros.signals.trajectory import Trajectory
+
+ARM = """
+<mujoco><option timestep=".001" integrator="implicitfast"/><worldbody>
+  <body name="link"><inertial mass="1" pos=".1 0 -.2" diaginertia=".02 .02 .02"/>
+    <joint name="j" axis="0 1 0" armature=".3" damping=".4" {}/>
+    <body name="tip" pos="0 0 -.4">
+      <inertial mass=".3" pos=".1 .02 -.1" diaginertia=".004 .003 .002"/>
+      <joint name="k" axis="0 1 0" armature=".2" damping=".6"/></body></body></worldbody>
+  <actuator><motor name="a" joint="j"/><motor name="b" joint="k" gear="3"/></actuator>
+  <sensor><jointpos name="qj" joint="j"/><jointpos name="qk" joint="k"/>
+    <jointvel name="vj" joint="j"/><jointvel name="vk" joint="k"/>
+    <jointactuatorfrc name="fj" joint="j"/><actuatorfrc name="fk" actuator="b"/></sensor>
+  {}
+</mujoco>
+"""
+#: What the recordings are made with; the model says otherwise.
+TRUTH = {
+    'joint/j/armature': 0.12,
+    'joint/k/armature': 0.05,
+    'joint/j/damping': 0.8,
+    'joint/k/damping': 0.25,
+    'joint/j/frictionloss': 0.3,
+    'joint/k/frictionloss': 0.15,
+    'body/tip/mass': 0.8,
+}
+NOISE = {'qj': 2e-5, 'qk': 2e-5, 'vj': 1e-3, 'vk': 1e-3, 'fj': 0.02, 'fk': 0.01}
+SECONDS = 8.0
+
+
+def arm(joint: str = '', more: str = '') -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(ARM.format(joint, more))
+
+
+def pushes(seed: int) -> TimeSeries:
+    """Return commands that swing both joints with many frequencies."""
+    rng = np.random.default_rng(seed)
+    times = np.arange(0, SECONDS, 0.001)
+    rates = 2 * np.pi * rng.uniform(0.3, 2.0, (2, 4))
+    phases = rng.uniform(0, 2 * np.pi, (2, 4))
+    waves = np.sin(rates[:, :, None] * times + phases[:, :, None]).sum(axis=1)
+    mapping = {name: (SignalType.MjCtrl, np.array([i])) for i, name in enumerate('ab')}
+    return TimeSeries(times, (waves * [[1.2], [0.3]]).T, mapping)
+
+
+def recorded(measure: Measure, model: mujoco.MjModel, seed: int) -> Trajectory:
+    """Return a run at 500 Hz."""
+    return measure(
+        model,
+        TRUTH,
+        name=f'run {seed}',
+        times=np.arange(0, SECONDS, 0.002),
+        commands=pushes(seed),
+        noise=NOISE,
+        seed=seed,
+    )
+
+
+@pytest.mark.slow
+def test_forces_tell_what_made_them_in_every_sequence(measure: Measure) -> None:
+    model = arm()
+    unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
+    runs = [as_torques(model, recorded(measure, model, seed), unknowns) for seed in (1, 2, 3)]
+    assert all(run is not None for run in runs)
+    found = fit(model, unknowns, [run for run in runs if run is not None])
+    truth = np.array(list(TRUTH.values()))
+    errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
+    away = np.abs(found.solution.x - truth) / errors
+    # Of seven independent normal errors, the largest is below this in 99 %.
+    assert away.max() < 3.2
+    np.testing.assert_allclose(found.solution.x, truth, rtol=0.05)
+
+
+@pytest.mark.slow
+def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping(measure: Measure) -> None:
+    model = arm()
+    unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
+    run = recorded(measure, model, 4)
+    (series,) = run.measurements
+    forces = ('fj', 'fk')
+    late = TimeSeries(
+        series.times[:-50] + 0.004,
+        series.data[:-50],
+        {name: series.signal_mapping[name] for name in forces},
+    )
+    rest = TimeSeries(
+        series.times,
+        series.data,
+        {n: entry for n, entry in series.signal_mapping.items() if n not in forces},
+    )
+    moved = as_torques(model, dataclasses.replace(run, measurements=(rest, late)), unknowns)
+    assert moved is not None
+    found = fit(model, unknowns, [moved])
+    assert found.force_delay == pytest.approx(0.004, abs=4e-4)
+    np.testing.assert_allclose(found.solution.x, list(TRUTH.values()), rtol=0.07)
+    # What is predicted for the same recording has the same time.
+    after = predict(model, found.as_timed([moved]), unknowns, found.solution.x)[0].channels[0][0]
+    left = np.nanstd(after - moved.measurements[0].data, axis=0)
+    assert np.all(left < 2 * np.array([found.noise[name] for name in forces]))
+
+
+def test_links_stay_physical_and_near_where_the_motion_tells_nothing(measure: Measure) -> None:
+    model = arm()
+    run = recorded(measure, model, 5)
+    paths = [path for path in TRUTH if path != 'body/tip/mass']
+    unknowns = [u for path in (*paths, 'body/*/inertia') for u in make_unknowns(path, model)]
+    priors = with_inertial_priors(unknowns)
+    assert [u.prior is None for u in priors] == [not u.name.startswith('body') for u in priors]
+    seen = as_torques(model, run, unknowns)
+    assert seen is not None
+    found = fit(model, priors, [seen])
+    # In a plane, a mass along the axis of both joints is nowhere to be seen.
+    (across,) = [j for j, u in enumerate(priors) if u.name == 'body/tip/inertia[8]']
+    assert found.solution.x[across] == pytest.approx(0.02, abs=1e-3)
+    assert found.intervals[across].verdict == 'prior-dominated'
+    wrong = predict(model, [seen])[0].channels[0][0]
+    right = predict(model, found.as_timed([seen]), priors, found.solution.x)[0].channels[0][0]
+    measured = seen.measurements[0].data
+    assert np.nanstd(right - measured) < 0.1 * np.nanstd(wrong - measured)
+
+
+def test_what_a_limit_or_standstill_disturbs_is_left_out(measure: Measure) -> None:
+    free, stopped = arm(), arm(joint='limited="true" range="-20 20"')
+    run = recorded(measure, free, 6)
+    dry = make_unknowns('joint/j/frictionloss', free)
+    whole, limited, still = (
+        as_torques(model, run, unknowns)
+        for model, unknowns in ((free, ()), (stopped, ()), (free, dry))
+    )
+    assert whole is not None
+    assert limited is not None
+    assert still is not None
+    counts = [np.isfinite(r.measurements[0].data).sum(axis=0) for r in (whole, limited, still)]
+    assert np.all(counts[1] < counts[0])
+    # Only the joint that may have dry friction says nothing where it turns round.
+    assert counts[2][0] < counts[0][0]
+    assert counts[2][1] == counts[0][1]
+
+
+def test_it_says_why_forces_are_not_enough(measure: Measure) -> None:
+    model = arm()
+    run = recorded(measure, model, 7)
+    (series,) = run.measurements
+
+    def without(*names: str) -> Trajectory:
+        kept = {n: e for n, e in series.signal_mapping.items() if n not in names}
+        cut = TimeSeries(series.times, series.data, kept)
+        return dataclasses.replace(run, measurements=(cut,))
+
+    assert not_prescribable(model, [run]) is None
+    assert 'no force' in str(not_prescribable(model, [without('fj', 'fk')]))
+    assert "position of joint 'k'" in str(not_prescribable(model, [without('qk')]))
+    assert standing(model, [without('qk', 'fk')]) == ['k']
+    tied = arm(more='<equality><weld body1="tip"/></equality>')
+    assert 'equality' in str(not_prescribable(tied, [run]))
+    short = dataclasses.replace(
+        run,
+        measurements=(TimeSeries(series.times[:20], series.data[:20], series.signal_mapping),),
+    )
+    assert as_torques(model, short, ()) is None
