@@ -32,6 +32,9 @@ Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
 StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
 #: Whether a solver moves a value itself or its logarithm.
 Scale = Literal['linear', 'log']
+#: How near to the optimum a fit ends, in standard errors: farther off, an interval would hold the
+#: truth in another thousandth of a percent of cases.
+ACCURACY = 0.01
 
 
 #: So many parameters are named in a sentence; the rest is counted.
@@ -243,6 +246,9 @@ class SolverConfig(Section):
     backend: Backend = Field(default='mujoco', description='which solver; scipy is scipy-dogbox')
     loss: Loss = Field(default='linear', description='loss on residuals in units of their noise')
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
+    accuracy: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=ACCURACY, description='largest step left at the end, in standard errors'
+    )
     start: StartChoice = Field(
         default='auto', description='where the fit begins; auto takes what is of use'
     )

@@ -12,6 +12,7 @@ import numpy as np
 from sysid_ros.estimation.layout import dead_sensors, lay_out, samples_of
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
 from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.problem import StepChanges
 from sysid_ros.rollout.measurement import MeasurementModel, combined, measurement_models
 from sysid_ros.rollout.simulation import Block, Simulator
@@ -285,6 +286,28 @@ class Residuals:
     def also(self, part: Residuals) -> None:
         """Count the simulations of other residuals, which serve the same solve, as one's own."""
         self._parts_of_data.append(part)
+
+    def extended(self, solution: Solution, fewer: Residuals) -> Solution:
+        """Return a solution with what this has more, unknown but at its nominal value.
+
+        Args:
+            solution: Of other residuals of the same data.
+            fewer: Those residuals, whose unknowns are the first of this.
+        """
+        rows, count = fewer.prior_rows.start, len(fewer.unknowns)
+        more = [unknown.nominal for unknown in self.unknowns[count:]]
+        x = np.concatenate([solution.x, more])
+        residual = np.concatenate([solution.residual[:rows], self.priors.residual(x[None])[0]])
+        differences = Differences(self)
+        if solution.differences is not None:
+            differences.take_steps(solution.differences)
+        added = np.arange(len(x)) >= count
+        jacobian = differences.at(x, residual, added).jacobian
+        jacobian[:rows, :count] = solution.jacobian[:rows]
+        jacobian[rows:] = -self.priors.matrix
+        return dataclasses.replace(
+            solution, x=x, residual=residual, jacobian=jacobian, differences=differences
+        )
 
     def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
         """Change the scales, and return a solution in the new ones.

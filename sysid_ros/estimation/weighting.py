@@ -8,7 +8,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.noise import smallest_noise
-from sysid_ros.estimation.solver.descent import TOLERANCE
 from sysid_ros.estimation.solver.differences import Differences, Linearisation
 from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
@@ -41,7 +40,9 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
             is changed.
     """
     floors = smallest_noise(arrivals.residuals.runs)
-    last = TOLERANCE if first.window is None else _WINDOW_TOLERANCE
+    last = context.settings.accuracy
+    if first.window is not None:
+        last = max(last, _WINDOW_TOLERANCE)
     robust = context.settings.loss != 'linear'
     solution = first.solution
     for weighting in range(1, _WEIGHTINGS + 1):

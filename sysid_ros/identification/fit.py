@@ -333,10 +333,8 @@ def _with_free_starts(
         return None
     residuals = context.residuals(context.simulator(unknowns, sequences), whole.noise)
     residuals.also(whole)
-    known = first.solution.x
-    nominal = [unknown.nominal for unknown in residuals.unknowns[len(known) :]]
-    start = np.concatenate([known, nominal])
-    solution = context.solve(residuals, start, ROUGH_TOLERANCE)
+    known = residuals.extended(first.solution, whole)
+    solution = context.solve(residuals, known.x, ROUGH_TOLERANCE, known)
     return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 

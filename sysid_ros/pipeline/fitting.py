@@ -49,7 +49,10 @@ def fit_training(
             problem.parameters,
             problem.sequences('train'),
             settings=SolverSettings(
-                config.solver.backend, config.solver.loss, config.solver.max_iterations
+                config.solver.backend,
+                config.solver.loss,
+                config.solver.max_iterations,
+                config.solver.accuracy,
             ),
             start=config.solver.start,
             starts=config.solver.starts,

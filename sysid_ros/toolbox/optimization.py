@@ -13,9 +13,9 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 
+from sysid_ros.config.calibration import ACCURACY
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.descent import TOLERANCE
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
@@ -109,7 +109,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     loss: Loss = 'linear',
     starts: int = 1,
     seed: int = 0,
-    tolerance: float = TOLERANCE,
+    tolerance: float = ACCURACY,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     **backend: Any,
@@ -177,8 +177,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     if check_conditioning:
         _check_conditioning(residuals, x0)
     search = _MinimumSearch(
-        SolverSettings(method, loss, max_iters),
-        tolerance,
+        SolverSettings(method, loss, max_iters, tolerance),
         cancel,
         _printing(observe) if verbose else observe,
     )
@@ -224,7 +223,6 @@ class _MinimumSearch(NamedTuple):
     """How minima are looked for; see `optimize`."""
 
     settings: SolverSettings
-    tolerance: float
     cancel: threading.Event | None
     observe: Callable[[Iteration], None] | None
 
@@ -234,7 +232,6 @@ class _MinimumSearch(NamedTuple):
             residuals,
             x,
             settings=self.settings,
-            tolerance=self.tolerance,
             cancel=self.cancel,
             observe=self.observe,
         )
@@ -247,7 +244,6 @@ class _MinimumSearch(NamedTuple):
             residuals,
             x,
             settings=self.settings,
-            tolerance=self.tolerance,
             noise_known=True,
             cancel=self.cancel,
             observe=self.observe,

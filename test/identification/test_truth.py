@@ -759,14 +759,15 @@ NAMES = ('q', 'v', 'p', 'u', 'x', 'y')
 
 @pytest.mark.slow
 @pytest.mark.parametrize('seed', [0, 1])
-def test_the_optimum_is_scipys_within_a_ten_thousandth_of_a_standard_error(seed: int) -> None:
+def test_the_optimum_is_scipys_within_the_accuracy_in_standard_errors(seed: int) -> None:
     spec, recording, params, sigma = noisy(seed)
     fn = sysid.build_residual_fn(
         models_sequences=sequences(spec, recording),
         noise=dict(zip(NAMES, sigma, strict=True)),
         n_threads=1,
     )
-    found, result = sysid.optimize(params, fn, verbose=False)
+    found, result = sysid.optimize(params, fn, verbose=False, tolerance=2e-5)
+    usual, _ = sysid.optimize(params, fn, verbose=False)
 
     def residual(x: NDArray[np.float64]) -> NDArray[np.float64]:
         model = spec.copy().compile()
@@ -788,6 +789,7 @@ def test_the_optimum_is_scipys_within_a_ten_thousandth_of_a_standard_error(seed:
     )
     errors = np.sqrt(np.diag(np.linalg.inv(independent.jac.T @ independent.jac)))
     assert np.max(np.abs(found.as_vector() - independent.x) / errors) < 1e-4
+    assert np.max(np.abs(usual.as_vector() - independent.x) / errors) < 1e-2
     assert 2 * result.cost == pytest.approx(2 * independent.cost, rel=1e-9)
 
 

@@ -452,7 +452,7 @@ def test_every_kind_of_inertia_is_fitted_with_its_own_modifier(kind: str, *, giv
     away = np.random.default_rng(0).uniform(-0.05, 0.05, len(truth))
     params.update_from_vector(np.clip(truth + away * np.maximum(np.abs(truth), 0.2), low, high))
     fn = sysid.build_residual_fn(models_sequences=plant.sequences())
-    found, result = sysid.optimize(params, fn, verbose=False)
+    found, result = sysid.optimize(params, fn, verbose=False, tolerance=2e-5)
     assert np.max(np.abs(fn(found.as_vector(), found)[0][0])) < 1e-3
     if kind != 'Pseudo':  # of which three joints do not see every component
         np.testing.assert_allclose(found.as_vector(), truth, rtol=1e-4, atol=1e-5)

@@ -47,8 +47,8 @@ class Messages:
         """(k,) when they act, s."""
         return self.effect + self.error
 
-    def move(self, run: Run, error: NDArray[np.float64]) -> float:
-        """Take other (k,) errors, as far as the order allows; return the largest change, s."""
+    def move(self, run: Run, error: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take other (k,) errors, as far as the order allows; return the sizes of changes, s."""
         before = self.error
         self.error = np.clip(error, -_FARTHEST, _FARTHEST)
         moved = self.times(run)
@@ -56,7 +56,14 @@ class Messages:
             chosen = self.series == series
             place = self.place[chosen]
             self.error[chosen] = moved[series][place] - recorded.times[place]
-        return float(np.max(np.abs(self.error - before), initial=0.0))
+        sizes: NDArray[np.float64] = np.abs(self.error - before)
+        return sizes
+
+    def time_steps(self, run: Run, around: float) -> NDArray[np.float64]:
+        """Return (2, k) numbers of the time steps in which they act if so much earlier or later."""
+        ends = self.acting + np.array([[-around], [around]])
+        steps: NDArray[np.float64] = np.floor(ends / run.timestep)
+        return steps
 
     def times(self, run: Run, more: NDArray[np.float64] | float = 0.0) -> list[NDArray[np.float64]]:
         """Return the stamps of each series of the sequence, moved by the errors and (k,) more."""
@@ -70,11 +77,19 @@ class Messages:
             found.append(np.maximum.accumulate(times - least) + least)
         return found
 
-    def apart(self, length: float) -> list[NDArray[np.int64]]:
-        """Group them so that those of a group act farther apart than a length, s."""
+    def apart(
+        self, length: float, chosen: NDArray[np.bool_] | None = None
+    ) -> list[NDArray[np.int64]]:
+        """Group them so that those of a group act farther apart than a length, s.
+
+        Args:
+            length: That length, s.
+            chosen: (k,) which; all unless given.
+        """
         groups: list[list[int]] = []
         acting = self.acting
-        for index in np.argsort(acting, kind='stable').tolist():
+        order = np.argsort(acting, kind='stable')
+        for index in (order if chosen is None else order[chosen[order]]).tolist():
             time = acting[index]
             free = next((g for g in groups if acting[g[-1]] + length <= time), None)
             if free is None:

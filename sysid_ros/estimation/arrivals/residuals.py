@@ -20,7 +20,6 @@ from sysid_ros.estimation.arrivals.messages import messages_of
 from sysid_ros.estimation.arrivals.responses import Responses, estimate, retime
 from sysid_ros.estimation.layout import ARRIVAL
 from sysid_ros.estimation.noise import arrival_jitter
-from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.problem import DerivedResiduals
 from sysid_ros.model.targets import Role
 
@@ -97,17 +96,31 @@ class Standing:
         columns = wanted & ~self.only_delays
         columns[self._offsets] |= bool(np.any(columns & self._partial))
         around = self.bare.step_changes(self._taken_back(x[None])[0], steps, columns, base)
-        changes = around.changes
+        self.take_back(around.changes, np.where(wanted, steps, 0.0), steps)
+        around.residual[self.bare.prior_rows] = self.bare.priors.residual(x[None])[0]
+        return around
+
+    def take_back(
+        self,
+        changes: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+    ) -> None:
+        """Take what common delays do out of (n, p) changes of the bare residuals, in place.
+
+        Args:
+            changes: By steps of each unknown.
+            steps: (p,) those steps, zero for unknowns that were not moved.
+            offsets: (p,) the steps of arrival offsets that were moved in any case.
+        """
         for run, offset in enumerate(self._offsets):
             rows = self.bare.rows(run)
-            for column in np.flatnonzero((self.common[run] != 0) & self._partial & wanted):
-                share = self.common[run, column] * steps[column] / steps[offset]
+            moved = (self.common[run] != 0) & self._partial & (steps != 0)
+            for column in np.flatnonzero(moved):
+                share = self.common[run, column] * steps[column] / offsets[offset]
                 changes[rows, column] -= share * changes[rows, offset]
         changes[:, self.only_delays] = 0.0
-        priors = self.bare.priors
-        changes[self.bare.prior_rows] = -priors.matrix * np.where(wanted, steps, 0.0)
-        around.residual[self.bare.prior_rows] = priors.residual(x[None])[0]
-        return around
+        changes[self.bare.prior_rows] = -self.bare.priors.matrix * steps
 
     def later(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (number of sequences, m) by how much later commands would act by the delays, s."""
@@ -121,7 +134,7 @@ class Standing:
 
 
 #: Commands are moved to where they are found so often at most, or until none moves by this part of
-#: the errors' scale.
+#: the errors' scale into another time step; what those do that move farther is measured anew.
 _MOVES = 5
 _MOVED = 0.3
 #: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
@@ -271,14 +284,18 @@ class WithArrivals(DerivedResiduals):
         """
         largest = _IMPLAUSIBLE * self.scale
         if self._length and self._find(solution.x, largest):
-            return self._linearised(solution)
+            jacobian = solution.jacobian.copy()
+            unit = np.ones(len(solution.x))
+            self._standing.take_back(jacobian, unit, unit)
+            return self._with_errors(solution, jacobian)
         self.bare.retime([[s.times for s in run.sequence.commands] for run in self.runs])
         return None
 
     def locate(self, solution: Solution) -> Solution:
         """Find the errors anew at another solution; return it with them."""
+        jacobian = self._with(solution.jacobian, self._changes(np.ones(len(solution.x))))
         self._find(solution.x)
-        return self._linearised(solution)
+        return self._with_errors(solution, jacobian)
 
     def _find(self, x: NDArray[np.float64], largest: float = np.inf) -> bool:
         """Find the errors, and how large they are, at a candidate.
@@ -303,26 +320,34 @@ class WithArrivals(DerivedResiduals):
             )
             if self.scale > largest:
                 return False
-            moved = max(
-                own.move(run, error)
-                for own, run, error in zip(self._messages, self.runs, errors, strict=True)
-            )
+            moved = []
+            for own, run, error in zip(self._messages, self.runs, errors, strict=True):
+                before = own.time_steps(run, self.scale)
+                far = own.move(run, error) >= _MOVED * self.scale
+                moved.append(far & np.any(own.time_steps(run, self.scale) != before, axis=0))
             retime(self.bare, self._messages)
             residual = self.bare(x[None])[:, 0]
-            if moved < _MOVED * self.scale:
+            if not any(own.any() for own in moved):
                 break
             responses = Responses(self.bare, self._messages, x, self.scale)
-            self._systems = responses.measure(self._length)
+            anew = responses.measure(self._length, moved)
+            self._systems = [
+                system.with_columns(other, own)
+                for system, other, own in zip(self._systems, anew, moved, strict=True)
+            ]
         return True
 
-    def _linearised(self, solution: Solution) -> Solution:
-        """Return a solution with the residuals and the Jacobian that it has now."""
+    def _with_errors(self, solution: Solution, standing: NDArray[np.float64]) -> Solution:
+        """Return a solution with the residuals that it has now.
+
+        Args:
+            solution: The values.
+            standing: (n, p) derivative of the residuals without what delays do. Errors that are
+                small move it little.
+        """
         self._describe()
         residual = self(solution.x[None])[:, 0]
-        differences = Differences(self)
-        if solution.differences is not None:
-            differences.take_steps(solution.differences)
-        jacobian = differences.at(solution.x, residual).jacobian
+        jacobian = self._without(standing, self._changes(np.ones(len(solution.x))))
         return dataclasses.replace(solution, residual=residual, jacobian=jacobian)
 
     def _parts(self) -> Iterator[tuple[slice, slice, System]]:

@@ -48,6 +48,11 @@ class System:
         scaled = self.responses @ scipy.sparse.diags_array(ratio)
         return System(scipy.sparse.csr_array(scaled), gram)
 
+    def with_columns(self, other: System, columns: NDArray[np.bool_]) -> System:
+        """Return the same with (k,) columns of another."""
+        ours, theirs = (scipy.sparse.diags_array(c.astype(float)) for c in (~columns, columns))
+        return System(scipy.sparse.csr_array(self.responses @ ours + other.responses @ theirs))
+
     def scaled(self, factor: NDArray[np.float64]) -> System:
         """Return the same for residuals that are multiplied by (n,) factors."""
         return System(scipy.sparse.csr_array(scipy.sparse.diags_array(factor) @ self.responses))
@@ -164,13 +169,19 @@ class Responses:
         length = min(answered + timestep, _MOST_AT_A_TIME * spacing, _MOST_NUMBERS / density)
         return length if length >= _FEWEST_STEPS * timestep else 0.0
 
-    def measure(self, length: float) -> list[System]:
+    def measure(
+        self, length: float, moved: Sequence[NDArray[np.bool_]] | None = None
+    ) -> list[System]:
         """Return how the residuals of each sequence answer, each for so many seconds.
 
-        Columns that share no row are differenced together (Curtis, Powell and Reid, Journal of the
-        Institute of Mathematics and its Applications 13, 1974).
+        Of messages that are not asked for, nothing is known. Columns that share no row are
+        differenced together (Curtis, Powell and Reid, Journal of the Institute of Mathematics and
+        its Applications 13, 1974).
         """
-        groups = [own.apart(length) for own in self._messages]
+        chosen_ones = moved or [np.ones(len(own.effect), dtype=bool) for own in self._messages]
+        groups = [
+            own.apart(length, some) for own, some in zip(self._messages, chosen_ones, strict=True)
+        ]
         found: list[list[NDArray[np.float64]]] = [[] for _ in groups]
         for number in range(max(map(len, groups))):
             chosen = [own[number] if number < len(own) else _NONE for own in groups]

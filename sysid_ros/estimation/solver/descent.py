@@ -31,35 +31,39 @@ if TYPE_CHECKING:
     from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.problem import ResidualLike
 
-#: A solve has converged when the predicted step is below the first in standard errors, or below the
-#: second in units of the scales, where data without noise leave no standard error.
-TOLERANCE = 2e-5
-_STEP_TOLERANCE = 1e-10
+#: Where data without noise leave no standard error to measure a step with, this part of the
+#: tolerance counts in units of the values: at an accuracy of .01, the seventh digit. Of values near
+#: zero it is the second in units of the scales.
+_OF_VALUE, _STEP_TOLERANCE = 1e-5, 1e-10
 #: So many steps in a row that lower the cost by less than this part of what was predicted say that
 #: the slopes do not hold as far as the steps go.
 _POOR_STEPS, _POOR_RATIO = 3, 0.1
-#: Where no step lowers the cost any more, a predicted step below this, in standard errors, means
-#: that the optimum is known as well as the function's own noise permits. A cost below this fraction
-#: of the start's means the same: it is a fit of data without noise.
-_LOOSE_TOLERANCE = 1e-3
+#: Where no step lowers the cost any more, a predicted step below the first, in standard errors, or
+#: below so many tolerances means that the optimum is known as well as the function's own noise
+#: permits. A cost below this fraction of the start's means the same: it is a fit of exact data.
+_LOOSE, _LOOSE_TOLERANCES = 1e-3, 10.0
 _EXACT_COST = 1e-20
-#: So many steps more may be taken there, each shortening the next to this part.
+#: Costs that differ by less than this fraction are equal up to the function's own noise. There, so
+#: many steps more may be taken, each shortening the next to this part.
+_EQUAL_COST = 1e-3
 _POLISHES, _POLISHED = 3, 0.5
-#: A solve with such a tolerance is a start for another, and ends when so many steps in a row each
-#: lower the cost by less than this part: dry friction makes steps in it that no slope shows.
-_ROUGH = 0.1
-_SLIGHT_STEPS, _SLIGHT = 2, 1e-5
+#: So many steps in a row that each lower the cost by no more than a step of one tolerance would end
+#: a solve, and shorter ones that promise no more are not tried: dry friction makes steps in the
+#: cost that no slope shows. Where another solve begins at the end of one with at least this
+#: tolerance, this part of the cost is no more than that, too.
+_IDLE_STEPS = 2
+_ROUGH, _SLIGHT = 0.1, 1e-5
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
-#: A step is the last when it will bring the predicted one below the tolerance at the rate of the
-#: step before, no better than this, and is itself below this in standard errors.
-_LAST_RATE = 1e-3
-_LAST_TOLERANCES = 4.0
-_LAST_STEP = 0.1
-#: Where a standard error more or less does not matter, a step from so many tolerances away may be
-#: the last, and the first step is taken to converge at this rate.
-_REACH = 10.0
-_USUAL_RATE = 0.2
+#: A predicted step below so many tolerances, at least the first and at most the second in standard
+#: errors, may be taken with the Jacobian that predicted it, and so may those after it while each is
+#: this part of the one before: they cost a simulation each instead of one per parameter.
+_NEAR_TOLERANCES, _NEAR, _FARTHEST = 30.0, 0.3, 3.0
+_NEAR_RATE = 0.25
+#: A kept Jacobian misses what the next one would have said of the gradient: about the predicted
+#: step times the rate at which steps became shorter, no better than the first, and the second where
+#: there was no step yet. That may be so many tolerances.
+_BEST_RATE, _USUAL_RATE, _MISSED = 1e-3, 0.2, 5.0
 #: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
 _SUCCESS_RATIO = 0.5
 #: Residuals that are not finite become this many times the largest at the start, or at least …
@@ -80,10 +84,9 @@ class Descent:
         current: The point that the method has moved to.
         model: The cost around it.
         trace: All iterations.
-        checked: Whether the differences were found to be right, or need not be.
         expects_success: Whether the last step was so good that the next should succeed.
-        last_step: The last step of a solve is below this, in standard errors.
-        last_tolerances: The last step leads this near to the optimum, in tolerances.
+        unchecked: Whether the differences need not be right, as for a start.
+        near: Steps below this, in standard errors, are taken with the Jacobian that is there.
     """
 
     def __init__(
@@ -95,20 +98,17 @@ class Descent:
         tolerance: float,
         cancel: threading.Event | None,
         observe: Callable[[Iteration], None] | None,
-        differences: Differences | None,
+        differences: Differences,
     ) -> None:
         self.residuals = residuals
-        self.differences = Differences(residuals, tolerance)
-        if differences is not None:
-            self.differences.take_steps(differences)
+        self.differences = differences
+        self.unchecked = False
         self.loss = loss
         self.limit = limit
         self.tolerance = tolerance
         self.status: str | None = None
         self.trace: list[Iteration] = []
-        self.checked = differences is not None
-        self._coarse = False
-        self._poor = self._slight = 0
+        self._poor = self._idle = 0
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -122,12 +122,16 @@ class Descent:
         self.current: Point
         self.model: Quadratic
         self.expects_success = False
-        self.last_step = _LAST_STEP
-        self.last_tolerances = _LAST_TOLERANCES
-        self._last = False
+        self.near = min(max(_NEAR_TOLERANCES * tolerance, _NEAR), _FARTHEST)
+        self._keeping = False
         self.regulariser = np.nan
         self._penalty = np.inf
         self._secant = Secant(len(unknowns), loss)
+
+    @property
+    def checked(self) -> bool:
+        """Whether the differences were found to be right, or need not be."""
+        return self.unchecked or bool(self.differences.checked.all())
 
     def variables(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (p,) scaled variables of values."""
@@ -176,7 +180,7 @@ class Descent:
     def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Return residuals of several candidates from one batch.
 
-        The batch before the last step also shows whether the differences are right.
+        The batch before the Jacobian is kept also shows whether the differences are right.
 
         Returns:
             The points; None where the differences were wrong, and have been made anew.
@@ -186,8 +190,7 @@ class Descent:
             self._interrupt()
             values = [self.values(z) for z in unknown]
             probe = None
-            if self._last and not self.checked:
-                self.checked = True
+            if self._keeping and not self.checked:
                 probe = self.differences.probe(self._by_values(self.current))
             if probe is not None:
                 values.append(self.values(self.current.z) + probe.move)
@@ -209,7 +212,7 @@ class Descent:
 
     def trial(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Do the same for what is tried first, with the Jacobian of one that likely succeeds."""
-        if self.expects_success and not self._last:
+        if self.expects_success and not self._keeping:
             return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
         return self.evaluate(candidates)
 
@@ -235,9 +238,8 @@ class Descent:
         predicted = -(slope + 0.5 * float(step @ model.hessian @ step))
         ratio = (before.cost - point.cost) / predicted if predicted > 0 else 0.0
         if point.jacobian is None:
-            if self._last:
-                point.jacobian, point.kind = before.jacobian, KEPT
-            else:
+            point.jacobian, point.kind = before.jacobian, KEPT
+            if not (self._keeping and self._holds(point)):
                 self._differentiate(point)
         self.expects_success = ratio > _SUCCESS_RATIO
         self._points = {point.z.tobytes(): point}
@@ -248,24 +250,26 @@ class Descent:
         if self.status is not None:
             return False
         self._poor = self._poor + 1 if ratio < _POOR_RATIO else 0
-        if self._poor >= _POOR_STEPS and not self._coarsen() and self._coarse:
-            self.status = self.verdict()
+        if self._poor >= _POOR_STEPS:
+            if self._coarsen():
+                self._poor = 0
+            elif self.differences.coarse:
+                self.status = self.verdict()
         return self.status is None
 
     def mend(self) -> bool:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
-        return self._coarsen() if self.checked else self._check()
+        return (not self.checked and self._check()) or self._coarsen()
 
     def _check(self) -> bool:
         """Mend columns that the differences do not give; return whether there were any."""
-        self.checked = True
         return self._mended(self.differences.check)
 
     def _coarsen(self) -> bool:
         """Look once for slopes that hold over standard errors; return whether there were others."""
-        if self._coarse or self.at_precision or self.current.jacobian is None:
+        rough = self.tolerance >= _ROUGH
+        if rough or self.differences.coarse or self.at_precision or self.current.jacobian is None:
             return False
-        self._coarse = True
         return self._mended(self.differences.coarsen)
 
     def _mended(self, look: Callable[[Linearisation], bool]) -> bool:
@@ -287,7 +291,7 @@ class Descent:
         )
         if changed:
             self._points = {point.z.tobytes(): point}
-            self.expects_success = self._last = False
+            self.expects_success = self._keeping = False
             self.model = quadratic(point, self.lower, self.upper, self._secant)
         return changed
 
@@ -307,7 +311,7 @@ class Descent:
             if points is None:
                 return
             (point,) = points
-            if abs(point.cost - before.cost) > _LOOSE_TOLERANCE * before.cost:
+            if abs(point.cost - before.cost) > _EQUAL_COST * before.cost:
                 return
             point.jacobian, point.kind = before.jacobian, KEPT
             model = quadratic(point, self.lower, self.upper, self._secant)
@@ -315,6 +319,12 @@ class Descent:
                 return
             self.current, self.model = point, model
             self._note(float(np.linalg.norm(point.z - before.z)))
+
+    @property
+    def least_fall(self) -> float:
+        """By how much a step that is worth a simulation lowers the cost."""
+        fall = 0.5 * self.model.variance * self.tolerance**2
+        return max(fall, _SLIGHT * self.current.cost) if self.tolerance >= _ROUGH else fall
 
     @property
     def doubtful(self) -> bool:
@@ -325,7 +335,7 @@ class Descent:
     def at_precision(self) -> bool:
         """Whether what is left to gain is of the size of the function's own noise."""
         exact = self.current.cost <= _EXACT_COST * self.trace[0].cost
-        return exact or self.model.decrement < _LOOSE_TOLERANCE
+        return exact or self.model.decrement < max(_LOOSE, _LOOSE_TOLERANCES * self.tolerance)
 
     def _interrupt(self) -> None:
         if self._cancel is not None and self._cancel.is_set():
@@ -368,17 +378,18 @@ class Descent:
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
         if self.trace:
-            lowered = self.current.cost - point.cost > _SLIGHT * self.current.cost
-            self._slight = 0 if lowered else self._slight + 1
+            self._idle = self._idle + 1 if self.current.cost - point.cost <= self.least_fall else 0
         self.current = point
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
-        status = 'gradient' if point.kind == KEPT else self._converged()
-        self._last = self._is_last(before)
+        status = self._converged()
+        self._keeping = self._may_keep(before)
         if status and not self.checked and self._check():
             status = self._converged()
-        if not status and self.tolerance >= _ROUGH and self._slight >= _SLIGHT_STEPS:
-            status = 'cost'
+        if not status and self._idle >= _IDLE_STEPS:
+            mended = self.model.decrement > _SHORT and self.mend()
+            status = self._converged() if mended else self.verdict()
+            self._idle = 0
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         self.status = status
@@ -401,22 +412,26 @@ class Descent:
         if self._observe is not None:
             self._observe(iteration)
 
-    def _is_last(self, before: float) -> bool:
-        """Return whether the next step will end the solve, from the predicted step before."""
+    def _may_keep(self, before: float) -> bool:
+        """Return whether the next step may keep the Jacobian, from the predicted step before."""
         now = self.model.decrement
-        if np.isfinite(before):
-            rate = max(now / before, _LAST_RATE)
-        else:
-            rate = _USUAL_RATE if self.tolerance >= 1 else np.inf
-        near = now < max(self.last_step, _REACH * self.tolerance)
-        return near and rate * now < self.last_tolerances * self.tolerance
+        if self.current.kind == KEPT:
+            return True
+        rate = max(now / before, _BEST_RATE) if np.isfinite(before) else _USUAL_RATE
+        return now < self.near and rate * now < _MISSED * self.tolerance
+
+    def _holds(self, point: Point) -> bool:
+        """Return whether steps with the kept Jacobian of a point become short fast enough."""
+        after = quadratic(point, self.lower, self.upper, self._secant).decrement
+        return after <= max(_NEAR_RATE * self.model.decrement, self.tolerance)
 
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:
             return 'cost'
         if self.model.decrement <= self.tolerance:
             return 'gradient'
-        size = np.maximum(np.abs(self.current.z), 1.0)
-        if np.all(np.abs(self.model.newton * self.model.unit) <= _STEP_TOLERANCE * size):
+        step = np.abs(self.model.newton * self.model.unit)
+        least = np.maximum(_OF_VALUE * self.tolerance * np.abs(self.current.z), _STEP_TOLERANCE)
+        if np.all(step <= least):
             return 'step'
         return None

@@ -33,13 +33,16 @@ _LONGEST_STEP = 1e-2
 #: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
 _SCALE_OF_BOUNDS = 0.02
 #: A relative error of a column moves the optimum by about so many standard errors: accurate
-#: enough is a column with less than this, or with less than so many times the tolerance of the
-#: solve, where that is stricter.
-_ACCURATE, _TOLERANCES = 3e-5, 3.0
-#: Where a column is not accurate, central differences over steps so many times longer are tried,
-#: and judged by a move of all parameters by this part of those steps.
-_WIDER, _OTHER = 100.0, 0.7
-#: Where neither is accurate, all of these steps are tried, in units of the values or of their
+#: enough is a column with this part of the tolerance of the solve, at most the first, as intervals
+#: rest on it, too. The second can be had, and less where the tolerance itself is near it.
+_TOLERANCES = 0.1
+_LEAST_ACCURATE, _ACCURATE, _ACCURATE_TOLERANCES = 1e-3, 3e-5, 3.0
+#: Where a column is not accurate, a step is tried that would make it so many times as accurate as
+#: it needs to be, if noise is what spoils it, and one that is this part of that.
+_DROWNED, _OTHER = 3.0, 0.3
+#: A step is found anew with columns that were wrong by so many times what is accurate enough.
+_CHANGED = 30.0
+#: Where neither is right, all of these steps are tried, in units of the values or of their
 #: scales.
 _TRIED_STEPS = (2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
 #: Slopes are the same up to this relative difference.
@@ -88,6 +91,11 @@ def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
     return np.where(scale > 0, scale, 1.0)
 
 
+def _left_over(found: Linearisation, probe: Probe, moved: NDArray[np.float64]) -> float:
+    """Return the norm of the part of a move's change that the columns do not explain."""
+    return float(np.linalg.norm(moved - found.residual - found.jacobian @ probe.move))
+
+
 class _TriedStep(NamedTuple):
     """One step for each of c columns, and what it gives.
 
@@ -115,6 +123,8 @@ class Differences:
     Attributes:
         size: (p,) steps in units of the values, or of a part of the scales for values near zero.
         central: (p,) which columns are central differences.
+        checked: (p,) which columns were found to be right, or made so.
+        coarse: Whether slopes over standard errors were looked for.
         repairs: How often a column was differenced again with another step.
     """
 
@@ -125,7 +135,11 @@ class Differences:
             residuals: The residual function.
             tolerance: How near to the optimum a solve is to end, in standard errors.
         """
-        self._accurate = min(_ACCURATE, _TOLERANCES * tolerance)
+        self._accurate = min(
+            max(_TOLERANCES * tolerance, _ACCURATE),
+            _ACCURATE_TOLERANCES * tolerance,
+            _LEAST_ACCURATE,
+        )
         unknowns = residuals.unknowns
         self._residuals = residuals
         self._lower = np.array([unknown.min_value for unknown in unknowns])
@@ -134,6 +148,8 @@ class Differences:
         self._log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
         self.size = np.full(len(unknowns), _STEP)
         self.central = np.zeros(len(unknowns), dtype=bool)
+        self.checked = residuals.exact.copy()
+        self.coarse = False
         self.repairs = 0
 
     @property
@@ -146,18 +162,27 @@ class Differences:
         )
 
     def take_steps(self, other: Differences) -> None:
-        """Take over the steps that were found for other residuals of the same unknowns."""
-        self.size, self.central = other.size.copy(), other.central.copy()
+        """Take over what was found for other residuals of the same, or the first, unknowns."""
+        count = len(other.size)
+        self.size[:count], self.central[:count] = other.size, other.central
+        self.checked[:count] |= other.checked
+        self.coarse = other.coarse
 
-    def at(self, x: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> Linearisation:
+    def at(
+        self,
+        x: NDArray[np.float64],
+        base: NDArray[np.float64] | None = None,
+        columns: NDArray[np.bool_] | None = None,
+    ) -> Linearisation:
         """Linearise at a point, all columns in one batch.
 
         Args:
             x: (p,) values.
             base: (n,) residuals there where they are known.
+            columns: (p,) which unknowns; all unless given, and else the others' are zero.
         """
         steps = self._steps(x)
-        around = self._residuals.step_changes(x, steps, None, base)
+        around = self._residuals.step_changes(x, steps, columns, base)
         residual = around.residual
         jacobian = around.changes
         jacobian /= steps
@@ -180,7 +205,8 @@ class Differences:
         All parameters move at once by their steps to the other side, or by half of them at a
         bound. For residuals that are smooth at this scale, that changes them by the sum of the
         columns; what is left over is curvature and noise.
-        Columns that this could have spoilt are differenced on both sides with shorter and longer
+        Columns that this could have spoilt are moved alone, then differenced on both sides with
+        steps in which that noise is lost. Those that this does not mend are differenced with many
         steps: the shortest whose sides agree is taken, or, if none do, the central difference
         that changes least from one step to the next, where neither noise nor curvature rules.
 
@@ -188,7 +214,7 @@ class Differences:
             found: What ``at`` returned; its Jacobian is mended in place.
 
         Returns:
-            Whether a column was changed.
+            Whether a column was changed by much.
         """
         probe = self.probe(found)
         if probe is None:
@@ -205,9 +231,20 @@ class Differences:
         Returns:
             Whether a column was changed.
         """
-        jacobian = found.jacobian
-        columns = ~self._residuals.exact & (np.linalg.norm(jacobian, axis=0) > 0)
+        x, residual, jacobian, _ = found
+        self.coarse = True
+        norms = np.linalg.norm(jacobian, axis=0)
+        columns = ~self._residuals.exact & (norms > 0)
         before = jacobian.copy()
+        if columns.any():
+            worth = _WORTH / np.where(columns, norms * self._unit(x), 1.0)
+            steps = self._steps(x, np.clip(worth, _SMALLEST_STEP, _LONGEST_STEP))
+            inside = columns & self._is_inside(x - steps)
+            ahead = self._residuals.step_changes(x, steps, columns, residual)
+            back = self._residuals.step_changes(x, -steps, inside, residual)
+            middle = np.where(inside, (ahead.changes - back.changes) / 2, ahead.changes) / steps
+            apart = np.linalg.norm(middle - jacobian, axis=0)
+            columns &= apart > _AGREEING * np.linalg.norm(middle, axis=0)
         if columns.any():
             self.repairs += int(columns.sum())
             self._choose(found, columns)
@@ -218,7 +255,8 @@ class Differences:
         """Return where `check` looks; None where no column is a difference to one side."""
         x, steps = found.x, self._steps(found.x)
         changes = np.linalg.norm(found.jacobian, axis=0) * np.abs(steps)
-        judged = ~self._residuals.exact & ~self.central & (changes > 0)
+        judged = ~self.checked & ~self.central & (changes > 0)
+        self.checked[:] = True
         if not judged.any():
             return None
         inside = self._is_inside(x - steps)
@@ -236,48 +274,73 @@ class Differences:
             moved: (n,) residuals after the probe's move.
             unstable: Whether the simulation became unstable after the probe's move.
         """
-        rest = float(np.linalg.norm(moved - found.residual - found.jacobian @ probe.move))
+        doubted = self._doubted(found, probe, moved, unstable=unstable)
+        while doubted.any():
+            # What the others leave over is no fault of these columns.
+            probe = Probe(
+                np.where(doubted, probe.move, 0.0), np.where(doubted, probe.changes, np.inf)
+            )
+            moved = self._residuals((found.x + probe.move)[None, :])[:, 0]
+            fewer = self._doubted(found, probe, moved, unstable=bool(self._residuals.unstable[0]))
+            if fewer.sum() == doubted.sum():
+                break
+            doubted = fewer
+        if not doubted.any():
+            return False
+        self.repairs += int(doubted.sum())
+        before = found.jacobian.copy()
+        left = self._lengthen(found, doubted, _left_over(found, probe, moved))
+        if left.any():
+            self._choose(found, left)
+        changed = np.linalg.norm(found.jacobian - before, axis=0)
+        return bool(np.any(changed > _CHANGED * self._accurate * np.linalg.norm(before, axis=0)))
+
+    def _doubted(
+        self, found: Linearisation, probe: Probe, moved: NDArray[np.float64], *, unstable: bool
+    ) -> NDArray[np.bool_]:
+        """Return (p,) which columns could be what a probe leaves over."""
         judged = np.isfinite(probe.changes)
         limit = self._accurate * probe.changes * np.sqrt(judged.sum())
-        suspicious = judged & ((rest > limit) | unstable)
-        if not suspicious.any():
-            return False
-        self.repairs += int(suspicious.sum())
-        if not self._widen(found, suspicious):
-            self._choose(found, suspicious)
-        return True
+        doubted: NDArray[np.bool_] = judged & ((_left_over(found, probe, moved) > limit) | unstable)
+        return doubted
 
-    def _widen(self, found: Linearisation, columns: NDArray[np.bool_]) -> bool:
-        """Replace columns by central differences over longer steps; return whether that mends them.
+    def _lengthen(
+        self, found: Linearisation, columns: NDArray[np.bool_], noise: float
+    ) -> NDArray[np.bool_]:
+        """Difference columns again over steps in which noise is lost; return (p,) those it spoils.
 
-        It does where the noise of a solver inside the simulation spoils short steps. All parameters
-        moved at once, to either side, show what such columns leave over.
+        Central differences over such a step serve if its two sides agree, or else if another step
+        gives the same.
+
+        Args:
+            found: What ``at`` returned; its Jacobian is mended in place.
+            columns: (p,) which.
+            noise: Norm of what the columns leave over.
         """
         x, residual, jacobian, _ = found
-        size = np.clip(self.size * _WIDER, _SMALLEST_STEP, _LONGEST_STEP)
-        steps = np.where(columns, self._steps(x, size), 0.0)
-        if not np.all(self._is_inside(x - steps)):
-            return False
-        moves = np.where(columns, steps, 1.0)
-        ahead = self._residuals.step_changes(x, moves, columns, residual)
-        back = self._residuals.step_changes(x, -moves, columns, residual)
-        if np.any(ahead.diverged | back.diverged):
-            return False
-        middle = (ahead.changes - back.changes)[:, columns] / (2 * steps[columns])
-        other = _OTHER * steps  # the noise at the same places would be the same
-        both = self._residuals(np.stack([x + other, x - other]))
-        rest = (both[:, 0] - both[:, 1]) / 2 - middle @ other[columns]
-        changes = np.linalg.norm(middle, axis=0) * np.abs(steps[columns])
-        limit = self._accurate * changes
-        if self._residuals.unstable.any() or np.any(np.linalg.norm(rest) > limit):
-            return False
-        norms = np.linalg.norm(middle, axis=0)
-        spoilt = np.linalg.norm(jacobian[:, columns] - middle, axis=0) > self._accurate * norms
-        jacobian[:, columns] = middle
-        mended = np.flatnonzero(columns)[spoilt]
-        self.size[mended] = size[mended]
-        self.central[mended] = True
-        return True
+        change = np.linalg.norm(jacobian, axis=0) * np.abs(self._steps(x))
+        with np.errstate(divide='ignore'):
+            factor = _DROWNED * noise / (self._accurate * change)
+        size = np.clip(self.size * np.maximum(factor, 1.0), _SMALLEST_STEP, _LONGEST_STEP)
+        left = columns.copy()
+        before = None
+        for length in (size, _OTHER * size):
+            steps = self._steps(x, length)
+            tried = left & self._is_inside(x - steps)
+            if not tried.any():
+                break
+            ahead = self._residuals.step_changes(x, steps, tried, residual)
+            back = self._residuals.step_changes(x, -steps, tried, residual)
+            middle = (ahead.changes - back.changes) / (2 * steps)
+            compared = ahead.changes / steps if before is None else before
+            apart = np.linalg.norm(compared - middle, axis=0)
+            agreed = apart <= self._accurate * np.linalg.norm(middle, axis=0)
+            mended = tried & agreed & ~ahead.diverged & ~back.diverged
+            jacobian[:, mended] = middle[:, mended]
+            self.size[mended], self.central[mended] = length[mended], before is not None
+            left &= ~mended
+            before = middle
+        return left
 
     def _steps(
         self, x: NDArray[np.float64], size: NDArray[np.float64] | None = None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from sysid_ros.config.calibration import Backend
+from sysid_ros.config.calibration import ACCURACY, Backend
 from sysid_ros.errors import CancelledError, FitError, nearest
-from sysid_ros.estimation.solver.descent import TOLERANCE, Descent
+from sysid_ros.estimation.solver.descent import Descent
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.levenberg_marquardt import run_levenberg_marquardt
 from sysid_ros.estimation.solver.losses import LOSSES, REDESCENDING, cost, rho
@@ -57,6 +57,7 @@ class SolverSettings:
             ``scipy-dogbox`` or ``scipy-lm`` for those of ``scipy.optimize``; ``scipy`` is dogbox.
         loss: Loss of a residual in units of its noise, named as in scipy.
         max_iterations: Limit of iterations.
+        accuracy: Largest predicted step at the end, in standard errors.
         rough: The values only serve as a start: no parameter needs to have an effect, and the
             differences are not checked.
     """
@@ -64,6 +65,7 @@ class SolverSettings:
     backend: Backend = 'mujoco'
     loss: Loss = 'linear'
     max_iterations: int = 50
+    accuracy: float = ACCURACY
     rough: bool = False
 
     def __post_init__(self) -> None:
@@ -120,7 +122,7 @@ def solve(
     start: NDArray[np.float64],
     *,
     settings: SolverSettings | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     known: Solution | None = None,
     begun: Solution | None = None,
     cancel: threading.Event | None = None,
@@ -130,13 +132,14 @@ def solve(
 
     The solve has converged when the step to the least value of the linearised problem is shorter
     than the tolerance in standard errors, the relative offset of Bates and Watts (1981); for data
-    without noise, when that step is below 1e-10 of the parameters' scales.
+    without noise, when that step is below 1e-5 tolerances of the parameters' values.
 
     Args:
         residuals: The residual function.
         start: (p,) start values; they are moved into the bounds.
         settings: Which solver, loss and limit.
-        tolerance: Largest predicted step at the end, in standard errors.
+        tolerance: Largest predicted step at the end, in standard errors, where this is a stage of a
+            fit; the settings' accuracy unless given.
         known: The last solution, where the solve goes on from it with other weights: residual and
             Jacobian in the new units spare the first batch.
         begun: A solution for part of the data, from which this solve starts: its differences have
@@ -150,11 +153,16 @@ def solve(
             parameter changes nothing.
     """
     settings = settings or SolverSettings()
+    tolerance = settings.accuracy if tolerance is None else tolerance
     before = residuals.evaluations
     if settings.loss in REDESCENDING and known is None:
         # A start that ignores a part of the data has to be right for the rest.
         careful = replace(settings, rough=False)
         return _solve_gradually(residuals, start, careful, tolerance, cancel, observe)
+    origin = known or begun
+    differences = Differences(residuals, min(tolerance, settings.accuracy))
+    if origin is not None and origin.differences is not None:
+        differences.take_steps(origin.differences)
     descent = Descent(
         residuals,
         loss=settings.loss,
@@ -162,12 +170,10 @@ def solve(
         tolerance=tolerance,
         cancel=cancel,
         observe=observe,
-        differences=known.differences if known else None,
+        differences=differences,
     )
-    descent.checked |= settings.rough
-    if begun is not None and begun.differences is not None:
-        descent.differences.take_steps(begun.differences)
-        descent.expects_success = True
+    descent.unchecked = settings.rough
+    descent.expects_success = origin is not None
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
     )
@@ -214,7 +220,7 @@ def attempt(
     start: NDArray[np.float64],
     *,
     settings: SolverSettings,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     begun: Solution | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,

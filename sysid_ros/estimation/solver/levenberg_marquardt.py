@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.descent import Descent
 
 #: The first step is not damped. While steps fail, the damping rises by this factor from the least
-#: to the first value that is not below the largest.
-MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 4.0, 1e8
+#: to the first value that is not below the largest: where so small a part of a step fails as well,
+#: its length is not what is wrong.
+MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 4.0, 1e5
 #: A step is taken if it lowers the cost by this part of what the gradient promises (Armijo).
 _ARMIJO = 1e-2
 #: The damping falls after a step that lowered the cost by more than the first part of what was
@@ -67,7 +68,10 @@ class _Damping:
         self.reductions = 0
 
     def series(self, descent: Descent) -> Iterator[_Step]:
-        """Yield steps from the current point, each damped more than the one before."""
+        """Yield steps from the current point, each damped more than the one before.
+
+        The last one is that beyond which none promises to lower the cost by enough.
+        """
         model = descent.model
         jacobian = descent.current.jacobian
         assert jacobian is not None  # noqa: S101
@@ -82,7 +86,8 @@ class _Damping:
             damped = model.hessian + mu * np.eye(len(x))
             if mujoco.mju_boxQP(dx, scratch, None, damped, gradient, lower, upper) >= 0:
                 yield _Step(mu, dx.copy(), (x + unit * dx)[:, 0])
-            if mu >= MU_MAX:
+            expected = -(gradient.T @ dx + 0.5 * dx.T @ model.hessian @ dx).item()
+            if mu >= MU_MAX or (mu > 0 and expected < descent.least_fall):
                 return
             mu = _raised(mu)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.config.calibration import Loss
 
-#: A Jacobian kept from the point before, less than a hundredth of a standard error away.
+#: A Jacobian kept from a point before, less than a standard error away.
 KEPT = 'kept'
 
 #: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
@@ -61,6 +61,7 @@ class Quadratic:
         hessian: (p, p) of the cost.
         newton: (p,) step to the least value, zero for parameters held by a bound.
         decrement: Length of that step in standard errors.
+        variance: Of the residuals, as they are here.
     """
 
     unit: NDArray[np.float64]
@@ -68,6 +69,7 @@ class Quadratic:
     hessian: NDArray[np.float64]
     newton: NDArray[np.float64]
     decrement: float
+    variance: float
 
 
 class Secant:
@@ -94,7 +96,7 @@ class Secant:
 
     def learn(self, before: Point, after: Point, predicted: float) -> None:
         """Learn from a step and the reduction of the cost that was predicted for it."""
-        if after.kind == KEPT:
+        if KEPT in (before.kind, after.kind):
             return
         assert before.jacobian is not None and after.jacobian is not None  # noqa: S101, PT018
         step = after.z - before.z
@@ -154,7 +156,7 @@ def quadratic(
     def model(hessian: NDArray[np.float64]) -> Quadratic:
         newton, squared = _newton(gradient, hessian, free)
         decrement = float(np.sqrt(squared / variance)) if variance > 0 else 0.0
-        return Quadratic(unit, gradient, hessian, newton, decrement)
+        return Quadratic(unit, gradient, hessian, newton, decrement, variance)
 
     def weighted(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         found: NDArray[np.float64] = jacobian.T @ (weight[:, None] * jacobian)

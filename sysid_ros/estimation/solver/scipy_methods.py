@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ON_BOUND = 1e-8
 _OFF_BOUND, _OFF_BOUND_SCALES = 0.01, 0.1
 #: Steps of a trust region are the full ones only very near to the optimum, in standard errors.
-_LAST_STEP = 1e-2
+_NEAR = 1e-2
 #: scipy stops by itself at the limits of rounding; before that, the descent stops it.
 _SCIPY_TOLERANCE = 1e-14
 #: Evaluations that scipy may use per iteration, on average.
@@ -35,7 +35,7 @@ class _Interrupted(Exception):  # noqa: N818 (the only way out of MINPACK, not a
 
 def run_scipy(method: str, descent: Descent) -> str:
     """Solve with ``scipy.optimize.least_squares``; return the status."""
-    descent.last_step, descent.last_tolerances = _LAST_STEP, 1.0
+    descent.near = _NEAR
     run = _levenberg if method == 'lm' else _trust_region
     while descent.status is None:
         try:

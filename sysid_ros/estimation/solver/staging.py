@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.estimation.solver.descent import TOLERANCE
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt, solve
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import FitLog, Iteration
@@ -53,7 +52,7 @@ def solve_in_stages(
     start: NDArray[np.float64],
     *,
     settings: SolverSettings | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     noise_known: bool = False,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
@@ -68,7 +67,8 @@ def solve_in_stages(
         residuals: The residual function.
         start: (p,) start values.
         settings: Which solver, loss and limit, of all stages together.
-        tolerance: Largest predicted step at the end, in standard errors.
+        tolerance: Largest predicted step at the end, in standard errors; the settings' accuracy
+            unless given.
         noise_known: Whether residuals that are larger than the noise cast doubt on the end.
         cancel: Ends the solve when it is set.
         observe: Called after every iteration on all data.

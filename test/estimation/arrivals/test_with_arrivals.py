@@ -144,7 +144,8 @@ def at_truth(
     known = {**TRUTH, 'delay': DELAY, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
     x = np.array([known.get(unknown.name, 0.0) for unknown in every])
     residual = bare(x[None])[:, 0]
-    return bare, Solution(x, residual, 0.0, '', '', success=True, trace=())
+    jacobian = linearise(bare, x)
+    return bare, Solution(x, residual, 0.0, '', '', success=True, trace=(), jacobian=jacobian)
 
 
 def located(
@@ -204,6 +205,9 @@ def test_derivatives_are_those_of_the_function(
     )
     jacobian = linearise(residuals, solution.x)
     size = np.linalg.norm(jacobian, axis=0)
+    # Taken over from commands at their stamps.
+    known = np.linalg.norm(solution.jacobian - jacobian, axis=0)
+    assert np.all(known < 0.02 * size)
     for column, unknown in enumerate(residuals.unknowns):
         # A thousandth of a standard error: no command crosses a time step on the way.
         step = 1e-3 / size[column]
@@ -218,6 +222,7 @@ def test_derivatives_are_those_of_the_function(
 def test_other_scales_are_those_of_a_new_start(arm: mujoco.MjModel, measure: Measure) -> None:
     sequence, _ = record(arm, measure, 5)
     residuals, solution = located(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    solution = dataclasses.replace(solution, jacobian=linearise(residuals, solution.x))
     louder = {sensor: 1.7 * noise for sensor, noise in NOISE.items()}
     changed = residuals.rescaled(solution, louder)
     np.testing.assert_allclose(

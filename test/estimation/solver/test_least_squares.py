@@ -40,6 +40,8 @@ TRUTH = {'joint/j/armature': 0.09, 'joint/j/damping': 0.5, 'actuator/a/kp': 33.0
 NOISE = {'q': 2e-3, 'v': 3e-2}
 BACKENDS: list[Any] = ['mujoco', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
 ROBUST: list[Any] = ['huber', 'soft_l1', 'cauchy', 'arctan']
+#: In standard errors: what is compared with other solvers is solved more sharply than fits are.
+SHARP = 2e-5
 
 
 @pytest.fixture(scope='module')
@@ -80,7 +82,7 @@ def test_all_solvers_find_the_same_optimum(
     residuals: Residuals, parameters: list[Unknown], loss: Any
 ) -> None:
     first, *others = (
-        solve(residuals, start(parameters), settings=SolverSettings(backend, loss))
+        solve(residuals, start(parameters), settings=SolverSettings(backend, loss, accuracy=SHARP))
         for backend in BACKENDS
     )
     assert first.success
@@ -131,7 +133,7 @@ def test_scipy_called_by_hand_finds_the_same_optimum(
         ftol=1e-15,
         gtol=1e-15,
     )
-    ours = solve(residuals, start(parameters), settings=SolverSettings('mujoco'))
+    ours = solve(residuals, start(parameters), settings=SolverSettings('mujoco', accuracy=SHARP))
     assert np.max(np.abs(ours.x - outcome.x) / standard_errors(ours)) < 1e-4
     assert ours.cost == pytest.approx(outcome.cost, rel=1e-9)
 
@@ -320,7 +322,7 @@ DECAY = np.array([1.0, 0.2])
 def solved(
     function: Callable[..., Any], unknowns: list[Unknown], backend: Any = 'mujoco', **more: Any
 ) -> Solution:
-    settings = SolverSettings(backend, **more)
+    settings = SolverSettings(backend, accuracy=SHARP, **more)
     return solve(FunctionResiduals(function, unknowns), start(unknowns), settings=settings)
 
 
@@ -422,8 +424,8 @@ def test_a_solve_goes_on_from_a_solution_without_a_batch_at_the_start() -> None:
     first = solve(residuals, DECAY, tolerance=0.1)
     scaled = dataclasses.replace(first, residual=2 * first.residual, jacobian=2 * first.jacobian)
     twice = FunctionResiduals(lambda x: 2 * decay(x), [AMPLITUDE, RATE])
-    second = solve(twice, first.x, known=scaled)
-    alone = solve(twice, first.x)
+    second = solve(twice, first.x, known=scaled, tolerance=SHARP)
+    alone = solve(twice, first.x, tolerance=SHARP)
     np.testing.assert_allclose(second.x, alone.x, rtol=1e-6)
     assert second.evaluations <= alone.evaluations - 3
     assert second.trace[0].rollouts == 0

@@ -11,7 +11,7 @@ import pytest
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import Differences
-from sysid_ros.estimation.solver.least_squares import linearise, solve
+from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.unknown import Unknown
 
@@ -120,7 +120,7 @@ def noisy(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_noise_of_the_function_asks_for_longer_steps_or_central_differences() -> None:
     x = np.array([3.0, 1.0])
     residuals = FunctionResiduals(noisy, unknowns())
-    differences = Differences(residuals)
+    differences = Differences(residuals, 2e-5)
     linear = differences.at(x)
     expected = derivative(x)
     before = np.linalg.norm(linear.jacobian - expected, axis=0)
@@ -138,10 +138,10 @@ def test_the_trace_names_what_is_differenced_centrally() -> None:
     measured = waves(np.array([[3.1, 1.2]]))
     measured = measured + 0.01 * np.random.default_rng(0).normal(size=measured.shape)
     residuals = FunctionResiduals(lambda x: (measured - noisy(x)) / 0.01, unknowns())
-    solution = solve(residuals, np.array([3.0, 1.0]))
-    smooth = solve(
-        FunctionResiduals(lambda x: (measured - waves(x)) / 0.01, unknowns()), np.array([3.0, 1.0])
-    )
+    start, sharp = np.array([3.0, 1.0]), SolverSettings(accuracy=2e-5)
+    solution = solve(residuals, start, settings=sharp)
+    plain = FunctionResiduals(lambda x: (measured - waves(x)) / 0.01, unknowns())
+    smooth = solve(plain, start, settings=sharp)
     assert solution.success
     assert smooth.differences is not None
     assert smooth.differences.names == ()
