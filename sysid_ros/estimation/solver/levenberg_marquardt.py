@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 #: to the first value that is not below the largest: where so small a part of a step fails as well,
 #: its length is not what is wrong.
 MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 4.0, 1e5
+#: Where the least curvature of unit columns is below the first number, this damping would hold what
+#: the data hardly tell where it is: it begins at that curvature, if not below the second number.
+_WEAK, _MU_LEAST = 1e-6, 1e-9
 #: A step is taken if it lowers the cost by this part of what the gradient promises (Armijo).
 _ARMIJO = 1e-2
 #: The damping falls after a step that lowered the cost by more than the first part of what was
@@ -58,12 +61,14 @@ class _Damping:
 
     Attributes:
         mu: That of the next step.
+        least: That of the first step which is damped at all.
         dx: (p, 1) the last step: the next box-constrained problem is solved from there.
         reductions: How often in a row the damping fell.
     """
 
     def __init__(self, count: int) -> None:
         self.mu = 0.0
+        self.least = MU_MIN
         self.dx = np.zeros((count, 1))
         self.reductions = 0
 
@@ -82,6 +87,8 @@ class _Damping:
         upper = (np.minimum(descent.upper, _FAR)[:, None] - x) / unit
         scratch = np.zeros((len(x), len(x) + 7))
         dx, mu = self.dx.copy(), self.mu
+        weakest = float(np.linalg.eigvalsh(model.hessian)[0])
+        self.least = max(weakest, _MU_LEAST) if weakest < _WEAK else MU_MIN
         while True:
             damped = model.hessian + mu * np.eye(len(x))
             if mujoco.mju_boxQP(dx, scratch, None, damped, gradient, lower, upper) >= 0:
@@ -89,7 +96,7 @@ class _Damping:
             expected = -(gradient.T @ dx + 0.5 * dx.T @ model.hessian @ dx).item()
             if mu >= MU_MAX or (mu > 0 and expected < descent.least_fall):
                 return
-            mu = _raised(mu)
+            mu = self._raised(mu)
 
     def follow(self, taken: _Step, ratio: float) -> None:
         """Change the damping after a step.
@@ -103,14 +110,13 @@ class _Damping:
         self.mu, self.dx = taken.mu, taken.dx
         if ratio > _GOOD_RATIO:
             lower = self.mu * (1 / MU_FACTOR) ** (2**self.reductions)
-            self.mu = 0.0 if lower < MU_MIN else lower
+            self.mu = 0.0 if lower < self.least else lower
             self.reductions += 1
         elif ratio < _POOR_RATIO:
-            self.mu, self.reductions = _raised(self.mu), 0
+            self.mu, self.reductions = self._raised(self.mu), 0
 
-
-def _raised(mu: float) -> float:
-    return max(MU_MIN, MU_FACTOR * mu)
+    def _raised(self, mu: float) -> float:
+        return max(self.least, MU_FACTOR * mu)
 
 
 def run_levenberg_marquardt(descent: Descent) -> str:
