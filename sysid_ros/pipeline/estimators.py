@@ -31,14 +31,15 @@ from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.signals.trajectory import Trajectory
 
-_SCALAR_FORCE = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtBias.mjBIAS_NONE.value)
+#: Gain and bias of an actuator that exerts a multiple of its command.
+_FORCE = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtBias.mjBIAS_NONE.value)
 _MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINTVEL.value)
 
 
@@ -73,7 +74,8 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         FitError: A simulation is wanted, and a bag does not say what drove the robot.
         ConfigError: Forces are wanted, and the recordings or parameters do not allow that.
     """
-    chosen = config.estimator
+    chosen, recorded = config.estimator, problem
+    problem = _told(problem) if chosen != 'simulation' else problem
     reason = None if chosen == 'simulation' else _not_by_forces(problem)
     if chosen == 'torque' and reason is not None:
         msg = f'Estimator torque is not possible: {reason}; leave it to auto or use simulation.'
@@ -85,7 +87,7 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     if chosen == 'simulation' or reason is not None:
         if problem.refused:
             raise problem.refused[0]
-        return Estimated(problem, EstimatorKind.SIMULATION)
+        return Estimated(recorded, EstimatorKind.SIMULATION)
     parameters = with_inertial_priors(problem.parameters)
     recordings = tuple(_as_torques(problem, recording) for recording in problem.recordings)
     seen = dataclasses.replace(problem, parameters=parameters, recordings=recordings)
@@ -134,11 +136,7 @@ def _acts(model: mujoco.MjModel, target: Target) -> bool:
 
 def _driven_by_forces(model: mujoco.MjModel) -> bool:
     """Whether no actuator feeds back what it drives."""
-    return bool(
-        model.nu
-        and np.all(model.actuator_gaintype == _SCALAR_FORCE[0])
-        and np.all(model.actuator_biastype == _SCALAR_FORCE[1])
-    )
+    return bool(model.nactuator) and len(_motors(model)) == model.nactuator
 
 
 def _as_torques(problem: Problem, recording: CalibrationBag) -> CalibrationBag:
@@ -151,39 +149,81 @@ def _as_torques(problem: Problem, recording: CalibrationBag) -> CalibrationBag:
     return dataclasses.replace(recording, alignment=alignment)
 
 
+class _Motor(NamedTuple):
+    """An actuator that exerts its command times a factor on a joint, whatever that does."""
+
+    name: str
+    joint: int
+    factor: float
+
+
+def _motors(model: mujoco.MjModel) -> list[_Motor]:
+    found = []
+    for actuator in range(model.nactuator):
+        fixed = (model.actuator_gaintype[actuator], model.actuator_biastype[actuator]) == _FORCE
+        factor = float(model.actuator_gear[actuator, 0] * model.actuator_gainprm[actuator, 0])
+        if fixed and factor and model.actuator_trntype[actuator] in DIRECT:
+            joint = int(model.actuator_trnid[actuator, 0])
+            found.append(_Motor(model.actuator(actuator).name, joint, factor))
+    return found
+
+
+def _changed(problem: Problem, change: Callable[[Trajectory], Trajectory]) -> Problem:
+    """Return a problem with every sequence changed."""
+
+    def of(recording: CalibrationBag) -> CalibrationBag:
+        sequences = tuple(map(change, recording.alignment.sequences))
+        alignment = dataclasses.replace(recording.alignment, sequences=sequences)
+        return dataclasses.replace(recording, alignment=alignment)
+
+    return dataclasses.replace(problem, recordings=tuple(map(of, problem.recordings)))
+
+
+def _told(problem: Problem) -> Problem:
+    """Return a problem in which the commands of motors are forces that were measured, too."""
+    model = problem.model
+    sensors = {
+        int(model.sensor_objid[sensor]): model.sensor(sensor).name
+        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTACTFRC)
+    }
+    motors = [motor for motor in _motors(model) if motor.joint in sensors]
+
+    def change(sequence: Trajectory) -> Trajectory:
+        known = measured_joints(model, prepare(model, sequence)).torque
+        measured = []
+        for series in sequence.commands:
+            later = series.times >= 0
+            for motor in motors:
+                dof = int(model.jnt_dofadr[motor.joint])
+                if motor.name in series.names and dof not in known:
+                    force = motor.factor * series.get(motor.name)[later]
+                    mapping = {sensors[motor.joint]: (SignalType.MjSensor, np.array([0]))}
+                    measured.append(TimeSeries(series.times[later], force, mapping))
+        return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
+
+    return _changed(problem, change)
+
+
 def driven(problem: Problem) -> Problem:
     """Return a problem whose motors are told the measured forces where no bag holds commands."""
-    motors = {
-        int(model_joint): (actuator, float(problem.model.actuator_gear[actuator, 0]))
-        for actuator, model_joint in enumerate(problem.model.actuator_trnid[:, 0])
-        if problem.model.actuator_trntype[actuator] in DIRECT
-        and problem.model.actuator_gear[actuator, 0]
-    }
+    model = problem.model
+    motors = {int(model.jnt_dofadr[motor.joint]): motor for motor in _motors(model)}
 
-    def told(sequence: Trajectory) -> Trajectory:
+    def change(sequence: Trajectory) -> Trajectory:
         if sequence.commands:
             return sequence
-        measured = measured_joints(problem.model, prepare(problem.model, sequence)).torque
-        commands = []
-        for dof, channel in measured.items():
-            actuator, gear = motors.get(int(problem.model.dof_jntid[dof]), (-1, 1.0))
-            if actuator >= 0:
-                scale = gear * float(problem.model.actuator_gainprm[actuator, 0])
-                name = problem.model.actuator(actuator).name
-                mapping = {name: (SignalType.MjCtrl, np.array([0]))}
-                commands.append(TimeSeries(channel.times, channel.values[:, None] / scale, mapping))
-        return dataclasses.replace(sequence, commands=tuple(commands))
-
-    recordings = tuple(
-        dataclasses.replace(
-            recording,
-            alignment=dataclasses.replace(
-                recording.alignment, sequences=tuple(map(told, recording.alignment.sequences))
-            ),
+        commands = tuple(
+            TimeSeries(
+                channel.times,
+                channel.values[:, None] / motors[dof].factor,
+                {motors[dof].name: (SignalType.MjCtrl, np.array([0]))},
+            )
+            for dof, channel in measured_joints(model, prepare(model, sequence)).torque.items()
+            if dof in motors
         )
-        for recording in problem.recordings
-    )
-    return dataclasses.replace(problem, recordings=recordings)
+        return dataclasses.replace(sequence, commands=commands)
+
+    return _changed(problem, change)
 
 
 def motion_noise(problem: Problem) -> Mapping[str, float]:

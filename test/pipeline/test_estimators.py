@@ -1,0 +1,175 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of forces are compared as forces, those of servos by simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.config import CalibrationConfig, validate
+from sysid_ros.errors import ConfigError, FitError
+from sysid_ros.identification.observer import Nobody
+from sysid_ros.pipeline.calibration import calibrate, model_of
+from sysid_ros.pipeline.estimators import estimated
+from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.preflight import preflight
+from sysid_ros.results.result import CalibrationResult, EstimatorKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sysid_ros.pipeline.estimators import Estimated
+
+#: No sensors, as robots' models come; the robot has another mass, damping and friction.
+ARM = """
+<mujoco><option timestep=".002"/><worldbody>
+  <body name="upper"><joint name="lift" axis="0 1 0" damping="{}" armature=".1"/>
+    <inertial mass="2" pos=".15 0 0" diaginertia=".01 .02 .02"/>
+    <body name="lower" pos=".3 0 0">
+      <joint name="bend" axis="0 1 0" damping=".2" frictionloss="{}"/>
+      <inertial mass="{}" pos=".1 0 .02" diaginertia=".003 .005 .005"/>
+  </body></body></worldbody>
+  <actuator>{}</actuator></mujoco>
+"""
+MOTORS = '<motor name="m1" joint="lift"/><motor name="m2" joint="bend" gear="2"/>'
+SERVOS = '<position name="m1" joint="lift" kp="80"/><position name="m2" joint="bend" kp="40"/>'
+TRUTH = {'joint/lift/damping': 0.9, 'joint/bend/frictionloss': 0.3, 'body/lower/mass': 1.6}
+MOTION = ('position', 'velocity')
+NOMINAL, REAL = (0.3, 0.1, 1.0), tuple(TRUTH.values())
+
+
+def record(path: Path, seed: int, *, commands: bool) -> None:
+    """Write a table of the arm under a controller that pushes both joints along waves."""
+    rng = np.random.default_rng(seed)
+    model = mujoco.MjModel.from_xml_string(ARM.format(*REAL, MOTORS))
+    data = mujoco.MjData(model)
+    rates, phases = 2 * np.pi * rng.uniform(0.3, 1.5, (2, 3)), rng.uniform(0, 6, (2, 3))
+    head = 't,lift_pos,bend_pos,lift_vel,bend_vel,lift_effort,bend_effort'
+    lines = [head + (',cmd_lift_effort,cmd_bend_effort' if commands else '')]
+    noise = np.repeat([2e-5, 1e-3, 5e-3], 2)
+    for step in range(4000):
+        now = 0.002 * step
+        wanted = 0.4 * np.sin(rates * now + phases).sum(axis=1) - 0.4 * np.sin(phases).sum(axis=1)
+        away = wanted - data.qpos
+        push = np.array([60, 20]) * away - np.array([6, 2]) * data.qvel + data.qfrc_bias
+        data.ctrl[:] = push / model.actuator_gear[:, 0]
+        mujoco.mj_forward(model, data)
+        told = np.concatenate([data.qpos, data.qvel, data.qfrc_actuator])
+        told += noise * rng.standard_normal(6)
+        values = [now, *told, *(data.ctrl if commands else ())]
+        lines.append(','.join(f'{value:.9g}' for value in values))
+        mujoco.mj_step(model, data)
+    path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with recordings of efforts alone."""
+    folder = tmp_path_factory.mktemp('forces')
+    for seed, name in enumerate(('train', 'validate')):
+        record(folder / f'{name}.csv', seed, commands=False)
+    record(folder / 'told.csv', 5, commands=True)
+    (folder / 'arm.xml').write_text(ARM.format(*NOMINAL, MOTORS), encoding='utf-8')
+    (folder / 'servos.xml').write_text(ARM.format(*NOMINAL, SERVOS), encoding='utf-8')
+    return folder
+
+
+def config(folder: Path, **changes: Any) -> CalibrationConfig:
+    values = {
+        'model': folder / 'arm.xml',
+        'bags': [
+            {'path': str(folder / 'train.csv')},
+            {'path': str(folder / 'validate.csv'), 'role': 'validate'},
+        ],
+        'parameters': [{'target': target} for target in TRUTH],
+        'output': folder / 'out',
+        'solver': {'threads': 1},
+        **changes,
+    }
+    return validate(CalibrationConfig, values, 'the test')
+
+
+def seen(chosen: CalibrationConfig) -> Estimated:
+    return estimated(chosen, load(chosen, Nobody(), spec=model_of(chosen)))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn')
+def test_efforts_alone_tell_what_a_model_is_like(folder: Path) -> None:
+    done = calibrate(config(folder))
+    result = done.result
+    assert result.accepted, result.acceptance
+    assert result.solver.estimator is EstimatorKind.TORQUE
+    assert 'nothing else says' in result.solver.estimator_sentence
+    for parameter in result.parameters:
+        (target,) = parameter.targets
+        assert parameter.low < TRUTH[target] < parameter.high
+        assert parameter.value == pytest.approx(TRUTH[target], rel=0.03)
+    # Forces are compared; motion is predicted from measured states, better than before.
+    assert {error.unit for error in result.errors} == {'N·m'}
+    near = [p for p in result.horizon if p.role == 'validate' and p.seconds <= 0.5]
+    assert near
+    assert all(point.after < 0.5 * point.before for point in near)
+    assert 'motion' in {check.name for check in result.gate}
+    assert not any('commands' in warning for warning in result.warnings)
+    assert done.mjcf_path is not None
+    written = mujoco.MjModel.from_xml_path(str(done.mjcf_path))
+    assert written.body('lower').mass[0] == pytest.approx(1.6, rel=0.03)
+    again = CalibrationResult.load(done.result_path)
+    assert again.solver.estimator is EstimatorKind.TORQUE
+
+
+@pytest.mark.slow
+def test_preflight_looks_at_what_will_be_compared(folder: Path) -> None:
+    found = preflight(config(folder), Nobody())
+    assert {parameter.verdict for parameter in found.parameters} == {'identified'}
+    assert set(found.noise) == {'lift_effort', 'bend_effort'}
+    assert any('forces along the measured motion' in note for note in found.notes)
+
+
+def test_forces_are_compared_where_nothing_but_them_drives(folder: Path) -> None:
+    told = config(folder, bags=[{'path': str(folder / 'told.csv')}])
+    assert seen(told).kind is EstimatorKind.TORQUE
+    simulated = told.model_copy(update={'estimator': 'simulation'})
+    assert seen(simulated).kind is EstimatorKind.SIMULATION
+    # Commands of motors are the forces where no efforts are mapped.
+    spec = model_of(told)
+    problem = load(told, Nobody(), spec=spec)
+    motion = tuple(f'{joint}_{what}' for joint in ('lift', 'bend') for what in MOTION)
+    blind = load(told.model_copy(update={'sensors': motion}), Nobody(), spec=spec)
+    by_commands, by_efforts = estimated(told, blind), estimated(told, problem)
+    (one,) = by_commands.problem.sequences('train')
+    (other,) = by_efforts.problem.sequences('train')
+    assert one.motion is not None
+    for name in ('lift_effort', 'bend_effort'):
+        first, second = (each.measurements[0].get(name) for each in (one, other))
+        known = np.isfinite(first) & np.isfinite(second)
+        assert np.std(first[known] - second[known]) < 0.01
+
+
+def test_servos_are_simulated_unless_asked_for(folder: Path) -> None:
+    with pytest.raises(FitError, match='found none for m1, m2'):
+        seen(config(folder, model=folder / 'servos.xml', estimator='simulation'))
+    asked = config(folder, model=folder / 'servos.xml', estimator='torque')
+    assert seen(asked).kind is EstimatorKind.TORQUE
+
+
+@pytest.mark.parametrize(
+    ('changes', 'sentence'),
+    [
+        (
+            {'parameters': [{'target': 'actuator/m2/gear[0]'}]},
+            "parameter 'actuator/m2/gear\\[0\\]' does not act on the forces of a given motion",
+        ),
+        ({'sensors': ['lift_position', 'bend_position']}, 'no force or torque of a joint is meas'),
+    ],
+)
+def test_it_says_why_forces_cannot_be_compared(
+    folder: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=f'Estimator torque is not possible: {sentence}'):
+        seen(config(folder, estimator='torque', **changes))
