@@ -59,12 +59,6 @@ class Messages:
         sizes: NDArray[np.float64] = np.abs(self.error - before)
         return sizes
 
-    def time_steps(self, run: Run, around: float) -> NDArray[np.float64]:
-        """Return (2, k) numbers of the time steps in which they act if so much earlier or later."""
-        ends = self.acting + np.array([[-around], [around]])
-        steps: NDArray[np.float64] = np.floor(ends / run.timestep)
-        return steps
-
     def times(self, run: Run, more: NDArray[np.float64] | float = 0.0) -> list[NDArray[np.float64]]:
         """Return the stamps of each series of the sequence, moved by the errors and (k,) more."""
         found = []

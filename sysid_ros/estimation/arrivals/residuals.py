@@ -134,7 +134,7 @@ class Standing:
 
 
 #: Commands are moved to where they are found so often at most, or until none moves by this part of
-#: the errors' scale into another time step; what those do that move farther is measured anew.
+#: the errors' scale; what those do that move farther is measured anew.
 _MOVES = 5
 _MOVED = 0.3
 #: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
@@ -320,11 +320,10 @@ class WithArrivals(DerivedResiduals):
             )
             if self.scale > largest:
                 return False
-            moved = []
-            for own, run, error in zip(self._messages, self.runs, errors, strict=True):
-                before = own.time_steps(run, self.scale)
-                far = own.move(run, error) >= _MOVED * self.scale
-                moved.append(far & np.any(own.time_steps(run, self.scale) != before, axis=0))
+            moved = [
+                own.move(run, error) >= _MOVED * self.scale
+                for own, run, error in zip(self._messages, self.runs, errors, strict=True)
+            ]
             retime(self.bare, self._messages)
             residual = self.bare(x[None])[:, 0]
             if not any(own.any() for own in moved):

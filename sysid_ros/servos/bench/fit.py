@@ -14,6 +14,7 @@ from sysid_ros.estimation.noise import encoder_step, noise_of
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FitLog as Trace
 from sysid_ros.estimation.solver.starts import Attempt, starts
+from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.servos.bench.pendulum import stack_logs
@@ -265,7 +266,7 @@ def _roughly(
 ) -> Solution:
     """Return a solution that only serves as a start."""
     settings = SolverSettings(max_iterations=limit, rough=True)
-    return solve(residuals, x, settings=settings, cancel=cancel)
+    return solve(residuals, x, settings=settings, tolerance=ROUGH_TOLERANCE, cancel=cancel)
 
 
 def _settle(

@@ -541,3 +541,61 @@ def test_the_slope_is_that_over_a_standard_error_not_that_between_jumps() -> Non
     expected = -np.random.default_rng(2).normal(size=200).mean() / 10
     assert abs(solution.x[0] - expected) < 0.3 * error
     assert np.mean(solution.jacobian) == pytest.approx(10, rel=0.1)
+
+
+@pytest.mark.parametrize('seed', range(5))
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_a_fit_ends_within_its_accuracy_in_standard_errors(backend: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    times = np.linspace(0.0, 4.0, 60)[:, None]
+    truth = rng.uniform((0.5, 0.2), (5.0, 2.0))
+    measured = truth[0] * np.exp(-truth[1] * times) + rng.normal(0.0, 0.2, times.shape)
+    count = 0
+
+    def residual(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        nonlocal count
+        count += len(x)
+        return (measured - x[:, 0] * np.exp(-x[:, 1] * times)) / 0.2
+
+    def end(accuracy: float) -> tuple[Solution, int]:
+        nonlocal count
+        count = 0
+        settings = SolverSettings(backend, accuracy=accuracy)
+        problem = FunctionResiduals(residual, [AMPLITUDE, RATE])
+        return solve(problem, DECAY, settings=settings), count
+
+    (sharp, most), (usual, fewer), (rough, fewest) = map(end, (1e-7, 1e-2, 0.3))
+    errors = standard_errors(sharp)
+    assert sharp.success and usual.success and rough.success  # noqa: PT018
+    assert np.max(np.abs(usual.x - sharp.x) / errors) < 1e-2
+    assert np.max(np.abs(rough.x - sharp.x) / errors) < 0.3
+    assert fewest <= fewer < most
+
+
+def test_exact_data_are_fitted_to_the_seventh_digit_however_far_bounds_are() -> None:
+    wide = [Unknown('amplitude', (), 1.0, -1e6, 1e6), Unknown('rate', (), 0.2, -50.0, 1e6)]
+    times = np.linspace(0.0, 4.0, 60)[:, None]
+
+    def exact(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(over='ignore', invalid='ignore'):
+            return 1e3 * (2.0 * np.exp(-0.7 * times) - x[:, 0] * np.exp(-x[:, 1] * times))
+
+    solution = solve(FunctionResiduals(exact, wide), DECAY)
+    assert solution.success
+    np.testing.assert_allclose(solution.x, [2.0, 0.7], rtol=1e-7)
+
+
+def test_steps_that_gain_nothing_are_not_tried() -> None:
+    """Of a kink, one side says that the other gains: no step does."""
+    calls = 0
+
+    def kinked(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        nonlocal calls
+        calls += len(x)
+        noise = np.random.default_rng(3).normal(size=(100, 1))
+        return noise + 0.5 * np.abs(x[:, 0] - 0.25) + 2.0
+
+    line = [Unknown('x', (), 0.25 + 1e-9, 0.0, 1.0)]
+    solution = solve(FunctionResiduals(kinked, line), np.array([0.25 + 1e-9]))
+    assert solution.x[0] == pytest.approx(0.25, abs=1e-6)
+    assert calls < 80

@@ -161,3 +161,28 @@ def test_columns_that_are_known_exactly_are_not_doubted() -> None:
     x = np.array([3.0, 1.0])
     linear = differences.at(x)
     assert not differences.check(linear)
+
+
+def test_only_the_parameter_whose_column_noise_spoils_is_differenced_again() -> None:
+    times = np.linspace(0.0, 1.0, 50)[:, None]
+    moved: list[set[int]] = []
+
+    def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved.extend(set(np.flatnonzero(row != start).tolist()) for row in x)
+        rough = 1e-10 * np.sin(1e9 * x[:, 2] * (1 + times))
+        return np.sin(times * x[:, 0]) + x[:, 1] * times + 1e-3 * x[:, 2] * times**2 + rough
+
+    start = np.array([1.0, 2.0, 0.3])
+    unknowns = [
+        Unknown(name, (), value, -5.0, 5.0) for name, value in zip('abc', start, strict=True)
+    ]
+    differences = Differences(FunctionResiduals(function, unknowns), 0.01)
+    linear = differences.at(start)
+    moved.clear()
+    differences.check(linear)
+    alone = [some for some in moved if len(some) == 1]
+    assert alone.count({2}) >= 2
+    assert alone.count({0}) == alone.count({1}) == 0
+    expected = 1e-3 * times[:, 0] ** 2
+    far = np.linalg.norm(linear.jacobian[:, 2] - expected) / np.linalg.norm(expected)
+    assert far < 1e-3
