@@ -19,9 +19,8 @@ from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
-from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import implied_actuators, implied_sentence
-from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.loading import compile_spec, load_spec, read_model
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
 from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.config.calibration import Role
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.signals.trajectory import Trajectory
@@ -83,16 +83,23 @@ class Problem:
         model: The same, compiled.
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
+        source: The model as it was read, with all actuators where some of ``spec`` are off.
         servos: The joints that servos drive, if any.
-        written: The nominal model with all actuators, where some of ``spec`` are switched off.
     """
 
     spec: mujoco.MjSpec
     model: mujoco.MjModel
     recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
+    source: RobotModel
     servos: ServoJoints | None = None
-    written: mujoco.MjSpec | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the model beside its file, a sentence each."""
+        sentence = implied_sentence(self.spec)
+        notes = self.source.description.notes
+        return (*notes, sentence) if sentence else notes
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -121,33 +128,40 @@ def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFindin
             yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
 
 
-def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
-    """Parse the model of a configuration; where nothing drives it, actuators are implied.
+class Subject(NamedTuple):
+    """The model of a configuration, and what was read to know what drives it.
+
+    Attributes:
+        model: With actuators, which are implied where the file has none.
+        bags: The columns of the bags that were read; each is taken out where it is used.
+    """
+
+    model: RobotModel
+    bags: dict[Path, BagColumns]
+
+
+def subject_of(config: CalibrationConfig) -> Subject:
+    """Read the model of a configuration; where nothing drives it, actuators are implied.
 
     Raises:
         SysidError: In one sentence, what is wrong with the model, the mapping or the first bag.
     """
-    spec = load_spec(config.model, config.package_path)
+    found = Subject(read_model(config.model, config.package_path), {})
+    spec = found.model.spec
     if not spec.actuators:
         mapping = config.mapping
         mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
-        bag = next(path for path, role in bags_of(config) if role == 'train')
-        imply_actuators(spec, config.model, in_namespace(read_bag(bag), config.namespace), mapping)
-    return spec
-
-
-def model_notes(config: CalibrationConfig, spec: mujoco.MjSpec) -> tuple[str, ...]:
-    """Say what is to be known of the model beside its file, a sentence each."""
-    sentence = implied_sentence(spec)
-    notes = read_description(config.model, config.package_path).notes
-    return (*notes, sentence) if sentence else notes
+        path = next(path for path, role in bags_of(config) if role == 'train')
+        found.bags[path] = in_namespace(read_bag(path), config.namespace)
+        imply_actuators(spec, config.model, found.bags[path], mapping)
+    return found
 
 
 def load(
     config: CalibrationConfig,
     observer: Observer,
     look: Callable[[BagColumns, Role, mujoco.MjModel], None] | None = None,
-    spec: mujoco.MjSpec | None = None,
+    subject: Subject | None = None,
 ) -> Problem:
     """Read the model and all bags of a configuration.
 
@@ -155,14 +169,14 @@ def load(
         config: The validated configuration.
         observer: Is told of every bag.
         look: Is shown the columns of every bag, its role and the compiled nominal model.
-        spec: What the model's file was parsed to; parsed here unless given.
+        subject: What was read of it already; read here unless given.
 
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
-    spec = spec or model_of(config)
+    source, bags_read = subject or subject_of(config)
+    spec = source.spec
     model = compile_spec(spec, config.model)
-    written = spec if config.undriven else None
     if config.undriven:
         servos = joints_of(config.servos, model)
         spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
@@ -177,7 +191,7 @@ def load(
     undriven = ('*',) if described else config.undriven
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = in_namespace(read_bag(path), config.namespace)
+        columns = bags_read.pop(path, None) or in_namespace(read_bag(path), config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
         check_driven(columns, model, pairing, undriven)
         if look is not None:
@@ -198,7 +212,7 @@ def load(
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
     problem = Problem(
-        spec, model, tuple(recordings), early, joints_of(config.servos, model), written
+        spec, model, tuple(recordings), early, source, joints_of(config.servos, model)
     )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)

@@ -29,7 +29,7 @@ from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import LEVEL, Spread
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.pipeline.loading import load, model_notes, unlike_stamps
+from sysid_ros.pipeline.loading import load, unlike_stamps
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
             *unlike_stamps(problem.recordings),
         ),
         seconds=time.perf_counter() - begun,
-        notes=model_notes(config, problem.spec),
+        notes=problem.notes,
     )
 
 

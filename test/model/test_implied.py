@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import (
     add_actuators,
     drop_implied,
@@ -18,7 +19,7 @@ from sysid_ros.model.implied import (
     implied_sensors,
     implied_sentence,
 )
-from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.model.loading import RobotModel, load_model, load_spec
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import resolve
 
@@ -147,7 +148,8 @@ def test_implied_actuators_are_written_and_the_rest_is_the_users_text(tmp_path: 
     path, spec = _driven(tmp_path)
     model = spec.copy().compile()
     (target,) = resolve('actuator/hip_servo/kp', model, spec=spec)
-    text = write_model(path, [(target, 55.0)], tmp_path / 'out', spec).path.read_text()
+    source = RobotModel(read_description(path), spec)
+    text = write_model(source, [(target, 55.0)], tmp_path / 'out').path.read_text()
     before, _, after = text.partition('  <actuator>\n')
     assert before + '</mujoco>\n' == path.read_text()
     assert '<position name="hip_servo" joint="hip" kp="55" kv="' in after
