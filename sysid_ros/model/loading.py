@@ -21,6 +21,7 @@ from sysid_ros.model.compiler_choices import (
 )
 from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import add_joint_sensors
+from sysid_ros.model.mjcf.assets import drop_missing_files
 from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
 
 if TYPE_CHECKING:
@@ -82,12 +83,14 @@ class RobotModel(NamedTuple):
 def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
     """Read a model; joints that no sensor measures get sensors, see `add_joint_sensors`.
 
+    What shows by files that are not there is left out, see `drop_missing_files`.
+
     Args:
         path: MJCF, URDF, xacro, or a bag with a ``robot_description``; see `read_description`.
         packages: Folders of ROS packages that a URDF may refer to.
 
     Raises:
-        ModelError: There is no such file, or it is no model.
+        ModelError: There is no such file, it is no model, or it needs files that are not there.
         BagError: It is a bag that cannot be read.
     """
     description = read_description(path, packages)
@@ -99,8 +102,9 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
     except (ValueError, mujoco.FatalError) as err:
         msg = f'Cannot read the model {str(path)!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
+    notes = (*description.notes, *drop_missing_files(spec, path))
     add_joint_sensors(spec)
-    return RobotModel(description, spec)
+    return RobotModel(description._replace(notes=notes), spec)
 
 
 def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:

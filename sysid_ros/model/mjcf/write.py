@@ -225,9 +225,11 @@ class _Layout(NamedTuple):
     def write(self, folder: Path) -> None:
         """Write all files below a folder."""
         for file in self.files:
+            document = self.text.documents.get(file)
+            if document is None and not file.exists():
+                continue
             place = folder / self.inside(file)
             place.parent.mkdir(parents=True, exist_ok=True)
-            document = self.text.documents.get(file)
             if document is not None:
                 place.write_bytes(encode(document.render()))
             else:
