@@ -12,14 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import mujoco
+import numpy as np
+
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
+from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
-from sysid_ros.model.implied import implied_actuators, implied_sentence
+from sysid_ros.model.implied import (
+    add_actuators,
+    implied_actuators,
+    implied_sentence,
+    takes_efforts,
+)
 from sysid_ros.model.loading import compile_spec, load_spec, read_model
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
@@ -29,8 +38,6 @@ from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import mujoco
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.alignment.stamps import StampSource
@@ -97,9 +104,28 @@ class Problem:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the model beside its file, a sentence each."""
-        sentence = implied_sentence(self.spec)
-        notes = self.source.description.notes
-        return (*notes, sentence) if sentence else notes
+        found = *self.source.description.notes, implied_sentence(self.spec), self._floating
+        return tuple(filter(None, found))
+
+    @property
+    def _floating(self) -> str:
+        """That a base falls of which nothing is measured; empty where none does."""
+        model, sensors = self.model, sensor_names(self.model)
+        free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        measured = {
+            mujoco.mjtSensor(model.sensor_type[sensors.index(name)])
+            for recording in self.recordings
+            for sequence in recording.alignment.sequences
+            for series in sequence.measurements
+            for name in series.names
+        }
+        if not len(free) or not measured <= SENSOR_FIELDS.keys():
+            return ''
+        return (
+            f'Nothing measured says where {model.body(model.jnt_bodyid[free[0]]).name!r} is, which '
+            'floats: in the simulation it falls until it touches something. Where the robot hung '
+            'or stood on a stand, take a copy of the model without this free joint.'
+        )
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -141,19 +167,20 @@ class Subject(NamedTuple):
 
 
 def subject_of(config: CalibrationConfig) -> Subject:
-    """Read the model of a configuration; where nothing drives it, actuators are implied.
+    """Read the model of a configuration; what takes the commands of a bag may be implied.
 
     Raises:
         SysidError: In one sentence, what is wrong with the model, the mapping or the first bag.
     """
     found = Subject(read_model(config.model, config.package_path), {})
     spec = found.model.spec
-    if not spec.actuators:
-        mapping = config.mapping
-        mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    if mapping != 'auto':
+        add_actuators(spec, mapping.actuators)
+    elif takes_efforts(spec):
         path = next(path for path, role in bags_of(config) if role == 'train')
         found.bags[path] = in_namespace(read_bag(path), config.namespace)
-        imply_actuators(spec, config.model, found.bags[path], mapping)
+        imply_actuators(spec, config.model, found.bags[path])
     return found
 
 

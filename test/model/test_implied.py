@@ -119,8 +119,8 @@ def test_actuators_are_made_by_their_names(tmp_path: Path):
     assert 'actuator/*/kp and actuator/*/kv' in implied_sentence(spec)
 
 
-def test_a_model_with_an_actuator_of_its_own_gets_none(tmp_path: Path):
-    _, spec = _driven(tmp_path, '<actuator><motor joint="hip"/></actuator>')
+def test_a_model_with_a_servo_of_its_own_gets_none(tmp_path: Path):
+    _, spec = _driven(tmp_path, '<actuator><position joint="hip"/></actuator>')
     assert implied_actuators(spec) == []
     assert implied_sentence(spec) == ''
 

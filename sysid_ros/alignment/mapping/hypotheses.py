@@ -72,6 +72,9 @@ _OTHER_GAINS = 1.0
 _SLACK = 0.05
 #: Cost of two joints that a message has in another order than the model, and of all of them.
 _SWAPPED, _SHUFFLED = 1.5, 4.0
+#: The least cost of another order where a bag has no names and as many columns as the model joints:
+#: nearly always they are in the model's order.
+_REARRANGED = 3.0
 #: Cost of a position or effort in another unit than most of its message.
 _MIXED, _MIXED_EFFORTS = 4.0, 12.0
 #: Units of their own cost less by this for each effort but the first of a message.
@@ -199,6 +202,8 @@ class Judge:
         )
         self.alike = np.maximum(measured, commanded)
         self._in_order = _in_message_order(drives)
+        unnamed = not any(drive.axis.named for drive in drives)
+        self._least_disorder = _REARRANGED if unnamed and len(drives) == len(names) else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
         self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
@@ -271,7 +276,7 @@ class Judge:
     def _disorder(self, guesses: tuple[Guess, ...]) -> float:
         """Return the cost of an order of joints that is not the model's."""
         swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
-        return min(_SWAPPED * swapped, _SHUFFLED)
+        return max(min(_SWAPPED * swapped, _SHUFFLED), self._least_disorder) if swapped else 0.0
 
     def _offsets_and_torques(
         self, guesses: tuple[Guess, ...]

@@ -460,7 +460,8 @@ def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
     if judge.alike[row, namesake] >= SAME_CORE:
         other = judge.joints[namesake].name
         return f'named {drive.axis.name} in the bag, but moves as {joint.name}, not {other}{proof}'
-    return f'{in_words(alike)}{proof}'
+    place = '' if drive.axis.named else ', by its place in the message'
+    return f'{in_words(alike)}{place}{proof}'
 
 
 def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import mujoco
 
@@ -15,7 +15,7 @@ from sysid_ros.errors import ModelError, some
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Asset = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoco.MjsSkin
+    Asset: TypeAlias = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoco.MjsSkin
 
 _FROM_GEOMS = mujoco.mjtInertiaFromGeom
 

@@ -18,13 +18,14 @@ import pytest
 
 from sysid_ros.alignment import map_columns
 from sysid_ros.alignment.mapping.drives import nearest_unit, units
+from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
 from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field, read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
-from sysid_ros.model.loading import load_model
+from sysid_ros.model.loading import load_model, load_spec
 
 if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.proposal import ProposedPair
@@ -273,6 +274,20 @@ def test_a_hobby_arm_as_it_is_shipped_is_mapped(shared_data: Path, motion: str) 
     for joint, name in names.items():
         for pair in (found[f'{joint}_position'], found[joint]):
             assert (pair.labels, pair.scale, pair.offset, pair.confident) == ((name,), 1, 0, True)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_a_quadruped_of_motors_without_meshes_and_names_is_mapped(shared_data: Path) -> None:
+    path = shared_data / 'go2_iit' / 'go2.xml'
+    spec = load_spec(path)
+    pairs = propose_with_actuators(spec, path, read_bag(path.with_name('traj_0.npz'))).pairs
+    joints = [joint.name for joint in spec.joints[1:]]
+    assert [(pair.name, pair.labels) for pair in pairs if pair.confident] == [
+        (f'{joint}_{end}', (str(place),))
+        for end in ('position', 'servo')
+        for place, joint in enumerate(joints)
+    ]
 
 
 def test_a_joint_that_follows_another_takes_its_column(columns: Any) -> None:
