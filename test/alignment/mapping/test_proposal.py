@@ -363,6 +363,41 @@ def test_names_are_compared_word_by_word(bag: str, model: str, score: float) -> 
     assert similarities([bag], [model])[0, 0] == score
 
 
+@pytest.mark.parametrize(
+    ('bag', 'model', 'like'),
+    [
+        (['pitch', 'wrist_pitch', 'elbow'], 'arm_wrist_pitch', 1),
+        (['shoulder_joint', 'elbow_joint', 'wrist_1_joint'], 'ur5e_elbow_joint', 1),
+        (['left_elbow', 'right_elbow'], 'elbow', None),
+        (['wrist_1', 'wrist_2'], 'wrist', None),
+        (['hand'], 'hand_2', None),
+    ],
+)
+def test_a_name_inside_of_another_is_the_same_where_it_can_be_no_other(
+    bag: list[str], model: str, like: int | None
+) -> None:
+    found = [row for row, score in enumerate(similarities(bag, [model])) if score >= SAME_CORE]
+    assert found == ([] if like is None else [like])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('prefix', ['', 'robot/'])
+def test_a_part_of_a_robot_takes_the_columns_of_its_name(bench: Any, run: Any, prefix: str) -> None:
+    bag, rng = _plain(bench, run), np.random.default_rng(1)
+    for name in bag.topics[-1].fields[0].labels:
+        x, mass = rng.uniform(0.1, 0.5), rng.uniform(0.3, 5.0)
+        model = mujoco.MjModel.from_xml_string(
+            f"""<mujoco><worldbody><body>
+            <joint name="{prefix}{name}" axis="{' '.join(map(str, rng.normal(size=3)))}"/>
+            <geom size=".05" pos="{x} 0 0" mass="{mass}"/></body></worldbody>
+            <actuator><position name="servo" joint="{prefix}{name}" kp="30" kv="3"/></actuator>
+            <sensor><jointpos name="q" joint="{prefix}{name}"/></sensor></mujoco>"""
+        )
+        found = _found(bag, model)
+        told = str(run.joints.index(name))
+        assert (found['q'].labels, found['servo'].labels) == ((name,), (told,))
+
+
 def test_what_all_names_share_does_not_matter() -> None:
     alike = similarities(['ur5_hip', 'ur5_knee'], ['knee', 'hip'])
     assert alike[0, 1] == alike[1, 0] == SAME_CORE
