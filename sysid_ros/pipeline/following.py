@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.health import SECOND_NS
+from sysid_ros.alignment.mapping.axes import AxesMotion, respond
 from sysid_ros.alignment.pairs import raw_values, topic_columns
 
 if TYPE_CHECKING:
@@ -69,22 +70,16 @@ def likeness(bag: BagColumns, command: Pair, position: Pair) -> tuple[float, flo
     held = _held(bag, command, position, _STEP_S)
     if len(held.told) <= _STEPS:
         return 1.0, 1.0  # too short to tell
-    speeds = _Held(
+    speeds = (
         held.told[_STEPS:] - held.told[:-_STEPS],
         held.went[_STEPS:] - held.went[:-_STEPS],
         np.convolve(held.away, np.ones(_STEPS + 1))[_STEPS : len(held.away)] > 0,
     )
-    best = []
-    for told, went, hole in (speeds, held):
-        found = 0.0
-        for lag in range(int(_LONGEST_LAG_S / _STEP_S) + 1):
-            count = max(len(told) - lag, 0)
-            known = ~(hole[:count] | hole[lag:])
-            before, after = told[:count][known], went[lag:][known]
-            if len(before) > 1 and np.ptp(before) and np.ptp(after):
-                found = max(found, abs(float(np.corrcoef(before, after)[0, 1])))
-        best.append(found)
-    return best[0], best[1]
+    speed, place = (
+        abs(respond(told, went, AxesMotion(_STEP_S, ~away, {}), longest=_LONGEST_LAG_S).correlation)
+        for told, went, away in (speeds, held)
+    )
+    return speed, place
 
 
 def _held(bag: BagColumns, command: Pair, position: Pair, step: float) -> _Held:
