@@ -266,7 +266,7 @@ def try_model(name: str, path: Path, folder: Path, seed: int, packages: list[Pat
     )
     if not result.accepted:
         trouble.append(f'rejected: {result.acceptance}')
-    mjcf = write_model(path, done.values, folder / 'mjcf', done.spec, packages).path
+    mjcf = write_model(done.model or path, done.values, folder / 'mjcf').path
     if (urdf := mjcf.with_suffix('.urdf')).is_file():
         try:
             away = reread(urdf, mjcf)

@@ -15,7 +15,7 @@ from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
 from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
 from sysid_ros.model.implied import add_actuators, drop_implied
-from sysid_ros.model.loading import compile_spec, load_spec, write_delays
+from sysid_ros.model.loading import compile_spec, read_model, write_delays
 from sysid_ros.model.targets import Role, resolve
 from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
 from sysid_ros.pipeline.loading import ReadOptions, of_sequence, read_aligned
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import StampChoice
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
     from sysid_ros.signals.trajectory import Trajectory
 
@@ -146,10 +147,10 @@ class Result:
         if identified is None and not self.accepted:
             identified = Identified(self.record)
         elif identified is None:
-            spec, nominal, values = self._read_again()
+            model, nominal, values = self._read_again()
             entries: Any = self.record.provenance.config.get('servos', ())
             servos = [validated(ServoConfig, entry, 'servos of the result') for entry in entries]
-            identified = Identified(self.record, values, spec, joints_of(servos, nominal))
+            identified = Identified(self.record, values, model, joints_of(servos, nominal))
         return write(identified, Path(folder))
 
     def model(self) -> mujoco.MjSpec:
@@ -161,7 +162,7 @@ class Result:
         Raises:
             ModelError: The MJCF file that was calibrated is not there, or not as it was.
         """
-        spec, nominal, values = self._read_again()
+        (_, spec), nominal, values = self._read_again()
         values = [(target, value) for target, value in values if target.in_mjcf]
         params = ParameterDict(
             {
@@ -176,11 +177,12 @@ class Result:
 
     def _read_again(
         self,
-    ) -> tuple[mujoco.MjSpec, mujoco.MjModel, list[tuple[Target, float]]]:
-        """Return the model's file, what it compiles to, and the values of what is in it."""
+    ) -> tuple[RobotModel, mujoco.MjModel, list[tuple[Target, float]]]:
+        """Return the model as read, what it compiles to, and the values of what is in it."""
         path = Path(self.record.model)
         config: Any = self.record.provenance.config
-        spec = load_spec(path, [Path(entry) for entry in config.get('package_path', ())])
+        model = read_model(path, [Path(entry) for entry in config.get('package_path', ())])
+        spec = model.spec
         add_actuators(spec, self.record.implied_actuators)
         nominal = compile_spec(spec.copy(), path)
         values = [
@@ -190,7 +192,7 @@ class Result:
             if not of_sequence(path_of_target)
             for target in resolve(path_of_target, nominal, spec=spec)
         ]
-        return spec, nominal, values
+        return model, nominal, values
 
     def plot(self, what: str = 'sensors') -> Figure:
         """Draw the result; a notebook shows what is returned.

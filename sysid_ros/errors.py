@@ -86,3 +86,9 @@ def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
         return 'nearest: ' + ', '.join(lowered[key] for key in close)
     shown = ', '.join(known[:limit])
     return f'available: {shown}' + (', …' if len(known) > limit else '')
+
+
+def some(items: Iterable[str], limit: int = 4) -> str:
+    """Return the first names of a list, with ``…`` where there are more."""
+    listed = list(items)
+    return ', '.join(listed[:limit]) + (', …' if len(listed) > limit else '')

@@ -15,9 +15,8 @@ from sysid_ros.bags import read_bag
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
-from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import implied_sentence
-from sysid_ros.model.loading import load_spec
+from sysid_ros.model.loading import read_model
 
 if TYPE_CHECKING:
     import argparse
@@ -63,10 +62,10 @@ def propose_mapping(args: argparse.Namespace) -> int:
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
     path = args.model or args.bag
-    spec = load_spec(path, args.package_path)
+    described, spec = read_model(path, args.package_path)
     bag = in_namespace(read_bag(args.bag), args.namespace)
     proposal = propose_with_actuators(spec, path, bag)
-    notes = [*read_description(path, args.package_path).notes, implied_sentence(spec)]
+    notes = [*described.notes, implied_sentence(spec)]
     notes = [note for note in notes if note]
     text = to_yaml(proposal, path.name, notes)
     if args.output is not None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
-from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import implied_sensors
-from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.mjcf.text import decode, encode
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None and args.output.exists():
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
-    found = read_description(args.model, args.package_path)
-    spec = load_spec(args.model, args.package_path)
+    found, spec = read_model(args.model, args.package_path)
     model = compile_spec(spec, args.model)
     text = decode(args.model.read_bytes()) if found.mjcf is None else found.mjcf
     if args.output is None:

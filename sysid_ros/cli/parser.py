@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -161,13 +162,12 @@ def _add_pairing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+#: What ``--namespace`` is, where it stands for itself and where for a value of the configuration.
+_ARM = 'of several arms in a bag this one: words of its topics or joints, such as left'
+
+
 def _add_namespace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        '--namespace',
-        default='',
-        metavar='ARM',
-        help='of several arms in a bag this one: words of its topics or joints, such as left',
-    )
+    parser.add_argument('--namespace', default='', metavar='ARM', help=_ARM)
 
 
 def _add_model(
@@ -317,6 +317,14 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
         metavar='KEY=VALUE',
         dest='overrides',
         help='replace a value of the configuration, as solver.loss=huber; may be repeated',
+    )
+    parser.add_argument(
+        '--namespace',
+        action='append',
+        dest='overrides',
+        type=lambda arm: f'namespace={json.dumps(arm)}',
+        metavar='ARM',
+        help=_ARM,
     )
 
 

@@ -72,7 +72,8 @@ def load_driven(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
         ModelError: There is no such file, or MuJoCo refuses it.
     """
     spec = load_spec(path, packages)
-    add_actuators(spec, [f'{joint}_{ActuatorKind.POSITION}' for joint in free_joints(spec)])
+    if not spec.actuators:
+        add_actuators(spec, [f'{joint}_{ActuatorKind.POSITION}' for joint in free_joints(spec)])
     return spec
 
 

@@ -8,6 +8,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import ModelError, nearest
+from sysid_ros.files import sha256
 from sysid_ros.model.mjcf.text import decode, find_elements
 from sysid_ros.model.urdf.convert import convert
 from sysid_ros.model.urdf.packages import find_package
@@ -27,22 +28,33 @@ class Description(NamedTuple):
     """The texts of a model.
 
     Attributes:
+        path: What was read.
         mjcf: What is simulated; None where the path is an MJCF file itself.
         urdf: What that was made from; None where there is none.
         notes: What a reader has to know, a sentence each.
     """
 
-    mjcf: str | None
+    path: Path
+    mjcf: str | None = None
     urdf: str | None = None
     notes: tuple[str, ...] = ()
 
-    def name(self, path: Path) -> str:
-        """Return how the MJCF is called."""
+    @property
+    def name(self) -> str:
+        """How the MJCF is called."""
+        name = self.path.name
         if self.mjcf is None:
-            return path.name
-        if path.is_dir() or path.suffix in _BAGS:
+            return name
+        if _is_bag(self.path):
             return 'robot_description.xml'
-        return path.name.removesuffix(_XACRO).removesuffix(_URDF).removesuffix(_MJCF) + _MJCF
+        return name.removesuffix(_XACRO).removesuffix(_URDF).removesuffix(_MJCF) + _MJCF
+
+    @property
+    def sha256(self) -> str:
+        """Of the file, or of the description in a recording."""
+        if _is_bag(self.path):
+            return hashlib.sha256((self.urdf or self.mjcf or '').encode()).hexdigest()
+        return sha256(self.path)
 
 
 def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
@@ -56,7 +68,7 @@ def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
         ModelError: There is no such file, or it cannot be converted.
         BagError: It is a bag that cannot be read.
     """
-    if path.is_dir() or path.suffix in _BAGS:
+    if _is_bag(path):
         return _converted(_in_bag(path), path, packages)
     if not path.is_file():
         ends = (_MJCF, _URDF, _XACRO)
@@ -73,14 +85,11 @@ def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
         msg = f'Cannot read the model {str(path)!r}: {err.strerror}.'
         raise ModelError(msg) from err
     is_urdf = path.suffix == _URDF or '<robot' in text
-    return _converted(text, path, packages) if is_urdf else Description(None)
+    return _converted(text, path, packages) if is_urdf else Description(path)
 
 
-def model_hash(path: Path) -> str:
-    """Return the SHA-256 of a model: of its file, or of the description in a recording."""
-    described = path.is_dir() or path.suffix in _BAGS
-    content = _in_bag(path).encode() if described else path.read_bytes()
-    return hashlib.sha256(content).hexdigest()
+def _is_bag(path: Path) -> bool:
+    return path.is_dir() or path.suffix in _BAGS
 
 
 def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
@@ -88,9 +97,9 @@ def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
     if elements and elements[0].tag == 'mujoco':
         # The simulated robot describes itself so, and as a file MuJoCo reads it best itself.
         in_file = path.is_file() and path.suffix in {_MJCF, _URDF}
-        return Description(None if in_file else text)
+        return Description(path, None if in_file else text)
     found = convert(Urdf(text, str(path)), path.parent, packages)
-    return Description(found.mjcf, text, found.notes)
+    return Description(path, found.mjcf, text, found.notes)
 
 
 def _in_bag(path: Path) -> str:

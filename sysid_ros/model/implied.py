@@ -106,20 +106,29 @@ def free_joints(spec: mujoco.MjSpec) -> list[str]:
     return [name for name in scalar if name not in following]
 
 
+def takes_efforts(spec: mujoco.MjSpec) -> bool:
+    """Whether all that drives a model of its own are motors, which do nothing unless they are told.
+
+    Servos may then stand in for what commands motors in the robot.
+    """
+    own = (actuator for actuator in spec.actuators if actuator.info != _MARK)
+    return all(actuator.biastype == mujoco.mjtBias.mjBIAS_NONE for actuator in own)
+
+
 def add_actuators(spec: mujoco.MjSpec, names: Iterable[str]) -> None:
-    """Give a model that nothing drives the actuators ``<joint>_servo`` and so on that are named.
+    """Give a model without servos the actuators ``<joint>_servo`` and so on that are named.
 
     A servo's gains are guesses: those with which the joint would follow at `_GUESSED_RATE` without
     overshoot, by the model's own inertia, and that the time step can simulate.
 
     Args:
-        spec: Parsed model; left as it is where it has an actuator of its own.
+        spec: Parsed model; left as it is where it has a servo of its own.
         names: A joint and a `ActuatorKind`, joined by ``_``; others are skipped.
 
     Raises:
         ModelError: The model does not compile.
     """
-    if any(actuator.info != _MARK for actuator in spec.actuators):
+    if not takes_efforts(spec):
         return
     known = {f'{joint}_{end}': (joint, end) for joint in free_joints(spec) for end in ActuatorKind}
     taken = {actuator.name for actuator in spec.actuators}
@@ -189,12 +198,13 @@ def implied_sentence(spec: mujoco.MjSpec) -> str:
         return ''
     gains = {bool(a.biasprm[1]) for a in spec.actuators if a.info == _MARK and a.biasprm[2]}
     shown = ', '.join(names[:_SHOWN]) + (', …' if len(names) > _SHOWN else '')
+    lacks = 'no actuators' if len(names) == len(spec.actuators) else 'motors only, which stay 0'
     if not gains:
-        return f'The model has no actuators; the bag has efforts for these implied motors: {shown}.'
+        return f'The model has {lacks}; the bag has efforts for these implied motors: {shown}.'
     unknown = ('kp', 'kv') if True in gains else ('kv',)
     asked = ' and '.join(f'actuator/*/{gain}' for gain in unknown)
     return (
-        f'The model has no actuators; the bag has commands for these implied servos: {shown}; '
+        f'The model has {lacks}; the bag has commands for these implied servos: {shown}; '
         f'their {" and ".join(unknown)} are guesses, so identify {asked}, with scale: log, or say '
         'their initial values.'
     )

@@ -21,12 +21,14 @@ from sysid_ros.model.compiler_choices import (
 )
 from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import add_joint_sensors
+from sysid_ros.model.mjcf.assets import drop_missing_files
 from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from sysid_ros.model.description import Description
     from sysid_ros.model.targets import Target
 
 #: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
@@ -66,28 +68,53 @@ class NativeDelay(NamedTuple):
     effective: float
 
 
-def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
-    """Parse a model; joints that no sensor measures get sensors, see `add_joint_sensors`.
+class RobotModel(NamedTuple):
+    """A model as it was read, before it is compiled.
+
+    Attributes:
+        description: Its texts.
+        spec: What they were parsed to, with the sensors and actuators that are implied.
+    """
+
+    description: Description
+    spec: mujoco.MjSpec
+
+
+def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
+    """Read a model; joints that no sensor measures get sensors, see `add_joint_sensors`.
+
+    What shows by files that are not there is left out, see `drop_missing_files`.
 
     Args:
         path: MJCF, URDF, xacro, or a bag with a ``robot_description``; see `read_description`.
         packages: Folders of ROS packages that a URDF may refer to.
 
     Raises:
-        ModelError: There is no such file, or it is no model.
+        ModelError: There is no such file, it is no model, or it needs files that are not there.
         BagError: It is a bag that cannot be read.
     """
-    text = read_description(path, packages).mjcf
+    description = read_description(path, packages)
     try:
-        if text is None:
+        if description.mjcf is None:
             spec = mujoco.MjSpec.from_file(str(path))
         else:
-            spec = mujoco.MjSpec.from_string(text)
+            spec = mujoco.MjSpec.from_string(description.mjcf)
     except (ValueError, mujoco.FatalError) as err:
         msg = f'Cannot read the model {str(path)!r}: {one_sentence(err)}.'
         raise ModelError(msg) from err
+    notes = (*description.notes, *drop_missing_files(spec, path))
     add_joint_sensors(spec)
-    return spec
+    return RobotModel(description._replace(notes=notes), spec)
+
+
+def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
+    """Return what a model is parsed to, see `read_model`.
+
+    Raises:
+        ModelError: There is no such file, or it is no model.
+        BagError: It is a bag that cannot be read.
+    """
+    return read_model(path, packages).spec
 
 
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:

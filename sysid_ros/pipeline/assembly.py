@@ -13,7 +13,6 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import sha256
-from sysid_ros.model.description import model_hash
 from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.loading import unlike_stamps
@@ -71,7 +70,7 @@ def assemble(
         fit,
         curves,
         {curve.sensor: sensor_unit(problem.model, curve.sensor) for curve in curves},
-        remembered.provenance(_provenance(config, command, recordings, seen.kind)),
+        remembered.provenance(_provenance(config, command, seen)),
         backend=config.solver.backend,
         loss=config.solver.loss,
     )
@@ -136,14 +135,10 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
                 )
 
 
-def _provenance(
-    config: CalibrationConfig,
-    command: str,
-    recordings: Sequence[CalibrationBag],
-    kind: EstimatorKind,
-) -> Provenance:
-    files = [FileHash(path=str(config.model), role='model', sha256=model_hash(config.model))]
-    for recording in recordings:
+def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Provenance:
+    model = seen.problem.source.description
+    files = [FileHash(path=str(config.model), role='model', sha256=model.sha256)]
+    for recording in seen.problem.recordings:
         inside = [recording.path] if recording.path.is_file() else sorted(recording.path.iterdir())
         files.extend(
             FileHash(path=str(path), role=recording.role, sha256=sha256(path))
@@ -155,7 +150,7 @@ def _provenance(
         config.model_dump(mode='json'),
         tuple(files),
         'the measured motion is prescribed, and the forces that it needs are compared'
-        if kind is EstimatorKind.TORQUE
+        if seen.kind is EstimatorKind.TORQUE
         else 'recorded commands, zero-order held, drive the actuators of the model',
     )
 

@@ -8,7 +8,7 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
@@ -23,10 +23,9 @@ from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import (
     ReadOptions,
     load,
-    model_notes,
-    model_of,
     parameters_of,
     read_aligned,
+    subject_of,
 )
 from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    import mujoco
-
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
+    from sysid_ros.pipeline.loading import Subject
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
@@ -69,13 +68,13 @@ class Identified:
     Attributes:
         result: What was found.
         values: Targets and their values in SI units.
-        spec: The nominal model; read again from its file unless given.
+        model: The nominal one; read again from its file unless given.
         servos: The joints that servos drive, if any.
     """
 
     result: CalibrationResult
     values: Sequence[tuple[Target, float]] = ()
-    spec: mujoco.MjSpec | None = None
+    model: RobotModel | None = None
     servos: ServoJoints | None = None
 
 
@@ -141,9 +140,11 @@ def calibrate(
     """
     observer = observer or Nobody()
     check_writable(config.output)
-    spec = model_of(config)
-    _check_written_back(config, spec)
-    identified = identify(config, command=command, observer=observer, cancel=cancel, spec=spec)
+    subject = subject_of(config)
+    _check_written_back(config, subject.model)
+    identified = identify(
+        config, command=command, observer=observer, cancel=cancel, subject=subject
+    )
     observer.stage('writing result, report and model')
     return write(identified, config.output)
 
@@ -154,7 +155,7 @@ def identify(
     command: str = '',
     observer: Observer | None = None,
     cancel: threading.Event | None = None,
-    spec: mujoco.MjSpec | None = None,
+    subject: Subject | None = None,
 ) -> Identified:
     """Identify the parameters of a configuration; reads files and writes none.
 
@@ -163,7 +164,7 @@ def identify(
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
-        spec: What the model's file was parsed to; parsed here unless given.
+        subject: What was read of the model already; read here unless given.
 
     Raises:
         SysidError: In one sentence, what is wrong.
@@ -172,7 +173,7 @@ def identify(
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
-    problem = load(config, observer, spec=spec)
+    problem = load(config, observer, subject=subject)
     seen = estimated(config, problem)
     training = seen.problem.sequences('train')
     count = _count(problem.parameters, 'parameter')
@@ -183,8 +184,8 @@ def identify(
         found = fit_training(config, seen.problem, observer, cancel)
     else:
         found, remembered = fit_with_memory(config, seen.problem, memory, observer, cancel)
-    notes = model_notes(config, problem.spec)
-    remembered = dataclasses.replace(remembered, warnings=(*warnings, *remembered.warnings, *notes))
+    warnings = (*warnings, *remembered.warnings, *problem.notes)
+    remembered = dataclasses.replace(remembered, warnings=warnings)
     tested = validate(config, seen.problem, found, observer, cancel, recorded=problem)
     result = assemble(
         config,
@@ -199,7 +200,7 @@ def identify(
         for parameter, found in zip(seen.problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, problem.written or problem.spec, problem.servos)
+    return Identified(result, values, problem.source, problem.servos)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:
@@ -220,10 +221,8 @@ def write(identified: Identified, folder: Path) -> Calibration:
 
     result, mjcf = identified.result, None
     if result.accepted:
-        source, values = Path(result.model), identified.values
-        config: Any = result.provenance.config
-        packages = [Path(entry) for entry in config.get('package_path', ())]
-        written = write_model(source, values, folder / MODEL, identified.spec, packages)
+        values = identified.values
+        written = write_model(identified.model or Path(result.model), values, folder / MODEL)
         mjcf = folder / MODEL / written.path.relative_to(absolute(folder / MODEL))
         if identified.servos is not None:
             named = {target.path: value for target, value in values}
@@ -268,12 +267,13 @@ def _count(things: Sequence[object], what: str) -> str:
     return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
 
 
-def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
+def _check_written_back(config: CalibrationConfig, model: RobotModel) -> None:
     """Check, before any work, that the MJCF text can take values for all parameters.
 
     Raises:
         ModelError: It cannot: an element is generated, say.
     """
+    spec = model.spec
     values: list[tuple[Target, float]] = []
     for parameter in parameters_of(config, compile_spec(spec, config.model), spec):
         # A value inside the bounds that is not the one in the text.
@@ -282,4 +282,4 @@ def _check_written_back(config: CalibrationConfig, spec: mujoco.MjSpec) -> None:
         nudged = nominal + step if nominal + step <= high else nominal - step
         values.extend((target, nudged) for target in parameter.targets)
     with tempfile.TemporaryDirectory() as folder:
-        write_model(config.model, values, Path(folder) / MODEL, spec, config.package_path)
+        write_model(model, values, Path(folder) / MODEL)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, are_magnitudes
+from sysid_ros.alignment.health import FindingKind, are_magnitudes
 from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
@@ -34,12 +34,12 @@ from sysid_ros.alignment.pairs import (
     column_name,
     drives_joint,
     field_columns,
-    raw_values,
     scalar_joints,
     sensor_names,
     topic_columns,
 )
 from sysid_ros.errors import ConfigError, FitError, nearest
+from sysid_ros.pipeline.following import follows, likeness, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as MappingOf
@@ -55,19 +55,8 @@ _MOVES = {True: 0.035, False: 0.005}
 _SPREAD = (0.1, 99.9)
 #: A joint that moves by less than this part of what it is told does not follow.
 _FOLLOWS = 0.1
-#: Nor does one whose speed and whose position correlate with those of its command by less than
-#: these at every lag: 66 motions of a real servo reach .45 in speed or more; a hand that moves
-#: three joints reaches neither in half of the recordings of 8 s, in 85 % of those of 20 s and in
-#: all of 60 s.
-_ALIKE_SPEED, _ALIKE_POSITION = 0.25, 0.7
 #: Another joint follows in its place from this correlation on.
 _SURELY = 0.8
-#: Distance of the instants that are compared, and the longest lag of a joint behind its command, s.
-_STEP_S, _LONGEST_LAG_S = 0.02, 1.0
-#: Instants so long, s, and so many periods after the last measurement are left out.
-_HOLE_S, _HOLE_PERIODS = 0.1, 4.0
-#: Speeds are over so many of these steps.
-_STEPS = 5
 #: So many names are shown.
 _SHOWN = 6
 #: So many joints are described that do not follow.
@@ -204,7 +193,7 @@ def check_driven(
     for actuator, joint, name in candidates:
         hinge = joint >= 0 and bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
         pair = measured.get(joint, {}).get(Quantity.POSITION)
-        motion = float('nan') if pair is None else _spread(_values(bag, pair))
+        motion = float('nan') if pair is None else _spread(values_of(bag, pair))
         silent.append(_Silent(actuator, joint, name, motion, 'rad' if hinge else 'm'))
     refused = [item for item in silent if item.motion > _MOVES[item.unit == 'rad']]
     if not told and (refused or not _swings(bag, model, measured, silent)):
@@ -243,16 +232,10 @@ def _swings(
         return False
     return any(
         Quantity.POSITION in columns
-        and _spread(_values(bag, columns[Quantity.POSITION]))
+        and _spread(values_of(bag, columns[Quantity.POSITION]))
         > _MOVES[bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)]
         for joint, columns in measured.items()
     )
-
-
-def _values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
-    """Return the (n,) values of a column in units of the model."""
-    values: NDArray[np.float64] = pair.scale * raw_values(bag, pair) + pair.offset
-    return values
 
 
 def _spread(values: NDArray[np.float64]) -> float:
@@ -357,13 +340,11 @@ def _check_followed(
         command, position = told.get(names[law.actuator]), columns.get(Quantity.POSITION)
         if command is None or position is None:
             continue
-        asked = _spread(_values(bag, command)) / abs(law.slope)
+        asked = _spread(values_of(bag, command)) / abs(law.slope)
         if asked <= _MOVES[joint.hinge]:
             continue
-        moved = _spread(_values(bag, position))
-        speed, place = _likeness(bag, command, position)
-        alike = speed > _ALIKE_SPEED or place > _ALIKE_POSITION
-        if alike and moved > _FOLLOWS * asked:
+        moved = _spread(values_of(bag, position))
+        if moved > _FOLLOWS * asked and follows(bag, command, position):
             return
         unit = 'rad' if joint.hinge else 'm'
         others = (
@@ -371,7 +352,7 @@ def _check_followed(
             for other, own in measured.items()
             if other != joint.id
             and Quantity.POSITION in own
-            and _likeness(bag, command, own[Quantity.POSITION])[0] > _SURELY
+            and likeness(bag, command, own[Quantity.POSITION])[0] > _SURELY
         )
         instead = next((f', which {name} follows instead' for name in others), '')
         still.append(
@@ -384,39 +365,3 @@ def _check_followed(
             "say undriven: ['*'] in the configuration if the motors were off."
         )
         raise FitError(msg)
-
-
-def _likeness(bag: BagColumns, command: Pair, position: Pair) -> tuple[float, float]:
-    """Return how a joint's speed and position correlate with its command's, at the best lags."""
-    sides = []
-    for pair in (command, position):
-        values = _values(bag, pair)
-        known = np.isfinite(values)
-        times = topic_columns(bag, pair.topic).receive_ns[known]
-        sides.append((times, values[known]))
-    first = max(times[0] for times, _ in sides)
-    last = min(times[-1] for times, _ in sides)
-    grid = np.arange(first, last, int(_STEP_S * SECOND_NS))
-    if len(grid) <= _STEPS:
-        return 1.0, 1.0  # too short to tell
-    # Between runs of one recording a joint may be anywhere: nothing is known of it.
-    stamps = sides[1][0]
-    age = grid - stamps[np.maximum(np.searchsorted(stamps, grid, side='right') - 1, 0)]
-    away = age > max(_HOLE_S * SECOND_NS, _HOLE_PERIODS * float(np.median(np.diff(stamps))))
-    held = [
-        values[np.maximum(np.searchsorted(times, grid, side='right') - 1, 0)]
-        for times, values in sides
-    ]
-    speeds = [values[_STEPS:] - values[:-_STEPS] for values in held]
-    moving_away = np.convolve(away, np.ones(_STEPS + 1))[_STEPS : len(grid)] > 0
-    best = []
-    for (told, went), hole in ((speeds, moving_away), (held, away)):
-        found = 0.0
-        for lag in range(int(_LONGEST_LAG_S / _STEP_S) + 1):
-            count = max(len(told) - lag, 0)
-            known = ~(hole[:count] | hole[lag:])
-            before, after = told[:count][known], went[lag:][known]
-            if len(before) > 1 and np.ptp(before) and np.ptp(after):
-                found = max(found, abs(float(np.corrcoef(before, after)[0, 1])))
-        best.append(found)
-    return best[0], best[1]

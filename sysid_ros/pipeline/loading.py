@@ -12,16 +12,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import mujoco
+import numpy as np
+
 from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
+from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
-from sysid_ros.model.description import read_description
-from sysid_ros.model.implied import implied_actuators, implied_sentence
-from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.implied import (
+    add_actuators,
+    implied_actuators,
+    implied_sentence,
+    takes_efforts,
+)
+from sysid_ros.model.loading import compile_spec, load_spec, read_model
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
 from sysid_ros.pipeline.driven import (
@@ -37,14 +45,13 @@ from sysid_ros.signals import TimeSeries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import mujoco
-
     from sysid_ros.alignment import Alignment
     from sysid_ros.alignment.stamps import StampSource
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
     from sysid_ros.config.calibration import Role
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.signals.trajectory import Trajectory
@@ -89,8 +96,8 @@ class Problem:
         model: The same, compiled.
         recordings: All bags of the configuration, aligned.
         parameters: The unknowns.
+        source: The model as it was read, with all actuators where some of ``spec`` are off.
         servos: The joints that servos drive, if any.
-        written: The nominal model with all actuators, where some of ``spec`` are switched off.
         refused: Why a simulation cannot explain a bag, where forces along its motion may.
     """
 
@@ -98,9 +105,35 @@ class Problem:
     model: mujoco.MjModel
     recordings: tuple[CalibrationBag, ...]
     parameters: tuple[Unknown, ...]
+    source: RobotModel
     servos: ServoJoints | None = None
-    written: mujoco.MjSpec | None = None
     refused: tuple[NotToldError, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the model beside its file, a sentence each."""
+        found = *self.source.description.notes, implied_sentence(self.spec), self._floating
+        return tuple(filter(None, found))
+
+    @property
+    def _floating(self) -> str:
+        """That a base falls of which nothing is measured; empty where none does."""
+        model, sensors = self.model, sensor_names(self.model)
+        free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        measured = {
+            mujoco.mjtSensor(model.sensor_type[sensors.index(name)])
+            for recording in self.recordings
+            for sequence in recording.alignment.sequences
+            for series in sequence.measurements
+            for name in series.names
+        }
+        if not len(free) or not measured <= SENSOR_FIELDS.keys():
+            return ''
+        return (
+            f'Nothing measured says where {model.body(model.jnt_bodyid[free[0]]).name!r} is, which '
+            'floats: in the simulation it falls until it touches something. Where the robot hung '
+            'or stood on a stand, take a copy of the model without this free joint.'
+        )
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""
@@ -129,33 +162,41 @@ def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFindin
             yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)
 
 
-def model_of(config: CalibrationConfig) -> mujoco.MjSpec:
-    """Parse the model of a configuration; where nothing drives it, actuators are implied.
+class Subject(NamedTuple):
+    """The model of a configuration, and what was read to know what drives it.
+
+    Attributes:
+        model: With actuators, which are implied where the file has none.
+        bags: The columns of the bags that were read; each is taken out where it is used.
+    """
+
+    model: RobotModel
+    bags: dict[Path, BagColumns]
+
+
+def subject_of(config: CalibrationConfig) -> Subject:
+    """Read the model of a configuration; what takes the commands of a bag may be implied.
 
     Raises:
         SysidError: In one sentence, what is wrong with the model, the mapping or the first bag.
     """
-    spec = load_spec(config.model, config.package_path)
-    if not spec.actuators:
-        mapping = config.mapping
-        mapping = load_mapping(mapping) if isinstance(mapping, Path) else mapping
-        bag = next(path for path, role in bags_of(config) if role == 'train')
-        imply_actuators(spec, config.model, in_namespace(read_bag(bag), config.namespace), mapping)
-    return spec
-
-
-def model_notes(config: CalibrationConfig, spec: mujoco.MjSpec) -> tuple[str, ...]:
-    """Say what is to be known of the model beside its file, a sentence each."""
-    sentence = implied_sentence(spec)
-    notes = read_description(config.model, config.package_path).notes
-    return (*notes, sentence) if sentence else notes
+    found = Subject(read_model(config.model, config.package_path), {})
+    spec = found.model.spec
+    mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
+    if mapping != 'auto':
+        add_actuators(spec, mapping.actuators)
+    elif takes_efforts(spec):
+        path = next(path for path, role in bags_of(config) if role == 'train')
+        found.bags[path] = in_namespace(read_bag(path), config.namespace)
+        imply_actuators(spec, config.model, found.bags[path])
+    return found
 
 
 def load(
     config: CalibrationConfig,
     observer: Observer,
     look: Callable[[BagColumns, Role, mujoco.MjModel], None] | None = None,
-    spec: mujoco.MjSpec | None = None,
+    subject: Subject | None = None,
 ) -> Problem:
     """Read the model and all bags of a configuration.
 
@@ -163,14 +204,14 @@ def load(
         config: The validated configuration.
         observer: Is told of every bag.
         look: Is shown the columns of every bag, its role and the compiled nominal model.
-        spec: What the model's file was parsed to; parsed here unless given.
+        subject: What was read of it already; read here unless given.
 
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
     """
-    spec = spec or model_of(config)
+    source, bags_read = subject or subject_of(config)
+    spec = source.spec
     model = compile_spec(spec, config.model)
-    written = spec if config.undriven else None
     if config.undriven:
         servos = joints_of(config.servos, model)
         spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
@@ -185,7 +226,7 @@ def load(
     undriven = ('*',) if described else config.undriven
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = in_namespace(read_bag(path), config.namespace)
+        columns = bags_read.pop(path, None) or in_namespace(read_bag(path), config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
         try:
             check_driven(columns, model, pairing, undriven)
@@ -215,8 +256,8 @@ def load(
         model,
         tuple(recordings),
         early,
+        source,
         joints_of(config.servos, model),
-        written,
         tuple(refused),
     )
     parameters = parameters_of(config, model, spec, problem.sequences('train'))

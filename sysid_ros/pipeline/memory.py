@@ -17,7 +17,6 @@ from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import Known, continue_from
 from sysid_ros.inference.drift import JointEstimate
-from sysid_ros.model.description import model_hash
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of, of_sequence
 from sysid_ros.results.result import (
@@ -212,7 +211,7 @@ def fit_with_memory(
         return fit_training(chosen, moved, observer, cancel, memory=prior)
 
     parameters = problem.parameters
-    warnings = list(_unmatched(memory.result, parameters, config))
+    warnings = list(_unmatched(memory.result, problem))
     known = known_of(memory.result, parameters, config.memory.wander)
     if not known.names:
         return fit(parameters, None, None), Remembered(memory, None, tuple(warnings))
@@ -268,12 +267,10 @@ def _same(earlier: ParameterResult, unknown: Unknown) -> bool:
     return paths == set(earlier.targets) and not any(map(of_sequence, paths))
 
 
-def _unmatched(
-    result: CalibrationResult, parameters: tuple[Unknown, ...], config: CalibrationConfig
-) -> list[str]:
+def _unmatched(result: CalibrationResult, problem: Problem) -> list[str]:
     """Say which parameters were, or are, others than now."""
     earlier = {p.name: p for p in result.parameters if not of_sequence(p.targets[0])}
-    now = {p.name: p for p in parameters if not of_sequence(p.targets[0].path)}
+    now = {p.name: p for p in problem.parameters if not of_sequence(p.targets[0].path)}
     new = [n for n, p in now.items() if n not in earlier or not _same(earlier[n], p)]
     gone = [n for n, p in earlier.items() if n not in now or not _same(p, now[n])]
     found = []
@@ -285,7 +282,7 @@ def _unmatched(
             f'model has their values: {", ".join(gone)}.'
         )
     models = {file.sha256 for file in result.provenance.files if file.role == 'model'}
-    if model_hash(config.model) not in models:
+    if problem.source.description.sha256 not in models:
         found.append(
             'The model is not the one of the earlier result: if more than the identified '
             'parameters differs, what was known before is not true of it.'

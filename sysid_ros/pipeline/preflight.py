@@ -35,7 +35,7 @@ from sysid_ros.inference.spread import LEVEL, Spread
 from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import load, model_notes, unlike_stamps
+from sysid_ros.pipeline.loading import load, unlike_stamps
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
             *unlike_stamps(problem.recordings),
         ),
         seconds=time.perf_counter() - begun,
-        notes=(*model_notes(config, problem.spec), *seen.notes),
+        notes=(*problem.notes, *seen.notes),
     )
 
 

@@ -256,7 +256,7 @@ def test_a_folder_or_file_that_is_no_bag_is_an_error(
     write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}, name='train_1')
     assert 'bags inside: train_1' in _error(tmp_path)
     (tmp_path / 'notes.txt').write_text('hello')
-    assert '.mcap, .db3 or .bag' in _error(tmp_path / 'notes.txt')
+    assert '.mcap, .db3, .bag, .csv, .parquet or .npz' in _error(tmp_path / 'notes.txt')
 
 
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])

@@ -15,7 +15,9 @@ import pytest
 import yaml
 from rosbags.typesys import Stores, get_typestore
 
-import sysid_ros
+import sysid_ros.bags
+import sysid_ros.pipeline.loading
+from sysid_ros.bags import read_bag
 from sysid_ros.bags.writer import BagWriter
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def robot(tmp_path: Path) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.usefixtures('undrawn')
 def test_a_bag_that_describes_its_robot_needs_no_model(
-    robot: dict[str, float], sysid: Sysid, tmp_path: Path
+    robot: dict[str, float], sysid: Sysid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mapping = tmp_path / 'mapping.yaml'
     mapped = sysid('map', tmp_path / 'train', '-o', mapping)
@@ -97,8 +99,17 @@ def test_a_bag_that_describes_its_robot_needs_no_model(
     checked = sysid('preflight', config)
     assert 'All 3 parameters would be identified' in checked.out
     assert 'are guesses' in ' '.join(checked.out.split())
+    read = []
+    for owner in (sysid_ros.bags, sysid_ros.pipeline.loading):
+        monkeypatch.setattr(
+            owner,
+            'read_bag',
+            lambda bag, topics=None: read.append(bag.name) or read_bag(bag, topics),
+        )
     done = sysid('calibrate', config)
     assert done.code == 0, done.out
+    # The first bag once for the description and once for its columns.
+    assert sorted(read) == ['train', 'train', 'validate']
     folder = tmp_path / 'out'
     assert (folder / 'mjcf' / 'robot_description.urdf').read_text() == BARE.read_text()
     written = mujoco.MjModel.from_xml_path(str(folder / 'mjcf' / 'robot_description.xml'))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from sysid_ros.cli.parser import make_parser, parse_overrides
 from sysid_ros.config import CalibrationConfig, validate
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ def test_the_example_is_a_valid_configuration(sysid: Callable[..., Any]):
     config = validate(CalibrationConfig, yaml.safe_load(done.out), 'the example')
     assert config.model.name == 'arm.xml'
     assert len(config.parameters) > 1
+
+
+@pytest.mark.parametrize('command', ['calibrate', 'preflight', 'check'])
+def test_a_namespace_is_a_value_of_the_configuration(command: str):
+    more = ['--baseline', 'b.json'] if command == 'check' else []
+    given = [command, 'a.yaml', *more, '--set', 'stamps=header', '--namespace', 'no']
+    assert parse_overrides(make_parser().parse_args(given).overrides) == {
+        'stamps': 'header',
+        'namespace': 'no',
+    }
 
 
 def test_the_version_is_the_one_of_the_package(sysid: Callable[..., Any]):

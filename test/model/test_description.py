@@ -14,7 +14,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import ModelError
-from sysid_ros.model.description import model_hash, read_description
+from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_model
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def _bag(folder: Path, texts: Mapping[str, str], facts: Mapping[str, str] | None
 def test_what_a_robot_says_in_a_bag_is_its_model(topic: str, tmp_path: Path) -> None:
     bag = _bag(tmp_path, {topic: BARE})
     assert load_model(bag).joint('pivot').id == 0
-    assert read_description(bag).name(bag) == 'robot_description.xml'
+    assert read_description(bag).name == 'robot_description.xml'
     assert read_description(bag).urdf == BARE
-    assert model_hash(bag) == model_hash(DATA / 'bare.urdf')
+    assert read_description(bag).sha256 == read_description(DATA / 'bare.urdf').sha256
     (file,) = bag.glob('*.mcap')
     assert load_model(file).nbody == 3
 
@@ -54,7 +54,7 @@ def test_what_a_recorder_noted_is_the_model_too(tmp_path: Path) -> None:
 
 def test_an_mjcf_in_a_bag_is_taken_as_it_is(tmp_path: Path) -> None:
     bag = _bag(tmp_path, {'/robot_description': MJCF})
-    assert read_description(bag) == (MJCF, None, ())
+    assert read_description(bag) == (bag, MJCF, None, ())
     assert load_model(bag).joint('j').id == 0
 
 
@@ -116,7 +116,7 @@ def test_xacro_expands_with_packages_that_are_found(
     (tmp_path / 'src' / 'arm_description').mkdir(parents=True)
     (tmp_path / 'src' / 'arm_description' / 'base.urdf').write_text(BARE)
     assert load_model(path, [tmp_path / 'src']).nbody == 3
-    assert read_description(path, [tmp_path / 'src']).name(path) == 'arm.xml'
+    assert read_description(path, [tmp_path / 'src']).name == 'arm.xml'
     path.write_text('name')
     with pytest.raises(ModelError, match=r'argument name; .*`xacro .* NAME:=VALUE > arm\.urdf`'):
         load_model(path, [tmp_path / 'src'])

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import (
     add_actuators,
     drop_implied,
@@ -18,7 +19,7 @@ from sysid_ros.model.implied import (
     implied_sensors,
     implied_sentence,
 )
-from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.model.loading import RobotModel, load_model, load_spec
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import resolve
 
@@ -118,8 +119,8 @@ def test_actuators_are_made_by_their_names(tmp_path: Path):
     assert 'actuator/*/kp and actuator/*/kv' in implied_sentence(spec)
 
 
-def test_a_model_with_an_actuator_of_its_own_gets_none(tmp_path: Path):
-    _, spec = _driven(tmp_path, '<actuator><motor joint="hip"/></actuator>')
+def test_a_model_with_a_servo_of_its_own_gets_none(tmp_path: Path):
+    _, spec = _driven(tmp_path, '<actuator><position joint="hip"/></actuator>')
     assert implied_actuators(spec) == []
     assert implied_sentence(spec) == ''
 
@@ -147,7 +148,8 @@ def test_implied_actuators_are_written_and_the_rest_is_the_users_text(tmp_path: 
     path, spec = _driven(tmp_path)
     model = spec.copy().compile()
     (target,) = resolve('actuator/hip_servo/kp', model, spec=spec)
-    text = write_model(path, [(target, 55.0)], tmp_path / 'out', spec).path.read_text()
+    source = RobotModel(read_description(path), spec)
+    text = write_model(source, [(target, 55.0)], tmp_path / 'out').path.read_text()
     before, _, after = text.partition('  <actuator>\n')
     assert before + '</mujoco>\n' == path.read_text()
     assert '<position name="hip_servo" joint="hip" kp="55" kv="' in after

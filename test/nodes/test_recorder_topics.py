@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sysid_ros.bags import read_bag
 from sysid_ros.errors import ConfigError
 from sysid_ros.nodes.ros.recorder.graph import (
     Endpoint,
@@ -273,3 +275,91 @@ def test_what_two_subscriptions_hear_is_taken_once() -> None:
         False,
     ]
     assert balance == {b'a': 1, b'c': -1}
+
+
+#: So many commands are sent before the recorder listens, and after that.
+BEFORE, AFTER = 3, 2
+OFFERS = tuple(itertools.product(('reliable', 'best_effort'), ('volatile', 'latched'), (1, 100)))
+
+
+def _commands(number: int) -> dict[str, Any]:
+    """Return a command of each type, all of the same number."""
+    from builtin_interfaces.msg import Duration, Time  # noqa: PLC0415 (absent without ROS)
+    from sensor_msgs.msg import JointState  # noqa: PLC0415
+    from std_msgs.msg import Float64MultiArray, Header  # noqa: PLC0415
+    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
+
+    value, header = float(number), Header(stamp=Time(sec=100 + number), frame_id='f' * number)
+    joints = ['lift', 'roll']
+    told = JointState(header=header, name=joints, position=[value, -value], effort=[0.5, value])
+    points = [
+        JointTrajectoryPoint(positions=[value, at], time_from_start=Duration(nanosec=int(at * 1e9)))
+        for at in (0.1, 0.2)
+    ]
+    return {
+        'commands': Float64MultiArray(data=[value, -value, 0.25]),
+        'joint_trajectory': JointTrajectory(header=header, joint_names=joints, points=points),
+        'joint_commands': told,
+    }
+
+
+@pytest.mark.ros
+@pytest.mark.patient
+def test_every_type_of_command_comes_back_from_every_offer(
+    record: Callable[..., Any], ros_client: RosClient, tmp_path: Path
+) -> None:
+    from rclpy.duration import Duration  # noqa: PLC0415 (absent without ROS)
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: PLC0415
+    from rclpy.serialization import deserialize_message  # noqa: PLC0415
+
+    durabilities = {
+        'volatile': DurabilityPolicy.VOLATILE,
+        'latched': DurabilityPolicy.TRANSIENT_LOCAL,
+    }
+    publishers = {
+        (name, offer): ros_client.node.create_publisher(
+            type(message),
+            '/' + '_'.join(map(str, offer)) + f'/{name}',
+            QoSProfile(
+                depth=offer[2],
+                reliability=ReliabilityPolicy[offer[0].upper()],
+                durability=durabilities[offer[1]],
+            ),
+        )
+        for name, message in _commands(0).items()
+        for offer in OFFERS
+    }
+
+    def publish(numbers: range) -> None:
+        for number in numbers:
+            for (name, _), publisher in publishers.items():
+                publisher.publish(_commands(number)[name])
+            # What a depth of 1 has not delivered is replaced. That takes a heartbeat: 3 s.
+            assert all(p.wait_for_all_acked(Duration(seconds=60)) for p in publishers.values())
+
+    publish(range(BEFORE))
+    recorder = record(output=tmp_path / 'bag', topics=[p.topic_name for p in publishers.values()])
+    ros_client.spin_until(lambda: all(p.get_subscription_count() for p in publishers.values()))
+    publish(range(BEFORE, BEFORE + AFTER))
+    assert recorder.stop() == 0
+    found: dict[str, list[bytes]] = {}
+    offered: dict[str, tuple[str, str, int]] = {}
+    with Reader(tmp_path / 'bag') as reader:
+        for connection, _, data in reader.messages():
+            found.setdefault(connection.topic, []).append(bytes(data))
+        for connection in reader.connections:
+            (qos,) = cast('Any', connection.ext).offered_qos_profiles
+            durable = 'volatile' if qos.durability.name == 'VOLATILE' else 'latched'
+            offered[connection.topic] = (qos.reliability.name.lower(), durable, qos.depth)
+    for (name, offer), publisher in publishers.items():
+        reliability, durability, depth = offer
+        known = min(depth, BEFORE) if (reliability, durability) == ('reliable', 'latched') else 0
+        sent = [_commands(number)[name] for number in range(BEFORE - known, BEFORE + AFTER)]
+        # Padding between numbers is whatever was in the memory.
+        taken = [deserialize_message(m, type(sent[0])) for m in found[publisher.topic_name]]
+        assert taken == sent, (name, offer)
+        assert offered[publisher.topic_name][:2] == offer[:2]
+    columns = {topic.topic: topic for topic in read_bag(tmp_path / 'bag').topics}
+    for (name, offer), publisher in publishers.items():
+        field = columns[publisher.topic_name].fields[0]
+        assert field.values[-1, 0] == BEFORE + AFTER - 1, (name, offer, field.name)

@@ -14,6 +14,8 @@ import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
+from sysid_ros.model.description import Description
+from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.rollout.prediction import predict
@@ -110,7 +112,8 @@ class Workshop:
             for target in targets
             for unknown in make_unknowns(target, Scope(model, spec, sequences))
         )
-        return Problem(spec, model, recordings, parameters)
+        source = RobotModel(Description(Path('bob.xml')), spec)
+        return Problem(spec, model, recordings, parameters, source)
 
     def _measured(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> TimeSeries:
         return self._series(times, values, {'q': SignalType.MjSensor, 'v': SignalType.MjSensor})

@@ -14,6 +14,8 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.identification.fit import fit
+from sysid_ros.model.description import Description
+from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
@@ -110,7 +112,9 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
             bags=(BagSelection(path='b'),),
             parameters=tuple(ParameterConfig(target=target) for target in PARAMETERS),
         )
-        return assemble(config, '', Problem(spec, model, recordings, parameters), found)
+        source = RobotModel(Description(path), spec)
+        problem = Problem(spec, model, recordings, parameters, source)
+        return assemble(config, '', problem, found)
 
     return run
 

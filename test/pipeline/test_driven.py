@@ -181,6 +181,35 @@ def test_a_servo_that_steps_as_fast_as_it_can_follows(period: float) -> None:
     assert not complaint(bag)
 
 
+def _reaching(rng: np.random.Generator, count: int) -> Any:
+    """Return smooth motions from point to point with rests between them."""
+    parts, place = [], 0.0
+    while sum(map(len, parts)) < count:
+        goal, part = rng.uniform(-1, 1), np.linspace(0, 1, rng.integers(25, 75))
+        parts.append(place + (goal - place) * (10 * part**3 - 15 * part**4 + 6 * part**5))
+        parts.append(np.full(rng.integers(0, 35), goal))
+        place = goal
+    return np.concatenate(parts)[:count]
+
+
+@pytest.mark.slow
+def test_a_limp_arm_that_is_moved_by_hand_follows_nothing() -> None:
+    times, complaints = np.arange(0.0, 10.0, 0.02), []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        lift, turn, *hand = (_reaching(rng, len(times)) for _ in range(4))
+        late = {joint: np.roll(values, 6) for joint, values in (('lift', lift), ('turn', turn))}
+        near = {joint: 0.8 * v + 0.05 * rng.normal(size=len(v)) for joint, v in late.items()}
+        told = Columns().topic('/joint_commands', times, {'position': {'lift': lift, 'turn': turn}})
+        for lift_went, turn_went in (hand, near.values()):
+            joints = {'lift': lift_went, 'turn': turn_went, 'pole': 0.0 * times}
+            state = Columns().topic('/joint_states', times, {'position': joints})
+            complaints.append(complaint(Columns().bag(state, told))[:23])
+    refused = [text == 'No joint follows its co' for text in complaints]
+    assert sum(refused[::2]) >= 18
+    assert not any(refused[1::2])
+
+
 def test_joints_that_follow_the_commands_of_others_are_named() -> None:
     turns = np.cos(3.3 * TIMES)
     bag = Columns().bag(

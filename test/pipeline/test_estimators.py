@@ -13,7 +13,7 @@ import pytest
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.pipeline.calibration import calibrate, model_of
+from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.preflight import preflight
@@ -94,7 +94,7 @@ def config(folder: Path, **changes: Any) -> CalibrationConfig:
 
 
 def seen(chosen: CalibrationConfig) -> Estimated:
-    return estimated(chosen, load(chosen, Nobody(), spec=model_of(chosen)))
+    return estimated(chosen, load(chosen, Nobody()))
 
 
 @pytest.mark.slow
@@ -137,10 +137,9 @@ def test_forces_are_compared_where_nothing_but_them_drives(folder: Path) -> None
     simulated = told.model_copy(update={'estimator': 'simulation'})
     assert seen(simulated).kind is EstimatorKind.SIMULATION
     # Commands of motors are the forces where no efforts are mapped.
-    spec = model_of(told)
-    problem = load(told, Nobody(), spec=spec)
+    problem = load(told, Nobody())
     motion = tuple(f'{joint}_{what}' for joint in ('lift', 'bend') for what in MOTION)
-    blind = load(told.model_copy(update={'sensors': motion}), Nobody(), spec=spec)
+    blind = load(told.model_copy(update={'sensors': motion}), Nobody())
     by_commands, by_efforts = estimated(told, blind), estimated(told, problem)
     (one,) = by_commands.problem.sequences('train')
     (other,) = by_efforts.problem.sequences('train')

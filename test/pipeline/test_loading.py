@@ -12,7 +12,9 @@ import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.pipeline.loading import CalibrationBag, parameters_of, unlike_stamps
+from sysid_ros.model.description import Description
+from sysid_ros.model.loading import RobotModel
+from sysid_ros.pipeline.loading import CalibrationBag, Problem, parameters_of, unlike_stamps
 
 if TYPE_CHECKING:
     from sysid_ros.alignment.stamps import StampSource
@@ -23,6 +25,9 @@ MODEL = """
   <sensor><jointpos name="q" joint="j"/><jointactuatorfrc name="tau" joint="j"/></sensor>
 </mujoco>
 """
+
+
+TRUNK = '<geom size=".1" mass="1"/>'
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,19 @@ def test_an_entry_for_the_scale_is_the_one_that_counts() -> None:
     spec = mujoco.MjSpec.from_string(MODEL)
     found = parameters_of(config, spec.compile(), spec)
     assert [parameter.max_value for parameter in found if 'tau' in parameter.name] == [2.0]
+
+
+@pytest.mark.parametrize(('inside', 'floats'), [('', False), ('<freejoint/>', True)])
+def test_a_base_that_falls_because_nothing_measures_it_is_said(inside: str, floats: bool) -> None:
+    spec = mujoco.MjSpec.from_string(
+        MODEL.replace('<body>', f'<body name="trunk">{inside}{TRUNK}<body>').replace(
+            '</body>', '</body></body>'
+        )
+    )
+    source = RobotModel(Description(Path('arm.xml'), notes=('It has no meshes.',)), spec)
+    first, *more = Problem(spec, spec.compile(), (_bag('a'),), (), source).notes
+    assert first == 'It has no meshes.'
+    assert [" where 'trunk' is, which floats" in note for note in more] == [True] * floats
 
 
 def _bag(name: str, **sources: StampSource) -> CalibrationBag:

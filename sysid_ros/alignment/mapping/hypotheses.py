@@ -43,7 +43,7 @@ from sysid_ros.alignment.mapping.mechanism import (
     scaled_part,
     servo_torque,
 )
-from sysid_ros.alignment.mapping.names import similarities
+from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
 from sysid_ros.alignment.pairs import Quantity
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
 _LEAST_PART = 0.01
 #: Cost of a state's sign, a command's, what both together save, an effort's against its position.
 _STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
+#: Cost of joints that other columns are named for where the model has this part of the bag's joints
+#: at most: a part of a robot moves by what the rest of it does, which such a model does not know.
+_STRANGE, _PARTIAL = 40.0, 0.5
 #: Cost of a servo that goes a small or large part of its way.
 _LIKE = 2.0
 #: Cost of an offset that position and command share.
@@ -72,6 +75,9 @@ _OTHER_GAINS = 1.0
 _SLACK = 0.05
 #: Cost of two joints that a message has in another order than the model, and of all of them.
 _SWAPPED, _SHUFFLED = 1.5, 4.0
+#: The least cost of another order where a bag has no names and as many columns as the model joints:
+#: nearly always they are in the model's order.
+_REARRANGED = 3.0
 #: Cost of a position or effort in another unit than most of its message.
 _MIXED, _MIXED_EFFORTS = 4.0, 12.0
 #: Units of their own cost less by this for each effort but the first of a message.
@@ -174,6 +180,7 @@ class Judge:
         drives: Of the bag.
         joints: Of the model.
         alike: (drives, joints) how alike their names are.
+        strange: (drives, joints) where a joint of a part of the robot is another drive's by name.
         trust: From 0 to 1, how much torques count against what is usual.
     """
 
@@ -199,7 +206,12 @@ class Judge:
         )
         self.alike = np.maximum(measured, commanded)
         self._in_order = _in_message_order(drives)
+        unnamed = not any(drive.axis.named for drive in drives)
+        self._least_disorder = _REARRANGED if unnamed and len(drives) == len(names) else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
+        named = self.alike >= SAME_CORE
+        partial = len(names) <= _PARTIAL * len(drives)
+        self.strange = named.any(axis=0) & ~named & partial
         self._local: dict[tuple[int, int], tuple[float, Guess]] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
         # Most hypotheses change one drive: what the others explain stays as it is.
@@ -214,8 +226,9 @@ class Judge:
             self._prior(row, drive, guess)
             for row, (drive, guess) in enumerate(zip(self.drives, guesses, strict=True))
         )
-        placed = sum(guess.joint >= 0 for guess in guesses)
-        total -= _LEFT * (min(len(guesses), len(self.joints)) - placed)
+        placed = [(row, guess.joint) for row, guess in enumerate(guesses) if guess.joint >= 0]
+        total -= _LEFT * (min(len(guesses), len(self.joints)) - len(placed))
+        total -= _STRANGE * any(self.strange[place] for place in placed)
         total -= self._disorder(guesses)
         total -= self._mixture(guesses)
         usual = total
@@ -271,7 +284,7 @@ class Judge:
     def _disorder(self, guesses: tuple[Guess, ...]) -> float:
         """Return the cost of an order of joints that is not the model's."""
         swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
-        return min(_SWAPPED * swapped, _SHUFFLED)
+        return max(min(_SWAPPED * swapped, _SHUFFLED), self._least_disorder) if swapped else 0.0
 
     def _offsets_and_torques(
         self, guesses: tuple[Guess, ...]

@@ -16,7 +16,13 @@ from sysid_ros.alignment.mapping.drives import make_drives
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.mapping.proposal import Proposal, propose
 from sysid_ros.alignment.pairs import PairRole, Quantity, UnmappedKind
-from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints, implied_actuators
+from sysid_ros.model.implied import (
+    ActuatorKind,
+    add_actuators,
+    free_joints,
+    implied_actuators,
+    takes_efforts,
+)
 from sysid_ros.model.loading import compile_spec
 
 if TYPE_CHECKING:
@@ -35,21 +41,25 @@ _KINDS = {
 }
 
 
-def commanded_quantity(bag: BagColumns) -> Quantity | None:
-    """Return what most joints of a bag are commanded; None where there are no commands.
+def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
+    """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
 
     Names of fields and topics tell it; where they do not, what follows the command best. A command
     of positions may come with velocities that belong to it.
     """
     leaders = find_leaders(bag)
     axes = find_axes(bag, leaders, prefixes(bag, find_arms(bag, leaders), leaders))
+    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
+    if not takes_efforts(spec) or (spec.actuators and efforts):
+        return None
     drives = make_drives(axes, make_motion(axes), frozenset(Quantity))
     votes: Counter[Quantity] = Counter()
     for drive in drives:
         if drive.command is not None:
             told = [quantity for quantity in Quantity if quantity in drive.command.columns]
             votes[told[0] if told else drive.commanded] += 1
-    return votes.most_common(1)[0][0] if votes else None
+    found = votes.most_common(1)[0][0] if votes else None
+    return None if spec.actuators and found is Quantity.EFFORT else found
 
 
 def imply_actuators(
@@ -58,10 +68,11 @@ def imply_actuators(
     bag: BagColumns,
     mapping: Literal['auto'] | MappingConfig = 'auto',
 ) -> None:
-    """Give a model that nothing drives an actuator for each joint that a bag has commands for.
+    """Give a model what takes the commands of a bag, an actuator for each joint that has some.
 
     Args:
-        spec: What the model's file was parsed to, changed in place; one with an actuator stays.
+        spec: What the model's file was parsed to, changed in place; one with a servo stays, and one
+            with motors where a bag has efforts for them.
         path: The file.
         bag: A recording.
         mapping: Names the actuators, as ``elbow_servo``; ``auto`` goes by the joints' names.
@@ -70,26 +81,25 @@ def imply_actuators(
         AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
         ModelError: The model does not compile.
     """
-    if spec.actuators:
-        return
     if mapping != 'auto':
         add_actuators(spec, mapping.actuators)
         return
-    quantity = commanded_quantity(bag)
+    quantity = lacking_quantity(spec, bag)
     if quantity is not None:
         trial = _with_all(spec, _KINDS[quantity])
+        guessed = implied_actuators(trial)
         pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
-        add_actuators(spec, [pair.name for pair in pairs if pair.role is PairRole.ACTUATOR])
+        add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
 
 
 def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
-    """Propose a mapping, where nothing drives the model to actuators that are added.
+    """Propose a mapping, where nothing in the model takes the commands to actuators that are added.
 
     Where there are no commands, motors are driven by the efforts that were measured.
 
     Args:
-        spec: What the model's file was parsed to; where it has no actuator, those that are proposed
-            are added to it.
+        spec: What the model's file was parsed to; those that are proposed and that it has not are
+            added to it.
         path: The file.
         bag: A recording.
 
@@ -97,9 +107,10 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
         ModelError: The model does not compile.
     """
-    if spec.actuators:
+    quantity = lacking_quantity(spec, bag)
+    if spec.actuators and quantity is None:
         return propose(bag, compile_spec(spec, path))
-    quantity = commanded_quantity(bag)
+    own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
     trial = _with_all(spec, _KINDS[quantity or Quantity.EFFORT])
     guessed = frozenset(implied_actuators(trial))
     found = propose(bag, compile_spec(trial, path), guessed=guessed)
@@ -108,7 +119,7 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
     unmapped = tuple(
         item
         for item in found.unmapped
-        if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed
+        if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed | own
     )
     return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
 

@@ -82,7 +82,7 @@ class ModelJoint(NamedTuple):
         low: Least position, −inf where it has no limit.
         high: Largest position.
         armature: Of the joint and its actuators, kg·m² or kg.
-        law: Of the first actuator on it, or None.
+        law: Of the first servo on it, else of its first actuator, or None.
     """
 
     name: str
@@ -205,9 +205,10 @@ def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]
         if drives_joint(model, actuator) and int(model.actuator_trnid[actuator, 0]) == joint:
             gear = float(model.actuator_gear[actuator, 0])
             armature += gear**2 * float(model.actuator_armature[actuator])
-            if law is None and actuator_name:
-                law = _law(model, actuator, gear)
-                law = law._replace(known=law.known and actuator_name not in guessed)
+            if actuator_name and (law is None or law.commanded is Quantity.EFFORT):
+                own = _law(model, actuator, gear)
+                own = own._replace(known=own.known and actuator_name not in guessed)
+                law = own if law is None or own.commanded is not Quantity.EFFORT else law
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
     return ModelJoint(name, joint, hinge, low, high, armature, law)
 

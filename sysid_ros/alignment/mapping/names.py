@@ -80,6 +80,12 @@ def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64
             if other:
                 cores = bare_bag[row], bare_model[column]
                 found[row, column] = _similarity((name, other), cores)
+    # A name with something around it is the same name where no other fits as well.
+    shared = np.array([[_words_inside(name, other) for other in model] for name in bag])
+    for row, column in np.argwhere(shared.reshape(found.shape)):
+        rivals = [*shared[row], *shared[:, column]]
+        if max(rivals) == shared[row, column] and rivals.count(max(rivals)) == 2:  # noqa: PLR2004 (itself, twice)
+            found[row, column] = max(found[row, column], SAME_CORE)
     return found
 
 
@@ -113,6 +119,23 @@ def _similarity(names: tuple[str, str], cores: tuple[str, str]) -> float:
     shared = told * len(common) / len(meanings[0] | meanings[1])
     means = _SOME_WORDS + (_SAME_MEANING - _SOME_WORDS) * shared if shared else 0.0
     return max(ALIKE * ratio if ratio >= _LEAST_RATIO else 0.0, means)
+
+
+def _words_inside(name: str, other: str) -> int:
+    """Return how many words a name has that is part of the other; 0 where it is not.
+
+    What stands behind it may be no number: wrist is not wrist_2.
+    """
+    if not name or not other or name.isdigit() or other.isdigit():
+        return 0
+    few, many = sorted((_words(name), _words(other)), key=len)
+    says = any(word.isdigit() or word not in _NOISE for word in few)
+    alike = any(
+        many[place : place + len(few)] == few
+        and not any(map(str.isdigit, many[place + len(few) :]))
+        for place in range(len(many) - len(few) + 1)
+    )
+    return len(few) if says and alike else 0
 
 
 def _words(name: str) -> list[str]:

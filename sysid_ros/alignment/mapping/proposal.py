@@ -382,6 +382,8 @@ def _effort(judge: Judge, found: BestHypothesis, row: int, limit: float) -> _Rea
 def _limits(judge: Judge, found: BestHypothesis, row: int) -> tuple[float, float]:
     """Return the most that a drive's joint, and its zero, can be sure of; torques prove more."""
     guess = found.guesses[row]
+    if judge.strange[row, guess.joint]:
+        return _UNSCALED, _UNSCALED
     if found.verdict.parts[row][1] < _EXPLAINED:
         return 1.0, 1.0
     alike = np.delete(judge.alike[:, guess.joint], row), np.delete(judge.alike[row], guess.joint)
@@ -460,7 +462,8 @@ def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
     if judge.alike[row, namesake] >= SAME_CORE:
         other = judge.joints[namesake].name
         return f'named {drive.axis.name} in the bag, but moves as {joint.name}, not {other}{proof}'
-    return f'{in_words(alike)}{proof}'
+    place = '' if drive.axis.named else ', by its place in the message'
+    return f'{in_words(alike)}{place}{proof}'
 
 
 def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 METADATA = 'metadata.yaml'
 MCAP, SQLITE, ROS1 = STORAGE_SUFFIXES = ('.mcap', '.db3', '.bag')
+#: Files that are read as bags, see `tables`.
+CSV, PARQUET, NPZ = TABLE_SUFFIXES = ('.csv', '.parquet', '.npz')
 #: Behind the suffix of a file that rosbag2 has compressed as a whole.
 COMPRESSED = '.zstd'
 _DIGITS = re.compile(r'(\d+)')
@@ -78,7 +80,8 @@ def find_bag(path: Path) -> BagFiles:
         raise BagError(msg)
     if not path.is_dir():
         if not suffix(path):
-            known = ', '.join(STORAGE_SUFFIXES[:-1]) + f' or {STORAGE_SUFFIXES[-1]}'
+            *first, last = *STORAGE_SUFFIXES, *TABLE_SUFFIXES
+            known = f'{", ".join(first)} or {last}'
             msg = f'Expected a bag folder or a file that ends with {known}, found {str(path)!r}.'
             raise BagError(msg)
         return BagFiles(path, (path,), None, {})

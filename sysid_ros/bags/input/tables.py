@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
-from sysid_ros.bags.input.places import METADATA, natural_order, suffix
+from sysid_ros.bags.input.places import (
+    CSV,
+    METADATA,
+    NPZ,
+    PARQUET,
+    TABLE_SUFFIXES,
+    natural_order,
+    suffix,
+)
 from sysid_ros.errors import BagError, nearest
 
 if TYPE_CHECKING:
@@ -31,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CSV, PARQUET, NPZ = TABLE_SUFFIXES = ('.csv', '.parquet', '.npz')
 STATES, COMMANDS = '/joint_states', '/joint_commands'
 _STATE = 'sensor_msgs/msg/JointState'
 #: What stands where a bag has the type of a message.

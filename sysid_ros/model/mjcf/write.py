@@ -14,7 +14,6 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import actuators_text, implied_actuators
 from sysid_ros.model.inertia import full_inertia, rotation_from_quat
 from sysid_ros.model.loading import (
@@ -23,7 +22,7 @@ from sysid_ros.model.loading import (
     fitted_model,
     found_target,
     load_model,
-    load_spec,
+    read_model,
 )
 from sysid_ros.model.mjcf.actuators import pin_actuators
 from sysid_ros.model.mjcf.edits import Editor
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.model.description import Description
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
 
 
@@ -110,11 +110,9 @@ class WrittenModel(NamedTuple):
 
 
 def write_model(
-    source: Path,
+    source: Path | RobotModel,
     values: Sequence[tuple[Target, float]],
     folder: Path,
-    spec: mujoco.MjSpec | None = None,
-    packages: Sequence[Path] = (),
 ) -> WrittenModel:
     """Write a self-contained folder with the identified model.
 
@@ -127,11 +125,9 @@ def write_model(
     are.
 
     Args:
-        source: The user's model: MJCF, or what `read_description` makes MJCF of.
+        source: The user's model, as it was read; a path is read here. It is not changed.
         values: Targets and their values in SI units.
         folder: The new folder; an existing one is replaced once the new one is complete.
-        spec: What the file was parsed to; parsed here unless given, and not changed.
-        packages: Folders of ROS packages that a URDF may refer to.
 
     Returns:
         The main MJCF file in the folder, and notes.
@@ -141,11 +137,10 @@ def write_model(
             left behind and an existing folder stays.
         ParameterError: A target is not in the model, or a value is not finite.
     """
-    spec = spec or load_spec(source, packages)
-    fitted = fitted_model(source, values, spec)
-    described = read_description(source, packages)
-    made_of, folder = source, absolute(folder)
-    source = absolute(source.parent / described.name(source))
+    described, spec = read_model(source) if isinstance(source, Path) else source
+    made_of, folder = described.path, absolute(folder)
+    fitted = fitted_model(made_of, values, spec)
+    source = absolute(made_of.with_name(described.name))
     layout = _Layout.of(source, described, actuators_text(spec))
     _refuse_own_source(layout, folder)
     nominal = compile_spec(spec, source)
@@ -236,9 +231,11 @@ class _Layout(NamedTuple):
     def write(self, folder: Path) -> None:
         """Write all files below a folder."""
         for file in self.files:
+            document = self.text.documents.get(file)
+            if document is None and not file.exists():
+                continue
             place = folder / self.inside(file)
             place.parent.mkdir(parents=True, exist_ok=True)
-            document = self.text.documents.get(file)
             if document is not None:
                 place.write_bytes(encode(document.render()))
             else:

@@ -16,12 +16,12 @@ from xml.sax.saxutils import quoteattr
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, nearest
+from sysid_ros.errors import ModelError, nearest, some
 from sysid_ros.model.urdf.packages import find_mesh
 from sysid_ros.model.urdf.tree import Origin, Urdf, child, children, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike
@@ -38,8 +38,6 @@ _THINNEST = 1e-9
 #: The joints of a planar joint, as MuJoCo calls them: end of the name, type, axis.
 _PLANAR = (('TX', 'slide', (1, 0, 0)), ('TY', 'slide', (0, 1, 0)), ('RZ', 'hinge', (0, 0, 1)))
 _WORLD = 'world'
-#: So many names stand in a note.
-_SHOWN = 4
 
 
 class Converted(NamedTuple):
@@ -276,12 +274,12 @@ class _Converter:
             )
         if self._absent:
             files = [f'{uri} ({reason})' for uri, reason in self._absent.items()]
-            yield f'Meshes that are left out, which changes the view only: {_some(files)}.'
+            yield f'Meshes that are left out, which changes the view only: {some(files)}.'
         if self._massless:
-            names = _some(self._massless)
+            names = some(self._massless)
             yield f'These links move and have no mass, so each got {1e3 * _MASS:g} g: {names}.'
         if self._mended:
-            names = _some(self._mended)
+            names = some(self._mended)
             yield f'No body has the inertia of these links, so each got the nearest: {names}.'
 
 
@@ -334,8 +332,3 @@ def _numbers(values: ArrayLike) -> str:
         repr(int(value)) if value == int(value) else repr(value)
         for value in map(float, np.asarray(values))
     )
-
-
-def _some(items: Iterable[str]) -> str:
-    listed = list(items)
-    return ', '.join(listed[:_SHOWN]) + (', …' if len(listed) > _SHOWN else '')

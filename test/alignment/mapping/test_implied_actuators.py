@@ -16,14 +16,14 @@ import pytest
 
 from sysid_ros.alignment import PairRole
 from sysid_ros.alignment.mapping.implied import (
-    commanded_quantity,
     imply_actuators,
+    lacking_quantity,
     propose_with_actuators,
 )
 from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field, TopicColumns, read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.model.implied import implied_actuators
+from sysid_ros.model.implied import implied_actuators, implied_sentence
 from sysid_ros.model.loading import load_spec
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_positions_make_servos_and_all_pairs_are_right(bag: BagColumns) -> None:
 def test_an_array_without_names_is_what_the_joints_follow(bag: BagColumns) -> None:
     data = Field('data', ('0', '1'), _values(bag))
     array = _with_commands(bag, '/arm/commands', 'std_msgs/msg/Float64MultiArray', data)
-    assert commanded_quantity(array) is Quantity.POSITION
+    assert lacking_quantity(load_spec(FIXED), array) is Quantity.POSITION
     spec = load_spec(FIXED)
     propose_with_actuators(spec, FIXED, array)
     assert implied_actuators(spec) == SERVOS
@@ -88,17 +88,17 @@ def test_an_array_without_names_is_what_the_joints_follow(bag: BagColumns) -> No
 def test_names_of_fields_say_what_is_commanded(bag: BagColumns, quantity: Quantity) -> None:
     field = Field(quantity.value, ('lift', 'roll'), _values(bag))
     told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field)
-    assert commanded_quantity(told) is quantity
+    assert lacking_quantity(load_spec(FIXED), told) is quantity
     both = Field('velocity', ('lift', 'roll'), np.gradient(_values(bag), axis=0))
     told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field, both)
     if quantity is Quantity.POSITION:
-        assert commanded_quantity(told) is quantity
+        assert lacking_quantity(load_spec(FIXED), told) is quantity
 
 
 def test_without_commands_measured_efforts_drive_motors(bag: BagColumns) -> None:
     silent = replace(bag, topics=bag.topics[1:])
     assert isinstance(silent.topics[0], TopicColumns)
-    assert commanded_quantity(silent) is None
+    assert lacking_quantity(load_spec(FIXED), silent) is None
     spec = load_spec(FIXED)
     found = propose_with_actuators(spec, FIXED, silent)
     assert implied_actuators(spec) == ['lift_motor', 'roll_motor']
@@ -117,10 +117,27 @@ def test_a_mapping_makes_the_actuators_that_it_names(bag: BagColumns) -> None:
     assert implied_actuators(spec) == ['roll_motor']
 
 
-def test_a_model_with_actuators_keeps_them(bag: BagColumns) -> None:
-    spec = load_spec(FIXED)
-    motor = spec.add_actuator(name='own', target='lift', trntype=mujoco.mjtTrn.mjTRN_JOINT)
-    motor.set_to_motor()
-    imply_actuators(spec, FIXED, bag)
-    propose_with_actuators(spec, FIXED, bag)
-    assert [actuator.name for actuator in spec.actuators] == ['own']
+@pytest.mark.parametrize(
+    ('kind', 'quantity', 'expected'),
+    [
+        ('motor', Quantity.POSITION, ['own', *SERVOS]),
+        ('motor', Quantity.EFFORT, ['own']),
+        ('servo', Quantity.POSITION, ['own']),
+        ('servo', Quantity.EFFORT, ['own']),
+    ],
+)
+def test_servos_stand_beside_motors_that_positions_are_no_commands_for(
+    bag: BagColumns, kind: str, quantity: Quantity, expected: list[str]
+) -> None:
+    field = Field(quantity.value, ('lift', 'roll'), _values(bag))
+    told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field)
+    for imply in (imply_actuators, propose_with_actuators):
+        spec = load_spec(FIXED)
+        own = spec.add_actuator(name='own', target='lift', trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        own.set_to_motor() if kind == 'motor' else own.set_to_position(kp=30.0)
+        found = imply(spec, FIXED, told)
+        assert [actuator.name for actuator in spec.actuators] == expected
+    commands = [pair.name for pair in found.pairs if pair.role is PairRole.ACTUATOR]
+    taken = (kind, quantity) != ('servo', Quantity.EFFORT)
+    assert commands == (expected[1:] or ['own'] * taken)
+    assert 'motors only, which stay 0' in implied_sentence(spec) or len(expected) == 1

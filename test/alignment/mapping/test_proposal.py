@@ -18,13 +18,14 @@ import pytest
 
 from sysid_ros.alignment import map_columns
 from sysid_ros.alignment.mapping.drives import nearest_unit, units
+from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
 from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field, read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
-from sysid_ros.model.loading import load_model
+from sysid_ros.model.loading import load_model, load_spec
 
 if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.proposal import ProposedPair
@@ -275,6 +276,20 @@ def test_a_hobby_arm_as_it_is_shipped_is_mapped(shared_data: Path, motion: str) 
             assert (pair.labels, pair.scale, pair.offset, pair.confident) == ((name,), 1, 0, True)
 
 
+@pytest.mark.slow
+@pytest.mark.shared
+def test_a_quadruped_of_motors_without_meshes_and_names_is_mapped(shared_data: Path) -> None:
+    path = shared_data / 'go2_iit' / 'go2.xml'
+    spec = load_spec(path)
+    pairs = propose_with_actuators(spec, path, read_bag(path.with_name('traj_0.npz'))).pairs
+    joints = [joint.name for joint in spec.joints[1:]]
+    assert [(pair.name, pair.labels) for pair in pairs if pair.confident] == [
+        (f'{joint}_{end}', (str(place),))
+        for end in ('position', 'servo')
+        for place, joint in enumerate(joints)
+    ]
+
+
 def test_a_joint_that_follows_another_takes_its_column(columns: Any) -> None:
     model = mujoco.MjModel.from_xml_string("""
     <mujoco><worldbody>
@@ -346,6 +361,41 @@ def test_a_bag_without_anything_for_the_model_is_an_error(arm: Any, columns: Any
 )
 def test_names_are_compared_word_by_word(bag: str, model: str, score: float) -> None:
     assert similarities([bag], [model])[0, 0] == score
+
+
+@pytest.mark.parametrize(
+    ('bag', 'model', 'like'),
+    [
+        (['pitch', 'wrist_pitch', 'elbow'], 'arm_wrist_pitch', 1),
+        (['shoulder_joint', 'elbow_joint', 'wrist_1_joint'], 'ur5e_elbow_joint', 1),
+        (['left_elbow', 'right_elbow'], 'elbow', None),
+        (['wrist_1', 'wrist_2'], 'wrist', None),
+        (['hand'], 'hand_2', None),
+    ],
+)
+def test_a_name_inside_of_another_is_the_same_where_it_can_be_no_other(
+    bag: list[str], model: str, like: int | None
+) -> None:
+    found = [row for row, score in enumerate(similarities(bag, [model])) if score >= SAME_CORE]
+    assert found == ([] if like is None else [like])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('prefix', ['', 'robot/'])
+def test_a_part_of_a_robot_takes_the_columns_of_its_name(bench: Any, run: Any, prefix: str) -> None:
+    bag, rng = _plain(bench, run), np.random.default_rng(1)
+    for name in bag.topics[-1].fields[0].labels:
+        x, mass = rng.uniform(0.1, 0.5), rng.uniform(0.3, 5.0)
+        model = mujoco.MjModel.from_xml_string(
+            f"""<mujoco><worldbody><body>
+            <joint name="{prefix}{name}" axis="{' '.join(map(str, rng.normal(size=3)))}"/>
+            <geom size=".05" pos="{x} 0 0" mass="{mass}"/></body></worldbody>
+            <actuator><position name="servo" joint="{prefix}{name}" kp="30" kv="3"/></actuator>
+            <sensor><jointpos name="q" joint="{prefix}{name}"/></sensor></mujoco>"""
+        )
+        found = _found(bag, model)
+        told = str(run.joints.index(name))
+        assert (found['q'].labels, found['servo'].labels) == ((name,), (told,))
 
 
 def test_what_all_names_share_does_not_matter() -> None:

@@ -19,7 +19,7 @@ from sysid_ros.model.inertia import (
     rotation_from_quat,
     theta_from_body,
 )
-from sysid_ros.model.loading import compile_spec, fitted_model, load_model, load_spec
+from sysid_ros.model.loading import compile_spec, fitted_model, load_model, load_spec, read_model
 from sysid_ros.model.mjcf.write import WrittenModel, write_model
 from sysid_ros.model.targets import resolve
 
@@ -35,7 +35,8 @@ def rewrite(
     path: Path, folder: Path, values: Mapping[str, float], servos: tuple[str, ...] = ()
 ) -> tuple[WrittenModel, mujoco.MjModel, str]:
     """Write values into a URDF; return also the model that they mean, and the new URDF."""
-    spec = load_spec(path)
+    source = read_model(path)
+    spec = source.spec
     add_actuators(spec, servos)
     model = compile_spec(spec, path)
     targets: list[tuple[Target, float]] = [
@@ -43,7 +44,7 @@ def rewrite(
         for name, value in values.items()
         for target in resolve(name, model, spec=spec)
     ]
-    written = write_model(path, targets, folder / 'out', spec)
+    written = write_model(source, targets, folder / 'out')
     urdf = written.path.with_suffix('.urdf').read_text()
     return written, fitted_model(path, targets, spec), urdf
 
