@@ -15,7 +15,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import choose_arrivals
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
-from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
+from sysid_ros.estimation.nuisances import command_timings, initial_states
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
@@ -208,9 +208,8 @@ def fit(  # noqa: PLR0913 (documented API)
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
-    own_offset = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    arriving = [sequence for sequence in sequences if sequence.name not in own_offset]
-    unknowns = (*parameters, *arrival_offsets(arriving))
+    timings = command_timings(sequences, parameters)
+    unknowns = (*parameters, *timings)
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
         simulator = context.simulator(unknowns, sequences)
@@ -255,8 +254,9 @@ def fit(  # noqa: PLR0913 (documented API)
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
             inference=found,
             offsets={
-                run.name: float(offset)
-                for run, offset in zip(arriving, x[count : len(unknowns)], strict=False)
+                unknown.targets[0].name: float(offset)
+                for unknown, offset in zip(timings, x[count:], strict=False)
+                if unknown.targets[0].attribute == 'arrival_offset'
             },
             noise=residuals.noise,
             rollouts=sum(part.evaluations for part in counted),

@@ -20,7 +20,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.nuisances import arrival_offsets, initial_states
+from sysid_ros.estimation.nuisances import command_timings, initial_states
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
@@ -275,9 +275,7 @@ def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0
         nominal = float(np.clip(unknown.nominal, low + margin, high - margin))
         parameters.append(dataclasses.replace(unknown, nominal=nominal))
     stable, diverged = _stable(problem, training, parameters, threads)
-    asked = {t.name for p in parameters for t in p.targets if t.attribute == 'arrival_offset'}
-    late = arrival_offsets([sequence for sequence in stable if sequence.name not in asked])
-    unknowns = (*parameters, *late)
+    unknowns = (*parameters, *command_timings(stable, parameters))
     drives = problem.servos
     with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:
         noise = estimate_noise(bare.runs)
