@@ -103,6 +103,7 @@ def _split(
             topic,
             receive_ns=topic.receive_ns[own],
             header_ns=None if topic.header_ns is None else topic.header_ns[own],
+            legs=None if topic.legs is None else topic.legs[own],
             fields=tuple(
                 dataclasses.replace(field, values=field.values[own]) for field in topic.fields
             ),

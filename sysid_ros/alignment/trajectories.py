@@ -381,6 +381,7 @@ def _trajectory(
     bag: BagColumns, name: str, selections: list[_Selection], span: Segment, state: InitialState
 ) -> Trajectory:
     commands, measurements = [], []
+    replaced = np.zeros((0, 2))
     interpolated = frozenset(
         pair.name
         for item in selections
@@ -398,6 +399,9 @@ def _trajectory(
             # And one more after it, which one that is interpolated is on its way to.
             stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
+            (topic,) = (own for own in bag.topics if own.topic == item.pairs[0].topic)
+            if topic.legs is not None:
+                replaced = _replaced(commands[-1].times, *topic.legs[item.rows[begin:stop]].T)
         elif stop > start:
             measurements.append(_series(bag, item, slice(start, stop), span.first))
     return Trajectory(
@@ -409,4 +413,15 @@ def _trajectory(
         tuple(measurements),
         bag=bag.path.name,
         interpolated=interpolated,
+        # Several controllers begin at updates of their own: which is whose is not followed.
+        replaced=replaced if len(commands) == 1 else np.zeros((0, 2)),
     )
+
+
+def _replaced(
+    times: NDArray[np.float64], message: NDArray[np.int64], leg: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return (k, 2) when rows go over to the next message, and when that is at its first point."""
+    last = np.flatnonzero(np.diff(message))
+    ends = np.searchsorted(leg, leg[last + 1], side='right') - 1
+    return np.stack([times[last], times[ends]], axis=1)

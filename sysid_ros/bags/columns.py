@@ -48,6 +48,8 @@ class TopicColumns:
         header_ns: (n,) int64, ``header.stamp`` of each message, or None when the type has no
             header. A stamp of zero stays zero here.
         fields: The numeric fields that messages of this topic carry.
+        legs: (n, 2) int64, the message that each row is from, and the leg of its path that ends
+            there or later, where messages are interpolated between their points; else None.
     """
 
     topic: str
@@ -55,6 +57,7 @@ class TopicColumns:
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64] | None
     fields: tuple[Field, ...]
+    legs: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.noise import arrival_jitter
-from sysid_ros.model.targets import Role, Target
+from sysid_ros.model.targets import MOST_TRAJECTORIES, Role, Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import meaning
 
@@ -33,6 +33,9 @@ _DELAY_DEVIATION, _DELAY_BOUND = 0.003, 0.02
 #: When a controller begins a trajectory is known to one of its updates, s: a hundred a second by
 #: default (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).
 _UPDATE_DEVIATION = 0.01 / np.sqrt(12)
+#: What is anywhere between two ends is sought within so many times that. Its prior has them at one
+#: standard deviation from the middle: at 1.7, as of a uniform one, it bent what was at an end.
+_REACH = 1.5
 #: A start is known from the measurements around it to so many standard deviations of one of them.
 #: The measurements after it are in the residuals as well, which tell far more.
 _START_DEVIATIONS = 3.0
@@ -45,42 +48,62 @@ _START_REACH = 10.0
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
-def arriving(sequences: Iterable[Trajectory], known: Iterable[Unknown]) -> list[Trajectory]:
-    """Return the sequences whose commands may have an offset: of motions that are simulated.
-
-    Args:
-        sequences: All of them.
-        known: Unknowns; a sequence whose offset is among them has one of its own.
-    """
-    own = {t.name for unknown in known for t in unknown.targets if t.attribute == 'arrival_offset'}
-    return [each for each in sequences if each.name not in own and each.motion is None]
-
-
-def arrival_offsets(sequences: Sequence[Trajectory]) -> tuple[Unknown, ...]:
-    """Return an unknown offset of the commands for each sequence, or none without jitter.
+def command_timings(
+    sequences: Sequence[Trajectory], known: Iterable[Unknown] = ()
+) -> tuple[Unknown, ...]:
+    """Return what is unknown of when the commands of each sequence act, beside a common delay.
 
     Commands that are stamped on arrival reach robot and recorder at slightly different moments,
     earlier or later by another amount in every recording. Where their arrivals jitter, each
     sequence therefore has an unknown offset of its own, which the size of the jitter keeps near
-    zero. Left out, a common delay that fits no sequence would bend the other parameters. What a
-    controller asks for between points begins at one of its updates, which nobody recorded.
+    zero. Left out, a common delay that fits no sequence would bend the other parameters.
+
+    What a controller asks for between points begins at one of its updates, which nobody recorded:
+    another offset for each message, beside that of the sequence. It asks for another value at each
+    update, and for that until the next: an effort that is measured once in each period sees the
+    command always as much earlier, or later, than motion, which sees the mean, and how much motion
+    ripples between. The longer a value is held, the less is left of what changes fast.
+
+    Args:
+        sequences: What is fitted.
+        known: Unknowns that may say so already, which are not repeated.
     """
+    asked = {(t.name, t.attribute) for unknown in known for t in unknown.targets}
     jitter = arrival_jitter(sequences)
-    deviations = [
-        max(jitter, _UPDATE_DEVIATION if sequence.interpolated else 0.0) for sequence in sequences
-    ]
+    found = []
+    for sequence in sequences:
+        name, updated = sequence.name, _UPDATE_DEVIATION if sequence.interpolated else 0.0
+        if jitter or updated:
+            found.append(_late('arrival', sequence, max(jitter, updated)))
+        if not updated:
+            continue
+        messages = len(sequence.replaced) + 1
+        apart = range(messages if 1 < messages <= MOST_TRAJECTORIES else 0)
+        found += [_late('trajectory', sequence, updated, index) for index in apart]
+        period = float(np.median(np.diff(sequence.updates)))
+        for attribute, unit, middle, half in (
+            ('update_phase', 's', 0.0, period / 2),
+            ('update_ripple', '1', 0.5, 0.5),
+            ('update_blur', '1', 0.5, 0.5),
+        ):
+            target = Target('sequence', name, attribute, None, 0, unit)
+            ends = middle - _REACH * half, middle + _REACH * half
+            prior = (middle, half)
+            label = f'{attribute.replace("_", " ")} in {name}'
+            found.append(Unknown(label, (target,), middle, *ends, prior=prior))
     return tuple(
-        Unknown(
-            f'arrival offset in {sequence.name}',
-            (Target('sequence', sequence.name, 'arrival_offset', None, 0, 's'),),
-            0.0,
-            -_OFFSET_BOUND,
-            _OFFSET_BOUND,
-            prior=(0.0, deviation),
-        )
-        for sequence, deviation in zip(sequences, deviations, strict=True)
-        if deviation
+        unknown
+        for unknown in found
+        if (unknown.targets[0].name, unknown.targets[0].attribute) not in asked
     )
+
+
+def _late(what: str, sequence: Trajectory, deviation: float, index: int | None = None) -> Unknown:
+    """Return an unknown by which commands act later than they would."""
+    target = Target('sequence', sequence.name, f'{what}_offset', index, 0, 's')
+    label = f'{what} offset{"" if index is None else f"[{index}]"} in {sequence.name}'
+    ends = -_OFFSET_BOUND, _OFFSET_BOUND
+    return Unknown(label, (target,), 0.0, *ends, prior=(0.0, deviation))
 
 
 def torque_delay(sequences: Sequence[Trajectory], known: Iterable[Unknown]) -> tuple[Unknown, ...]:

@@ -147,7 +147,12 @@ def as_torques(
         return None
     series = TimeSeries(times[chosen], np.stack(columns, axis=1), mapping)
     return dataclasses.replace(
-        sequence, commands=(), measurements=(series,), motion=motion, interpolated=frozenset()
+        sequence,
+        commands=(),
+        measurements=(series,),
+        motion=motion,
+        interpolated=frozenset(),
+        replaced=np.zeros((0, 2)),
     )
 
 

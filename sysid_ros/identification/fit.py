@@ -17,8 +17,7 @@ from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
 from sysid_ros.estimation.nuisances import (
     FORCE_DELAY,
-    arrival_offsets,
-    arriving,
+    command_timings,
     initial_states,
     torque_delay,
 )
@@ -237,9 +236,8 @@ def fit(  # noqa: PLR0913 (documented API)
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
-    late = arriving(sequences, parameters)
-    offsets = arrival_offsets(late)
-    unknowns = (*parameters, *offsets, *torque_delay(sequences, parameters))
+    timings = command_timings(sequences, parameters)
+    unknowns = (*parameters, *timings, *torque_delay(sequences, parameters))
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
         simulator = context.simulator(unknowns, sequences)
@@ -289,8 +287,9 @@ def fit(  # noqa: PLR0913 (documented API)
             solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
             inference=found,
             offsets={
-                run.name: float(offset)
-                for run, offset in zip(late, x[count : count + len(offsets)], strict=False)
+                unknown.targets[0].name: float(offset)
+                for unknown, offset in zip(timings, x[count:], strict=False)
+                if unknown.targets[0].attribute == 'arrival_offset'
             },
             noise=residuals.noise,
             rollouts=sum(part.evaluations for part in counted),

@@ -88,6 +88,7 @@ _ATTRIBUTES: dict[tuple[str, str], Effect] = {
     ('sensor', 'delay'): Effect.DELAY,
     ('option', 'gravity'): Effect.GRAVITY,
     ('sequence', 'arrival_offset'): Effect.DELAY,
+    ('sequence', 'trajectory_offset'): Effect.DELAY,
     ('sequence', 'initial_qpos'): Effect.STATE,
     ('sequence', 'initial_qvel'): Effect.STATE,
     ('sequence', 'initial_act'): Effect.STATE,

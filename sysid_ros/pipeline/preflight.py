@@ -20,12 +20,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.nuisances import (
-    arrival_offsets,
-    arriving,
-    initial_states,
-    torque_delay,
-)
+from sysid_ros.estimation.nuisances import command_timings, initial_states, torque_delay
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
@@ -282,8 +277,8 @@ def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0
         nominal = float(np.clip(unknown.nominal, low + margin, high - margin))
         parameters.append(dataclasses.replace(unknown, nominal=nominal))
     stable, diverged = _stable(problem, training, parameters, threads)
-    late = arrival_offsets(arriving(stable, parameters))
-    unknowns = (*parameters, *late, *torque_delay(stable, parameters))
+    timings = command_timings(stable, parameters)
+    unknowns = (*parameters, *timings, *torque_delay(stable, parameters))
     drives = problem.servos
     with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:
         noise = estimate_noise(bare.runs)

@@ -4,18 +4,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sysid_ros.model.targets import Role
+from sysid_ros.rollout.runs import InterpolatedCommand
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.model.targets import Target
     from sysid_ros.rollout.runs import Command, HeldCommand, Run
+
+
+class Timing(NamedTuple):
+    """Columns of a candidate that say when the commands of a sequence act.
+
+    Attributes:
+        offset: Seconds by which all act later than their stamps and delays say; None for 0.
+        updates: What is said of the updates of its controller: see `InterpolatedCommand.updated`;
+            empty where what it asks for is taken to change all the time.
+        messages: Which of the messages that are interpolated to the seconds by which it acts later
+            than the others.
+    """
+
+    offset: int | None = None
+    updates: Mapping[str, int] = MappingProxyType({})
+    messages: Mapping[int, int] = MappingProxyType({})
+
 
 #: Controls of so many commands and delays are kept.
 _MOST_KEPT = 256
@@ -44,10 +65,14 @@ class Controls:
             if target.role is Role.COMMAND:
                 self._columns[target.attribute][target.row] = column
         # The command is kept as well: its id would else be given to another one.
-        self._kept: dict[tuple[int, int, float, int], tuple[HeldCommand, NDArray[np.float64]]] = {}
+        self._kept: dict[tuple[object, ...], tuple[HeldCommand, NDArray[np.float64]]] = {}
 
     def of(
-        self, run: Run, steps: int, candidates: NDArray[np.float64], offset: int | None
+        self,
+        run: Run,
+        steps: int,
+        candidates: NDArray[np.float64],
+        timing: Timing,
     ) -> NDArray[np.float64]:
         """Return the controls of one sequence.
 
@@ -55,20 +80,20 @@ class Controls:
             run: The sequence.
             steps: Number of steps.
             candidates: (m, p) parameter values.
-            offset: Column of the seconds by which this sequence's commands act later than their
-                stamps and delays say.
+            timing: Columns that say when this sequence's commands act.
 
         Returns:
             (m, steps, nu) controls: the mean of the delayed command over each step.
         """
         control = np.zeros((len(candidates), steps, self._nu))
-        for command, delays in zip(run.commands, self.delays(run, candidates, offset), strict=True):
-            distinct, inverse = np.unique(delays, return_inverse=True)
-            if len(distinct) == 1:
-                control[:, :, command.column] = self._means(command, steps, float(distinct[0]))
-            else:
-                means = [self._means(command, steps, float(delay)) for delay in distinct]
-                control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
+        columns = [*timing.updates.values(), *timing.messages.values()]
+        for command, delays in zip(run.commands, self.delays(run, candidates, timing), strict=True):
+            acting = delays[:, None]
+            if isinstance(command.held, InterpolatedCommand):
+                acting = np.concatenate([acting, candidates[:, columns]], axis=1)
+            distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
+            means = [self._means(run, command, steps, timing, each) for each in distinct]
+            control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
             if command.actuator in self._columns['gain']:
                 gain = candidates[:, self._columns['gain'][command.actuator]]
                 control[:, :, command.column] *= gain[:, None]
@@ -78,10 +103,12 @@ class Controls:
         return control
 
     def delays(
-        self, run: Run, candidates: NDArray[np.float64], offset: int | None
+        self, run: Run, candidates: NDArray[np.float64], timing: Timing
     ) -> list[NDArray[np.float64]]:
         """Return for each command the (m,) seconds by which it acts later than its stamps."""
-        shift = np.zeros(len(candidates)) if offset is None else candidates[:, offset]
+        shift = np.zeros(len(candidates))
+        if timing.offset is not None:
+            shift = candidates[:, timing.offset]
         found = []
         for command in run.commands:
             column = self._columns['delay'].get(command.actuator)
@@ -89,22 +116,40 @@ class Controls:
             found.append((known if column is None else candidates[:, column]) + shift)
         return found
 
-    def common_delay(self, run: Run, count: int, offset: int | None) -> NDArray[np.float64]:
+    def common_delay(self, run: Run, count: int, timing: Timing) -> NDArray[np.float64]:
         """Return the derivative of the mean delay of a run's commands by the (p,) values."""
         found = np.zeros(count)
         for command in run.commands:
             column = self._columns['delay'].get(command.actuator)
             if column is not None:
                 found[column] += 1.0 / len(run.commands)
-        if offset is not None:
-            found[offset] += 1.0
+        if timing.offset is not None:
+            found[timing.offset] += 1.0
         return found
 
-    def _means(self, command: Command, steps: int, delay: float) -> NDArray[np.float64]:
-        key = (id(command.held), command.column, delay, steps)
+    def _means(
+        self,
+        run: Run,
+        command: Command,
+        steps: int,
+        timing: Timing,
+        acting: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the (steps,) controls of a command for its delay, phase and messages' offsets."""
+        key = (id(command.held), command.column, acting.tobytes(), steps)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             edges = self._timestep * np.arange(steps + 1, dtype=np.float64)
-            self._kept[key] = (command.held, command.held.means(edges, delay))
+            held, (delay, *more) = command.held, acting.tolist()
+            if isinstance(held, InterpolatedCommand) and timing.messages:
+                later = np.zeros(len(run.sequence.replaced) + 1)
+                later[list(timing.messages)] = more[-len(timing.messages) :]
+                held = held.replaced(run.sequence.replaced, later)
+            if isinstance(held, InterpolatedCommand) and timing.updates:
+                said = dict(zip(timing.updates, more, strict=False))
+                means = held.updated(edges, delay, run.sequence.updates, said)
+            else:
+                means = held.means(edges, delay)
+            self._kept[key] = (command.held, means)
         return self._kept[key][1]

@@ -13,14 +13,31 @@ import numpy as np
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.rollout.measurement import ON_STEP, SENSORS, Readings
 from sysid_ros.signals import SignalType
+from sysid_ros.signals.setpoints import STEP_NS
+from sysid_ros.signals.trajectory import SLOWEST_UPDATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
+
+
+#: Stamps of a series are at least so far apart, s.
+_SHORTEST = 1e-9
+#: Where samples of what is interpolated are nearer than this, s, it is bent there …
+_BENT = 2e-9 * STEP_NS
+#: … and where they are nearer than this, it jumps, and has no slope.
+_JUMP = 1e-6
+
+
+def in_order(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (n,) stamps that increase: none is before the one before it."""
+    least = _SHORTEST * np.arange(len(times))
+    ordered: NDArray[np.float64] = np.maximum.accumulate(times - least) + least
+    return ordered
 
 
 class HeldCommand:
@@ -104,6 +121,79 @@ class InterpolatedCommand(HeldCommand):
     def at(self, time: float) -> float:
         """Return the undelayed command at one time, in seconds."""
         return float(np.interp(time, self.times, self._values))
+
+    def replaced(
+        self, switches: NDArray[np.float64], later: NDArray[np.float64]
+    ) -> InterpolatedCommand:
+        """Return the command whose messages are later than their stamps by different times.
+
+        A message begins where the one before has come to. If it is later by more than that, this is
+        farther on, and the way to its first point begins there: that of a cubic, whose value and
+        slope at the begin change (Hermite's basis).
+
+        Args:
+            switches: (k, 2) when each message but the first begins, and is at its first point, s.
+            later: (k + 1,) by how much each message is later, s.
+        """
+        values = self._values.copy()
+        message = np.searchsorted(switches[:, 0], self.times, side='right')
+        for (begin, end), more in zip(switches, np.diff(later), strict=True):
+            row = int(np.searchsorted(self.times, begin))
+            if row < 2 or values[row + 1] == values[row]:  # noqa: PLR2004 (it had come to rest)
+                continue
+            steps = np.diff(self.times[row - 2 : row + 1])
+            slopes = np.diff(self._values[row - 2 : row + 1]) / steps
+            bend = np.diff(slopes)[0] / steps.mean() if steps.max() < _BENT else 0.0
+            slope = slopes[1] + bend * steps[1] / 2
+            way = slice(row, int(np.searchsorted(self.times, end, side='right')))
+            share = (self.times[way] - begin) / (end - begin)
+            change = (1 + 2 * share) * slope + share * (end - begin) * bend
+            values[way] += more * (1 - share) ** 2 * change
+        return InterpolatedCommand(in_order(self.times + later[message]), values)
+
+    def updated(
+        self,
+        edges: NDArray[np.float64],
+        delay: float,
+        measured: NDArray[np.float64],
+        said: Mapping[str, float],
+    ) -> NDArray[np.float64]:
+        """Return the means of a command that changes only in the controller's updates.
+
+        From update to update it is held, while what is asked for goes on: a sawtooth beside that,
+        whose mean is zero, as the delay is the mean one.
+
+        Args:
+            edges: (m + 1,) limits of the steps, seconds.
+            delay: Seconds by which the command arrives late, on average.
+            measured: (k,) instants, one or none in each period of the updates, s.
+            said: ``update_phase``, by how much more of what is asked for is in force at these than
+                on average, as the seconds in which that changes so much; ``update_ripple``, the
+                part of the sawtooth of a period as long as from instant to instant that is there
+                between them; ``update_blur``, the square of the period in that of the slowest.
+        """
+        ahead, ripple = said.get('update_phase', 0.0), said.get('update_ripple', 1.0)
+        means = self.means(edges, delay)
+        step = float(edges[1] - edges[0])
+        number = np.searchsorted(measured, edges[1:] - _SHORTEST, side='right') - 1
+        number = np.clip(number, 0, len(measured) - 2)
+        since = edges[:-1] - measured[number]
+        period = (measured[1:] - measured[:-1])[number]
+        saw = (ahead + period / 2 - since) % period - period / 2
+        # What is read between two steps is of both.
+        read = since < step - _SHORTEST
+        saw = np.where(read, ahead, ripple * saw)
+        rest = np.bincount(number, ~read, minlength=len(measured))
+        left = np.bincount(number, saw, minlength=len(measured)) / np.maximum(rest, 1)
+        saw[~read] -= left[number[~read]]
+        slope = np.gradient(means, step)
+        jumps = self.times[1:][np.diff(self.times) < _JUMP] + delay
+        for place in np.searchsorted(edges, jumps):
+            slope[max(place - 2, 0) : place + 1] = 0.0
+        # To second order: holding for P takes (ωP)²/24 of what changes with the frequency ω.
+        blur = said.get('update_blur', 0.0) * SLOWEST_UPDATE**2 / 24
+        means = means + blur * np.gradient(slope, step)
+        return means + np.where(rest[number] > 0, saw, 0.0) * slope
 
     def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
         """Return the mean of the delayed command over each step, as a held command does."""

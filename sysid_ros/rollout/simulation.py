@@ -15,7 +15,7 @@ import numpy as np
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.targets import Role, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
-from sysid_ros.rollout.controls import Controls
+from sysid_ros.rollout.controls import Controls, Timing
 from sysid_ros.rollout.drives import check_compiled_once, no_law
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import Pool
@@ -199,7 +199,7 @@ class Simulator:
     def _prepare(self, sequences: Sequence[Trajectory]) -> None:
         self.runs: tuple[Run, ...] = tuple(self._prepared(sequence) for sequence in sequences)
         names = [sequence.name for sequence in sequences]
-        self._starts, self._offsets = _per_sequence(self._written, names)
+        self._starts, self._timings = _per_sequence(self._written, names)
         sources = {readings.source for run in self.runs for readings in run.readings}
         self._sources = tuple(sorted(sources | {SENSORS}))
         recorded = (s for s in self._sources if s != SENSORS or self.model.nsensordata)
@@ -299,18 +299,21 @@ class Simulator:
 
     def controls(self, run: Run, steps: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
-        control: NDArray[np.float64] = self._controls.of(run, steps, x[None], None)[0]
+        control: NDArray[np.float64] = self._controls.of(run, steps, x[None], Timing())[0]
         return control
 
     def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how much later than its stamps each command of a sequence acts, s."""
-        found = self._controls.delays(self.runs[index], x[None], self._offsets.get(index))
+        found = self._controls.delays(self.runs[index], x[None], self._timing(index))
         return np.array([delays[0] for delays in found])
 
     def common_delay(self, index: int) -> NDArray[np.float64]:
         """Return the derivative of the mean delay of a sequence's commands by the (p,) values."""
         count = len(self.parameters)
-        return self._controls.common_delay(self.runs[index], count, self._offsets.get(index))
+        return self._controls.common_delay(self.runs[index], count, self._timing(index))
+
+    def _timing(self, index: int) -> Timing:
+        return self._timings.get(index, Timing())
 
     def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
         """Give the commands of each sequence other stamps, (n,) seconds for each series."""
@@ -396,7 +399,10 @@ class Simulator:
         control = np.concatenate(
             [
                 self._controls.of(
-                    self.runs[run], steps, candidates[which[runs == run]], self._offsets.get(run)
+                    self.runs[run],
+                    steps,
+                    candidates[which[runs == run]],
+                    self._timing(run),
                 )
                 for run in dict.fromkeys(runs.tolist())
             ]
@@ -452,10 +458,10 @@ class Simulator:
 
 def _per_sequence(
     written: list[tuple[Target, int]], names: list[str]
-) -> tuple[dict[int, list[tuple[str, int, int]]], dict[int, int]]:
-    """Return the columns of initial states and of arrival offsets, by sequence."""
+) -> tuple[dict[int, list[tuple[str, int, int]]], dict[int, Timing]]:
+    """Return the columns of initial states and of when commands act, by sequence."""
     starts: dict[int, list[tuple[str, int, int]]] = {}
-    offsets: dict[int, int] = {}
+    timings: dict[int, Timing] = {}
     for target, column in written:
         if target.role is not Role.SEQUENCE or target.name not in names:
             continue
@@ -463,6 +469,13 @@ def _per_sequence(
         if target.attribute.startswith('initial_'):
             what = target.attribute.removeprefix('initial_')
             starts.setdefault(run, []).append((what, target.index or 0, column))
+            continue
+        timing = timings.get(run, Timing())
+        if target.attribute == 'arrival_offset':
+            timing = timing._replace(offset=column)
+        elif target.attribute.startswith('update_'):
+            timing = timing._replace(updates={**timing.updates, target.attribute: column})
         else:
-            offsets[run] = column
-    return starts, offsets
+            timing = timing._replace(messages={**timing.messages, target.index or 0: column})
+        timings[run] = timing
+    return starts, timings

@@ -36,12 +36,14 @@ class SetpointRows(NamedTuple):
 
     Attributes:
         times_ns: (n,) int64, increasing.
-        trajectory: (n,) number of the trajectory that asks for each row.
+        trajectory: (n,) number of the trajectory that asks for each row …
+        leg: (n,) … and of its leg that ends there or later.
         states: (n, 3, k) values and their derivatives.
     """
 
     times_ns: NDArray[np.int64]
     trajectory: NDArray[np.int64]
+    leg: NDArray[np.int64]
     states: NDArray[np.float64]
 
 
@@ -115,7 +117,7 @@ class SetpointPath:
         legs = [leg for leg in self._legs if not latest or leg.trajectory == self._count - 1]
         if not legs:
             empty = np.empty(0, dtype=np.int64)
-            return SetpointRows(empty, empty, np.empty((0, *self._initial[:, :-1].shape)))
+            return SetpointRows(empty, empty, empty, np.empty((0, *self._initial[:, :-1].shape)))
         start, end, until, trajectory = np.array(
             [(leg.start_ns, leg.end_ns, leg.until_ns, leg.trajectory) for leg in legs]
         ).T
@@ -131,7 +133,7 @@ class SetpointPath:
         states = _evaluate(inside, (end - start)[leg], first[leg], last[leg])
         known = states[:, 0, -1] <= _FORGOTTEN
         return SetpointRows(
-            (start[leg] + inside)[known], trajectory[leg][known], states[known, :, :-1]
+            (start[leg] + inside)[known], trajectory[leg][known], leg[known], states[known, :, :-1]
         )
 
     def forget(self, before_ns: int) -> None:

@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sysid_ros.signals import TimeSeries
+
+#: No controller updates less often than this, s: a hundred a second is the default
+#: (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).
+SLOWEST_UPDATE = 0.01
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Trajectory:
             sample.
         motion: How the joints moved, where that is prescribed: nothing is simulated then, and the
             measurements are forces that the motion needs.
+        replaced: (k, 2) when what is interpolated leaves one message for the next, and when it has
+            reached the first point of that, s; messages may be late by different times.
     """
 
     name: str
@@ -78,6 +87,7 @@ class Trajectory:
     bag: str = ''
     interpolated: frozenset[str] = frozenset()
     motion: Motion | None = None
+    replaced: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
 
     def __post_init__(self) -> None:
         for name in ('commands', 'measurements'):
@@ -88,3 +98,19 @@ class Trajectory:
     def duration(self) -> float:
         """Seconds from time zero to the last measured sample."""
         return max((float(series.times[-1]) for series in self.measurements), default=0.0)
+
+    @functools.cached_property
+    def updates(self) -> NDArray[np.float64]:
+        """(n,) when a controller is taken to have updated, but for a common part of its period, s.
+
+        A controller_manager reads the joints, lets its controllers say what they ask for, and sends
+        that: once in each update, so that measurements come at its updates. If they come too
+        seldom for that, it made several from one to the next.
+        """
+        times = max((series.times for series in self.measurements), key=len)
+        gaps = np.diff(times)
+        period = float(np.median(gaps))
+        each = np.ceil(period / SLOWEST_UPDATE - _ROUNDING)
+        places = np.cumsum([0.0, *np.maximum(np.round(each * gaps / period), 1.0)])
+        inside = np.interp(np.arange(places[-1] + 1), places, times)
+        return np.concatenate([[inside[0] - period / each], inside])

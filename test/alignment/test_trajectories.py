@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,16 @@ def test_signals_keep_their_names_stamps_and_values(arm: Any, columns: Any):
     assert commands.signal_mapping['drive_w'][0] is SignalType.MjCtrl
     np.testing.assert_allclose(commands.times, [-0.5, 0.505])
     np.testing.assert_allclose(commands.get('drive_w')[:, 0], [0.5, 1.505])
+
+
+def test_where_one_message_replaces_another_is_kept(arm: Any, columns: Any):
+    commands = columns.array([-0.5, 0.1, 0.3, 0.5, 0.7, 2.5])
+    legs = np.array([[0, 0], [0, 1], [1, 2], [1, 2], [1, 3], [1, 4]])
+    asked = dataclasses.replace(commands, legs=legs)
+    (sequence,) = _align(columns.bag(columns.state(TIMES), asked), arm).sequences
+    np.testing.assert_allclose(sequence.replaced, [[0.1, 0.5]])
+    (sequence,) = _align(columns.bag(columns.state(TIMES), commands), arm).sequences
+    assert sequence.replaced.shape == (0, 2)
 
 
 def test_scale_and_offset_are_applied(arm: Any, columns: Any):

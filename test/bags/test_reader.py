@@ -170,6 +170,8 @@ def test_a_trajectory_replaces_what_is_left_of_the_one_before(
     field = _field(topic, 'position')
     assert field.labels == ('b', 'a')
     np.testing.assert_array_equal(field.values, [[1, 10], [2, 20], [2.5, 25], [4, 40]])
+    # The message of each row, and its leg: the first message leaves its last one for the second.
+    np.testing.assert_array_equal(topic.legs, [[0, 0], [0, 1], [0, 2], [1, 3]])
 
 
 def test_trajectories_of_other_joints_go_on_in_parallel(
@@ -183,6 +185,7 @@ def test_trajectories_of_other_joints_go_on_in_parallel(
     assert ((topic.receive_ns - START) // MS).tolist() == [100, 300, 500]
     nan = np.nan
     np.testing.assert_array_equal(_field(topic, 'position').values, [[1, nan], [nan, 3], [2, nan]])
+    assert topic.legs is None
 
 
 def test_all_texts_are_kept_with_their_stamps(messages: Any, write_bag: Callable[..., Path]):

@@ -480,6 +480,9 @@ ELSEWHERE = {
     *(('sensor', name) for name in ('gain', 'bias', 'delay')),
     *(('sequence', f'initial_{part}') for part in ('qpos', 'qvel', 'act')),
     ('sequence', 'arrival_offset'),
+    # Of what a controller asks for: test_controllers.py and test_commands.py of the rollouts.
+    ('sequence', 'trajectory_offset'),
+    *(('sequence', f'update_{what}') for what in ('phase', 'ripple', 'blur')),
     # Of servos: test_driven.py.
     *(key for key, kind in KINDS.items() if kind.role is Role.LAW),
 }

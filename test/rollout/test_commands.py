@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysid_ros.rollout.runs import HeldCommand, InterpolatedCommand
+from sysid_ros.signals.setpoints import SetpointPath
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from sysid_ros.signals.setpoints import SetpointRows
 
 TIMESTEP = 0.01
 
@@ -139,3 +142,70 @@ def test_many_samples_of_an_interpolated_command_are_held_alike() -> None:
     coarse = InterpolatedCommand(np.array([0.1, 0.5, 0.5 + 1e-9, 1.3]), np.array([1, 3, -2, 0.5]))
     fine = HeldCommand(times, np.array([coarse.at(float(time) + 5e-5) for time in times]))
     np.testing.assert_allclose(coarse.means(edges, 0.02), fine.means(edges, 0.02), atol=2e-3)
+
+
+def wave(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what a controller asks for."""
+    return np.asarray(0.5 * np.sin(2 * np.pi * times) + 0.2 * np.sin(4 * np.pi * times + 1))
+
+
+@pytest.mark.parametrize('late', [0.0, 0.002, 0.004, 0.006, 0.008])
+def test_what_servos_hold_from_update_to_update_is_a_sawtooth_beside_what_is_asked_for(
+    late: float,
+) -> None:
+    period, step, delay = 0.01, 0.002, 0.004
+    measured, edges = period * np.arange(-1, 200), step * np.arange(951)
+    # Servos have what is asked for in the middle of the period, so late after a measurement.
+    held = HeldCommand(measured + late, wave(measured + late + period / 2 - delay))
+    exact = held.means(edges, 0.0)
+    times = np.arange(-0.1, 2.1, 1e-3)
+    command = InterpolatedCommand(times, wave(times))
+    ahead = (late - period if late else 0.0) + period / 2 - step / 2
+    said = {'update_phase': ahead, 'update_ripple': 1.0, 'update_blur': 1.0}
+    inside = slice(25, -25)
+    found = (command.updated(edges, delay, measured, said) - exact)[inside]
+    without = (command.means(edges, delay) - exact)[inside]
+    assert np.abs(found).max() < 0.02 * np.abs(without).max()
+    # So is what a robot makes of it that answers within 50 ms.
+    answer = np.exp(-step / 0.05 * np.arange(400)) * step / 0.05
+    ends = [np.abs(np.convolve(each, answer)[400:-400]).max() for each in (found, without)]
+    assert ends[0] < 0.05 * ends[1]
+
+
+SAID = {'update_phase': 0.004, 'update_ripple': 1.0, 'update_blur': 1.0}
+
+
+def test_a_command_that_jumps_does_not_run_ahead_of_itself() -> None:
+    times = np.array([0.0, 0.5, 0.5 + 1e-9, 1.0])
+    command = InterpolatedCommand(times, np.array([0.0, 0.0, 1.0, 1.0]))
+    found = command.updated(0.002 * np.arange(500), 0.0, 0.01 * np.arange(-1, 100), SAID)
+    assert np.minimum(np.abs(found), np.abs(found - 1.0)).max() < 1e-6
+
+
+@pytest.mark.parametrize('derivatives', [1, 2])
+def test_messages_that_are_late_by_different_times_go_on_from_each_other(derivatives: int) -> None:
+    later = np.array([0.001, 0.004, -0.002])
+
+    def path(late: NDArray[np.float64]) -> SetpointRows:
+        found = SetpointPath(np.zeros(1))
+        for begin, own in zip((0.0, 0.83, 1.7), late, strict=True):
+            after = np.arange(0.1, 1.5, 0.1) + (begin == 0.83) * 0.03
+            points = np.full((len(after), 3, 1), np.nan)
+            for order in range(derivatives):
+                turn = 2 * np.pi * (begin + after) + order * np.pi / 2
+                points[:, order, 0] = (2 * np.pi) ** order * np.sin(turn)
+            found.follow(round(1e9 * (begin + own)), np.round(1e9 * after).astype(int), points)
+        return found.rows()
+
+    rows = path(np.zeros(3))
+    times = rows.times_ns / 1e9
+    last = np.flatnonzero(np.diff(rows.trajectory))
+    ends = [np.flatnonzero(rows.leg == rows.leg[n + 1])[-1] for n in last]
+    switches = np.stack([times[last], times[ends]], axis=1)
+    command = InterpolatedCommand(times, rows.states[:, 0, 0])
+    at = np.arange(0.2, 2.5, 0.003)
+    true = path(later)
+    expected = np.interp(at, true.times_ns / 1e9, true.states[:, 0, 0])
+    found = [command.replaced(switches, later).at(t) for t in at]
+    assert np.abs(found - expected).max() < 1e-3
+    assert np.abs([command.at(t) for t in at] - expected).max() > 0.02

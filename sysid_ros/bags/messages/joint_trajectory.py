@@ -107,8 +107,10 @@ class Setpoints:
                     for columns, n in found
                 ]
                 fields.append(Field(name, labels, np.concatenate(values)[order], not held))
+        # Messages for other joints do not replace what is left of one.
+        legs = None if held or len(parts) > 1 else parts[0][3][order]
         return TopicColumns(
-            self._topic, self._msgtype, received[order], stamped[order], tuple(fields)
+            self._topic, self._msgtype, received[order], stamped[order], tuple(fields), legs
         )
 
 
@@ -149,8 +151,13 @@ class _PointPath:
 
     def rows(
         self, *, held: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, dict[str, NDArray[np.float64]]]]:
-        """Return (n,) receive and header stamps, ns, and field to label to its (n,) values."""
+    ) -> tuple[
+        NDArray[np.int64],
+        NDArray[np.int64],
+        dict[str, dict[str, NDArray[np.float64]]],
+        NDArray[np.int64],
+    ]:
+        """Return (n,) receive and header stamps, ns, field to label to its (n,) values, legs."""
         rows = self._path.rows(held=held)
         after = rows.times_ns - self._begin_ns[rows.trajectory]
         stamps = self._stamp_ns[rows.trajectory]
@@ -167,7 +174,12 @@ class _PointPath:
             for name, found in columns.items()
         }
         received = self._receive_ns[rows.trajectory] + after
-        return received, np.where(stamps, stamps + after, 0), whole
+        return (
+            received,
+            np.where(stamps, stamps + after, 0),
+            whole,
+            np.stack([rows.trajectory, rows.leg], axis=1),
+        )
 
     def _points(self, block: _Block) -> NDArray[np.float64]:
         """Return (m, p, 3, k) points: k joints, and once more for their efforts."""

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.rollout.runs import in_order
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.rollout.runs import Run
 
-#: No message is taken to be farther off than this, s, nor to come before the one before it.
+#: No message is taken to be farther off than this, s.
 _FARTHEST = 0.025
-_SHORTEST = 1e-9
 
 
 @dataclass
@@ -67,8 +68,7 @@ class Messages:
             chosen = self.series == series
             times = recorded.times.copy()
             times[self.place[chosen]] += moves[chosen]
-            least = _SHORTEST * np.arange(len(times))
-            found.append(np.maximum.accumulate(times - least) + least)
+            found.append(in_order(times))
         return found
 
     def apart(

@@ -14,12 +14,13 @@ from sysid_ros.model.targets.kinds import Kind, Role
 from sysid_ros.model.targets.paths import element_names, object_id, resolve
 from sysid_ros.model.targets.slots import Assignment, Slot, subtree
 from sysid_ros.model.targets.spec import read_spec, write_spec
-from sysid_ros.model.targets.table import KINDS
+from sysid_ros.model.targets.table import KINDS, MOST_TRAJECTORIES
 from sysid_ros.model.targets.target import Target, kind_of
 from sysid_ros.model.targets.writer import Writer, write_value
 
 __all__ = [
     'KINDS',
+    'MOST_TRAJECTORIES',
     'Assignment',
     'Kind',
     'Role',

@@ -349,8 +349,17 @@ _OPTION: dict[str, Kind] = {
     'o_friction': Kind(('1', '1', 'm', 'm', 'm'), _NONNEGATIVE, slots.option('o_friction'), size=5),
 }
 
+#: Only so many messages of a sequence have an offset each.
+MOST_TRAJECTORIES = 20
 _SEQUENCE: dict[str, Kind] = {
     'arrival_offset': Kind('s', _ANY, role=Role.SEQUENCE, reach=_within(0.025)),
+    # Of each message that a controller interpolates between the points of, in turn.
+    'trajectory_offset': Kind(
+        's', _ANY, role=Role.SEQUENCE, size=MOST_TRAJECTORIES, reach=_within(0.025)
+    ),
+    'update_phase': Kind('s', _ANY, role=Role.SEQUENCE, reach=_within(0.01)),
+    'update_ripple': Kind('1', _ANY, role=Role.SEQUENCE, reach=_within(2.0)),
+    'update_blur': Kind('1', _ANY, role=Role.SEQUENCE, reach=_within(2.0)),
     'initial_qpos': _state('rad', 'nq', 1.0, 'm'),
     'initial_qvel': _state('rad/s', 'nv', 10.0, 'm/s'),
     'initial_act': _state('', 'na', 10.0),

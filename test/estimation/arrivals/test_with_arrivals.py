@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chi2
 
 from sysid_ros.estimation.arrivals import WithArrivals
-from sysid_ros.estimation.nuisances import arrival_offsets
+from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise
 from sysid_ros.identification.fit import fit
@@ -139,7 +139,7 @@ def at_truth(
     model: mujoco.MjModel, unknowns: list[Unknown], sequences: list[Trajectory]
 ) -> tuple[Residuals, Solution]:
     """Return the residuals as they are, and those at the truth as a solution."""
-    every = [*unknowns, *arrival_offsets(sequences)]
+    every = [*unknowns, *command_timings(sequences)]
     bare = Residuals(make_simulator(model, every, sequences, 1), NOISE)
     known = {**TRUTH, 'delay': DELAY, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
     x = np.array([known.get(unknown.name, 0.0) for unknown in every])

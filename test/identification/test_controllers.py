@@ -1,0 +1,112 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fits to what a joint_trajectory_controller asked for, whose updates nobody recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.estimation.nuisances import command_timings
+from sysid_ros.identification.fit import fit
+from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.signals.timeseries import SignalType, TimeSeries
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from builders.trajectories import Measure
+    from sysid_ros.signals.trajectory import Trajectory
+
+ARM = """
+<mujoco>
+  <option timestep=".002" integrator="implicitfast"/>
+  <worldbody><body>
+    <joint name="j" axis="0 1 0" damping="1" armature=".1"/>
+    <inertial mass="1" pos=".15 0 0" diaginertia=".01 .01 .01"/>
+  </body></worldbody>
+  <actuator><position name="a" joint="j" kp="120"/></actuator>
+  <sensor>
+    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/><actuatorfrc name="e" actuator="a"/>
+  </sensor>
+</mujoco>
+"""
+TRUTH = {'joint/j/armature': 0.14, 'joint/j/damping': 1.6}
+UPDATES = ('update phase', 'update ripple', 'update blur')
+NOISE = {'q': 1e-4, 'v': 5e-3, 'e': 0.05}
+
+
+def asked(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what the trajectory says at (n,) times, rad."""
+    return np.asarray(0.5 * np.sin(2 * np.pi * times) + 0.2 * np.sin(5 * np.pi * times))
+
+
+def recorded(
+    model: mujoco.MjModel, measure: Measure, period: float, late: float, seed: int
+) -> Trajectory:
+    """Return a run whose servo has a new command so late after each update, in the bag the path."""
+    updates = np.arange(-10, round(2.0 / period) + 1) * period + late
+    held = TimeSeries.from_columns(
+        updates, asked(updates + period / 2)[:, None], ['a'], SignalType.MjCtrl
+    )
+    speed = float(np.diff(asked(np.array([-1e-6, 1e-6])))[0] / 2e-6)
+    run = measure(
+        model,
+        TRUTH,
+        times=np.arange(0.0, 2.0, 0.004),
+        commands=held,
+        start=([0.0], [speed]),
+        noise=NOISE,
+        seed=seed,
+    )
+    times = np.arange(-0.1, 2.1, 0.002)
+    path = TimeSeries.from_columns(times, asked(times)[:, None], ['a'], SignalType.MjCtrl)
+    return dataclasses.replace(run, commands=(path,), interpolated=frozenset({'a'}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('late', [0.0, 0.0021])
+@pytest.mark.parametrize('period', [0.001, 0.002, 0.004, 0.01])
+def test_when_a_controller_updates_bends_no_parameter(
+    measure: Measure, period: float, late: float
+) -> None:
+    model = mujoco.MjModel.from_xml_string(ARM)
+    parameters = [item for path in TRUTH for item in make_unknowns(path, model, bounds=(0, 5))]
+    run = recorded(model, measure, period, late, seed=round(1e6 * (period + late)))
+    found = fit(model, parameters, [run], threads=1)
+    errors = np.sqrt(np.diag(found.inference.covariance))[:2]
+    off = (found.solution.x - list(TRUTH.values())) / errors
+    assert np.abs(off).max() < 3.0
+    # Not because nothing is known any more.
+    assert np.all(errors < 1e-3 * np.array(list(TRUTH.values())))
+    # What is slower than the measurements is noise of the effort to them.
+    if period <= 0.004:
+        assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.1)
+
+
+@pytest.mark.slow
+def test_what_the_user_says_of_a_controller_has_no_second_unknown(measure: Measure) -> None:
+    model = mujoco.MjModel.from_xml_string(ARM)
+    run = recorded(model, measure, 0.004, 0.001, seed=0)
+    damping = make_unknowns('joint/j/damping', model, bounds=(0, 5))
+    unsaid = [f'{what} in run' for what in ('arrival offset', *UPDATES)]
+    assert [unknown.name for unknown in command_timings([run])] == unsaid
+    said = make_unknowns('sequence/run/update_phase', Scope(model, sequences=[run]))
+    found = fit(model, [*damping, *said], [run], threads=1)
+    unsaid.remove('update phase in run')
+    assert [unknown.name for unknown in found.unknowns[2:5]] == unsaid
+    assert list(found.offsets) == ['run']
+
+
+def test_each_message_of_a_few_has_an_offset_of_its_own(measure: Measure) -> None:
+    model = mujoco.MjModel.from_xml_string(ARM)
+    run = recorded(model, measure, 0.004, 0.001, seed=0)
+    for count, expected in ((1, 2), (19, 20), (20, 0)):
+        begins = np.linspace(0.1, 1.9, count)
+        many = dataclasses.replace(run, replaced=np.stack([begins, begins + 0.05], axis=1))
+        names = [unknown.name for unknown in command_timings([many])]
+        assert sum(name.startswith('trajectory offset') for name in names) == expected
