@@ -401,7 +401,7 @@ def commands(model: mujoco.MjModel, steps: int) -> NDArray[np.float64]:
 def run(
     model: mujoco.MjModel,
     *,
-    steps: int = 300,
+    steps: int = 200,
     control: NDArray[np.float64] | None = None,
     state: NDArray[np.float64] | None = None,
 ) -> Recording:
