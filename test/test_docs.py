@@ -258,6 +258,7 @@ def test_launch_files_and_their_arguments_exist(page: str, words: list[str]):
     assert {argument.partition(':=')[0] for argument in arguments} <= known
 
 
+@pytest.mark.slow
 def test_services_that_are_called_exist():
     interface = _interface()
     calls = list(_commands_that_start_with('ros2', 'service', 'call'))

@@ -48,6 +48,7 @@ def test_it_fits_a_terminal_of_80_columns_and_few_lines(
     assert len(lines) <= 30
 
 
+@pytest.mark.slow
 def test_json_says_the_same(project: Any, sysid: Callable[..., Any]):
     text = sysid('inspect', 'train', 'arm.xml').out
     done = sysid('inspect', 'train', 'arm.xml', '--json')

@@ -791,6 +791,7 @@ def test_the_optimum_is_scipys_within_a_ten_thousandth_of_a_standard_error(seed:
     assert 2 * result.cost == pytest.approx(2 * independent.cost, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_threads_and_reruns_change_no_bit() -> None:
     spec, recording, params, _ = noisy(3)
     groups = sequences(spec, recording)

@@ -88,6 +88,7 @@ def test_the_error_is_the_mean_over_logs_that_bam_minimises(logs: list[ServoLog]
         assert low <= found.values[name] <= high
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_values_and_another_seed_others(logs: list[ServoLog]) -> None:
     one, same, other = (
         sample_servo(SERVO, logs, settings=TrialSettings(trials=3 * BATCH, seed=seed)).values
@@ -166,6 +167,7 @@ def test_trials_of_a_study_that_goes_on_are_new_ones(
     assert len(set(values)) == len(values) == 80
 
 
+@pytest.mark.slow
 def test_a_file_changes_nothing_that_is_found(logs: list[ServoLog], path: Path) -> None:
     settings = TrialSettings(trials=4 * BATCH)
     alone = sample_servo(SERVO, logs, settings=settings)

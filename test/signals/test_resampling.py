@@ -86,6 +86,7 @@ def test_outside_of_the_samples_the_nearest_one_holds(method: Any):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'zoh'])
 def test_values_are_those_of_the_sysid_toolbox(method: Any):
     reference = pytest.importorskip('mujoco.sysid._src.timeseries')
