@@ -210,7 +210,7 @@ def test_simulated_time_is_said_before_the_work(
         return message
 
     project.make_quick()
-    project.change(segments=None, bags=[{'path': 'train'}])
+    project.change(segments={'times': {'train': [[0.0, 1.0]]}}, bags=[{'path': 'train'}])
     _rewrite(project.folder / 'train', simulate)
     said = sysid(command, 'calibration.yaml', '--set', 'solver.max_iterations=1').out
     assert 'header stamps are simulated time' in said[: said.index(stage)]

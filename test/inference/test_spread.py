@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRUTH = np.array([2.0, -1.0])
 EACH = 100
-DRAWS = 100
+DRAWS = 60
 
 
 def columns(count: int) -> NDArray[np.float64]:
