@@ -30,7 +30,7 @@ DURATION = 2.0  # s
 TORQUES = (5.0, 4.0, 3.0, 2.0, 1.0)  # N·m
 FREQUENCIES = (0.5, 0.7, 0.4, 0.9, 0.6)  # Hz
 PHASES = (0.0, 0.5, 1.0, 1.5, 2.0)  # rad
-FRAMERATE = 20  # Hz
+FRAMERATE = 10  # Hz
 
 RED, GREEN, BLUE = (1.0, 0.2, 0.2, 0.7), (0.2, 0.8, 0.2, 0.7), (0.2, 0.4, 1.0, 0.7)
 

@@ -37,7 +37,14 @@ PARAMETERS = (
 @pytest.fixture(scope='module')
 def result() -> so.Result:
     """Return the calibration that the tests look at."""
-    return so.calibrate(ARM / 'arm.xml', ARM / 'train', PARAMETERS, validate=ARM / 'validate')
+    beginnings = {'times': {'train': [[0.0, 3.0]], 'validate': [[0.0, 2.0]]}}
+    return so.calibrate(
+        ARM / 'arm.xml',
+        ARM / 'train',
+        PARAMETERS,
+        validate=ARM / 'validate',
+        segments=beginnings,
+    )
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,6 +38,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, f'unknown {name} {str(value)!r}; {hint}')
 
 
+@functools.cache
 def make_parser() -> Parser:
     """Return the parser of the command line; it imports nothing heavy."""
     parser = Parser(

@@ -255,13 +255,7 @@ class Experiment:
     ) -> NDArray[np.float64]:
         """Return the (p, p) information JᵀΣ⁻¹J that recording a motion has about the parameters.
 
-        Args:
-            motion: The motion.
-            since: Only samples from this time on count, s.
-            values: (p,) at which it is linearised; the default is nominal.
-
-        Returns:
-            Per unit of the parameters; NaN where the simulation becomes unstable.
+        It is per unit of the parameters, J being the `jacobian`.
         """
         jacobian = self.jacobian(motion, since, values)
         found: NDArray[np.float64] = jacobian.T @ jacobian

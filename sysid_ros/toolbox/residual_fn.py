@@ -86,19 +86,12 @@ class ResidualFunction:
         self._prepared: Prepared | None = None
 
     def __call__(self, x: NDArray[np.float64], params: ParameterDict, **overrides: Any) -> Outcome:
-        """Evaluate candidates.
+        """Evaluate candidates; see `residual`.
 
         Args:
             x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
             params: The parameters; they are not changed.
             **overrides: Other options for this call.
-
-        Returns:
-            For each sequence of each model, in order: the (n,) or (n, m) residuals, the predicted
-            series of each candidate, and the measured series for each of them.
-
-        Raises:
-            FitError: ``x`` has another length than the parameters have.
         """
         if overrides:
             options = _checked({**self.options._asdict(), **overrides})

@@ -136,6 +136,7 @@ def test_of_equal_stamps_the_last_command_is_in_force(arm: Any, columns: Any):
     assert sequence.commands[0].data[-1].tolist() == [7, 7, 7]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 20), max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_as_many_rows_as_possible_are_kept(times: list[int]):

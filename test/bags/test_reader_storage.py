@@ -195,6 +195,7 @@ def test_rows_are_as_rosbags_orders_them(tmp_path: Path, rows: list[Row]):
     assert _plain(read_bag(path))['/commands'][0] == stamps
 
 
+@pytest.mark.slow
 def test_ros_1_bags_are_read(tmp_path: Path, rows: list[Row]):
     store = get_typestore(Stores.ROS1_NOETIC)
     path = tmp_path / 'a.bag'

@@ -21,7 +21,7 @@ FEW = (ParameterConfig(target='joint/*/damping'), ParameterConfig(target='body/t
 #: All numbers that the robot hid.
 ALL = load_calibration(FOLDER / 'calibration.yaml').parameters
 #: Seconds of each bag that are enough to tell the numbers apart.
-TIMES = {'train': ((0.0, 3.0),), 'validate': ((0.0, 2.0),)}
+TIMES = {'train': ((0.0, 2.0),), 'validate': ((0.0, 1.5),)}
 
 
 def calibration(output: Path, **changes: object) -> CalibrationConfig:

@@ -57,30 +57,29 @@ def record(
     rng = np.random.default_rng(seed)
     times = np.arange(round(seconds / dt)) * dt
     truth = np.array([[values[name] for name in servo.coefficients]])
+    logs = [
+        ServoLog(
+            name=f'{name}_m{mass}_l{length}_kp{kp:g}',
+            motor=servo.type.name,
+            trajectory=name,
+            mass=mass,
+            arm_mass=0.02,
+            length=length,
+            constants={'kp': kp, 'vin': 7.5},
+            dt=dt,
+            position=np.zeros(len(times)),
+            goal=TRAJECTORIES[name].goal(times),
+            enabled=TRAJECTORIES[name].enabled(times).astype(np.float64),
+            speed=np.zeros(len(times)),
+        )
+        for name in motions
+        for mass, length, kp in runs
+    ]
+    moved = simulate(servo, stack_logs(servo, logs), truth, velocities=True)
+    assert moved.velocity is not None
     made = []
-    for name in motions:
-        motion = TRAJECTORIES[name]
-        for mass, length, kp in runs:
-            log = ServoLog(
-                name=f'{name}_m{mass}_l{length}_kp{kp:g}',
-                motor=servo.type.name,
-                trajectory=name,
-                mass=mass,
-                arm_mass=0.02,
-                length=length,
-                constants={'kp': kp, 'vin': 7.5},
-                dt=dt,
-                position=np.zeros(len(times)),
-                goal=motion.goal(times),
-                enabled=motion.enabled(times).astype(np.float64),
-                speed=np.zeros(len(times)),
-            )
-            moved = simulate(servo, stack_logs(servo, [log]), truth, velocities=True)
-            assert moved.velocity is not None
-            read = moved.position[:, 0, 0] + noise * COUNT * rng.normal(size=len(times))
-            made.append(
-                dataclasses.replace(
-                    log, position=np.round(read / COUNT) * COUNT, speed=moved.velocity[:, 0, 0]
-                )
-            )
+    for column, log in enumerate(logs):
+        read = moved.position[:, 0, column] + noise * COUNT * rng.normal(size=len(times))
+        speed = moved.velocity[:, 0, column]
+        made.append(dataclasses.replace(log, position=np.round(read / COUNT) * COUNT, speed=speed))
     return made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.cli_project import Outcome, Project, Sysid, run_process
+from builders.cli_project import Outcome, Project, Sysid
 from builders.recorded_pendulum import calibration
 from sysid_ros.cli import main
 from sysid_ros.pipeline import Identified, identify
@@ -52,9 +52,3 @@ def sysid(capsys: pytest.CaptureFixture[str]) -> Sysid:
         return Outcome(code, *capsys.readouterr())
 
     return run
-
-
-@pytest.fixture
-def sysid_process() -> Sysid:
-    """Return a function that runs the command as a user does, in a process of its own."""
-    return run_process

@@ -147,6 +147,7 @@ def test_a_bag_without_commands(project: Any, refused: Callable[..., str], comma
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('command', ['preflight', 'calibrate'])
 def test_a_bag_with_efforts_only(project: Any, refused: Callable[..., str], command: str):
     _rewrite(project.folder / 'train', lambda t, m: m if t == STATES else None)
@@ -165,6 +166,7 @@ def test_a_bag_with_efforts_only(project: Any, refused: Callable[..., str], comm
     ) in refused(command, 'calibration.yaml')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('command', ['preflight', 'calibrate'])
 def test_a_bag_with_one_actuator_silent(project: Any, refused: Callable[..., str], command: str):
     def silence(topic: str, message: Any) -> Any:
@@ -178,6 +180,7 @@ def test_a_bag_with_one_actuator_silent(project: Any, refused: Callable[..., str
     assert 'say undriven: [elbow] in' in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('command', ['preflight', 'calibrate'])
 def test_a_bag_of_an_arm_whose_motors_are_off(
     project: Any, refused: Callable[..., str], command: str
@@ -207,9 +210,9 @@ def test_simulated_time_is_said_before_the_work(
         return message
 
     project.make_quick()
-    project.change(segments=None, bags=[{'path': 'train'}])
+    project.change(segments={'times': {'train': [[0.0, 1.0]]}}, bags=[{'path': 'train'}])
     _rewrite(project.folder / 'train', simulate)
-    said = sysid(command, 'calibration.yaml').out
+    said = sysid(command, 'calibration.yaml', '--set', 'solver.max_iterations=1').out
     assert 'header stamps are simulated time' in said[: said.index(stage)]
 
 
@@ -350,6 +353,7 @@ def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., s
 # The rest of the configuration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('keys', 'complaint'),
     [

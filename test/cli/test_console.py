@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from builders.cli_project import Project, run_process
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.results.comparison import ComparedQuantity
@@ -21,6 +20,8 @@ from sysid_ros.results.result import CalibrationResult, CombinationResult, Fold,
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from builders.cli_project import Project
 
 
 @pytest.fixture
@@ -145,15 +146,6 @@ def test_progress_on_a_terminal_is_one_line():
     progress.stage('writing')
     assert stream.getvalue().count('\n') == 2
     assert stream.getvalue().count('\r') == 2
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('quick')
-def test_a_locale_without_our_signs_does_not_end_a_check():
-    command = ['check', 'calibration.yaml', '--baseline', 'baseline.json']
-    done = run_process(*command, env={'PYTHONIOENCODING': 'ascii'})
-    assert (done.code, done.err) == (0, '')
-    assert 'N\\xb7m\\xb7s/rad' in done.out
 
 
 @pytest.mark.slow

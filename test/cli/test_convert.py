@@ -28,11 +28,8 @@ def _section(text: str, title: str) -> list[str]:
     return block.splitlines()[2:]
 
 
-@pytest.mark.slow
-def test_a_process_says_what_is_mapped_at_which_rate(
-    project: Any, sysid_process: Callable[..., Any]
-):
-    done = sysid_process('convert', project.folder / 'train', project.folder / 'arm.xml')
+def test_it_says_what_is_mapped_at_which_rate(project: Any, sysid: Callable[..., Any]):
+    done = sysid('convert', project.folder / 'train', project.folder / 'arm.xml')
     assert (done.code, done.err) == (0, '')
     mapped = [line.split() for line in _section(done.out, 'Mapped')]
     assert [row[1] for row in mapped if row[0] == 'sensor'] == SENSORS

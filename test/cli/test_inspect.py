@@ -22,11 +22,8 @@ def _row(text: str, name: str) -> list[str]:
     return line.split()
 
 
-@pytest.mark.slow
-def test_a_process_says_what_is_in_a_bag_and_what_it_shows(
-    project: Any, sysid_process: Callable[..., Any]
-):
-    done = sysid_process('inspect', project.folder / 'train', project.folder / 'arm.xml')
+def test_it_says_what_is_in_a_bag_and_what_it_shows(project: Any, sysid: Callable[..., Any]):
+    done = sysid('inspect', project.folder / 'train', project.folder / 'arm.xml')
     assert (done.code, done.err) == (0, '')
     assert _row(done.out, '/joint_states')[1:3] == ['474', '100.0']
     assert _row(done.out, 'elbow')[-3:] == ['yes', 'yes', 'yes']
@@ -51,6 +48,7 @@ def test_it_fits_a_terminal_of_80_columns_and_few_lines(
     assert len(lines) <= 30
 
 
+@pytest.mark.slow
 def test_json_says_the_same(project: Any, sysid: Callable[..., Any]):
     text = sysid('inspect', 'train', 'arm.xml').out
     done = sysid('inspect', 'train', 'arm.xml', '--json')

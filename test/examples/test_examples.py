@@ -125,7 +125,7 @@ def test_the_films_of_the_arm_last_as_long_as_its_motion(arm: str, folder: Path,
     assert arm
     film = Image.open(folder / 'arm' / f'{name}.webp')
 
-    assert film.n_frames == pytest.approx(40, abs=1)
+    assert film.n_frames == pytest.approx(20, abs=1)
     assert film.size == (480, 360)
 
 

@@ -35,7 +35,6 @@ def commands() -> Any:
         ('JointTrajectory, at once', '/arm_controller/joint_trajectory'),
         ('JointTrajectory, a period later', '/arm_controller/joint_trajectory'),
         ('JointState', '/joint_commands'),
-        ('controller, one trajectory, its state', '/arm_controller/controller_state'),
         ('controller, pieces, its state', '/arm_controller/controller_state'),
         ('controller, points', '/arm_controller/joint_trajectory'),
     ],

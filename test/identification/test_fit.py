@@ -71,21 +71,10 @@ PUCK = """
   <sensor><jointpos name="x" joint="s"/><jointvel name="y" joint="s"/></sensor>
 </mujoco>
 """
+#: One target of each element; test_truth.py finds all of them.
 TRUTHS = {
-    'joint/j/armature': 0.09,
-    'joint/j/damping': 0.55,
     'joint/j/frictionloss': 0.35,
-    'joint/j/stiffness': 2.5,
-    'joint/j/springref': 0.2,
-    'joint/s/armature': 0.3,
     'body/lower/mass': 0.8,
-    'actuator/b/kp': 12.0,
-    'actuator/b/kv': 0.7,
-    'actuator/w/kv': 0.2,
-    'actuator/a/gear': 2.0,
-    'actuator/g/gainprm': 2.0,
-    'actuator/g/biasprm[1]': -1.0,
-    'actuator/g/biasprm[2]': -0.25,
     'actuator/g/dynprm': 0.1,
     'actuator/a/delay': 0.0123,
     'option/gravity[2]': -8.0,
@@ -129,6 +118,7 @@ def test_what_a_model_made_is_found_again(
     assert found.solution.success
     assert found.intervals[0].verdict == 'identified'
     assert found.diverged == 0
+    assert found.offsets == {}  # The commands have even stamps.
 
 
 def test_the_friction_of_a_contact_is_found_again(measure: Measure) -> None:
@@ -218,8 +208,9 @@ def error_of_least_squares(model: mujoco.MjModel, spoilt: Trajectory) -> float:
     return error_of(quick(model, unknowns(model, *SEVERAL), [spoilt]))
 
 
-@pytest.mark.parametrize('backend', BACKENDS)
-@pytest.mark.parametrize('loss', ['huber', 'soft_l1', 'cauchy'])
+@pytest.mark.parametrize(
+    ('backend', 'loss'), [('mujoco', 'huber'), ('scipy', 'soft_l1'), ('mujoco', 'cauchy')]
+)
 def test_a_robust_fit_survives_one_percent_of_outliers(
     model: mujoco.MjModel,
     spoilt: Trajectory,
@@ -436,13 +427,6 @@ def test_a_fit_leaves_the_model_as_it_was(
     run = measure(model, SEVERAL, commands=commands, noise=NOISE)
     quick(model, unknowns(model, *SEVERAL), [run])
     assert differing_fields(model, mujoco.MjModel.from_xml_string(ARM), 0.0) == ()
-
-
-def test_commands_with_even_stamps_need_no_offsets(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, {'actuator/a/delay': 0.0123}, commands=commands)
-    assert quick(model, unknowns(model, 'actuator/a/delay'), [run]).offsets == {}
 
 
 def test_a_delay_between_jittering_commands_is_as_uncertain_as_they_are(

@@ -401,7 +401,7 @@ def commands(model: mujoco.MjModel, steps: int) -> NDArray[np.float64]:
 def run(
     model: mujoco.MjModel,
     *,
-    steps: int = 300,
+    steps: int = 200,
     control: NDArray[np.float64] | None = None,
     state: NDArray[np.float64] | None = None,
 ) -> Recording:
@@ -796,6 +796,7 @@ def test_the_optimum_is_scipys_within_the_accuracy_in_standard_errors(seed: int)
     assert 2 * result.cost == pytest.approx(2 * independent.cost, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_threads_and_reruns_change_no_bit() -> None:
     spec, recording, params, _ = noisy(3)
     groups = sequences(spec, recording)

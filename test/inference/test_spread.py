@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRUTH = np.array([2.0, -1.0])
 EACH = 100
-DRAWS = 100
+DRAWS = 60
 
 
 def columns(count: int) -> NDArray[np.float64]:
@@ -107,6 +107,7 @@ def test_what_only_a_prior_knows_is_as_uncertain_as_the_prior_says() -> None:
     assert (row.high - row.low) / 2 == pytest.approx(1.96 * 0.3, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_intervals_in_white_noise_are_those_of_the_textbook() -> None:
     jacobian, samples = columns(2), layout(2, ('a', 'b'))
     rng = np.random.default_rng(4)

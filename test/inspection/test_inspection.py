@@ -213,6 +213,7 @@ def test_a_velocity_that_is_not_the_slope_of_the_position_is_found(
     assert what == kind
 
 
+@pytest.mark.slow
 def test_noise_at_rest_is_no_finding(columns: Any):
     for seed in range(20):
         random = np.random.default_rng(seed)
@@ -308,6 +309,7 @@ def test_gaps_are_found_where_they_are():
     assert len(gaps(TIMES[:1])) == 0
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_long_recording_is_a_small_png():
     times = np.arange(300_000) * 0.001
     picture = draw_joint(_joint('a_$b$', np.sin(times), times), 'a_$b$ in run')

@@ -165,6 +165,7 @@ def test_time_that_runs_backwards_is_said_to_the_end(feed: Callable[..., None]):
     assert 'time runs backwards (1)' in str(_said(live.report()))
 
 
+@pytest.mark.slow
 def test_header_stamps_that_go_back_are_said_to_the_end(feed: Callable[..., None]):
     times, position, velocity = motion(6)
     live = LiveQuality()

@@ -50,6 +50,7 @@ def _compiled(mass: float, ipos: np.ndarray, full: np.ndarray) -> tuple:
     return model.body_mass[1], model.body_ipos[1], model.body_iquat[1], model.body_inertia[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(_thetas())
 def test_theta_comes_back_from_the_body_it_makes(theta: np.ndarray):
@@ -91,6 +92,7 @@ def test_order_and_sign_of_the_principal_axes_are_the_compilers(seed: int):
     np.testing.assert_allclose(body.iquat, iquat, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(_thetas())
 def test_every_theta_is_an_inertia_that_some_mass_has(theta: np.ndarray):

@@ -207,6 +207,7 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
     assert 'interrupted; holding the last command' in exciter.output
 
 
+@pytest.mark.patient
 @pytest.mark.parametrize(
     ('values', 'reason'),
     [
@@ -221,7 +222,8 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
 
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
     # The robot comes last: a short motion is over before a subscriber that comes late has met it.
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, ramp=1.0, **values))
+    values = {'duration': 60.0, 'ramp': 1.0, 'state_timeout': 30.0, **values}
+    exciter = start_node(EXCITER, *_parameters(model=ARM, **values))
     exciter.wait_for_line('waiting for a publisher of /joint_states')
     start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
     ros_client.spin_until(lambda: exciter.process.poll() is not None)

@@ -113,7 +113,7 @@ def _imports_in(
             names = {f'{module}.{alias.name}' for alias in node.names}
             for name in sorted(names & MODULES or {module}):
                 yield node.lineno, name, typing_only
-        else:
+        elif not isinstance(node, ast.expr):  # which holds no statement
             yield from _imports_in(node, package, typing_only=typing_only)
 
 

@@ -97,6 +97,7 @@ def test_an_actuator_without_commands_matters_where_its_joint_moves(actuators: s
     assert not complaint(moving, actuators, ('t',))
 
 
+@pytest.mark.slow
 def test_without_commands_a_model_with_actuators_has_to_swing_by_itself() -> None:
     limp = Columns().bag(states(lift=MOVES, turn=STILL, pole=STILL))
     assert 'found none for l, t, whose joints move by up to 3 rad' in complaint(limp)
@@ -152,6 +153,7 @@ def test_a_topic_that_could_hold_the_commands_is_named() -> None:
     assert '(/joint_commands.position[jaw] is not used: ' in complaint(unlike)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('went', [STILL, np.sin(1.1 * TIMES) + np.cos(0.7 * TIMES)])
 def test_joints_that_go_nowhere_they_are_told_to_have_no_motors(went: Any) -> None:
     bag = Columns().bag(
@@ -238,6 +240,7 @@ def test_what_is_undriven_is_an_actuator() -> None:
         switched_off(spec, spec.compile(), ('*',), ('t',))
 
 
+@pytest.mark.slow
 def test_a_servo_that_is_off_lets_its_rod_swing(tmp_path: Path) -> None:
     text = rod(timestep=0.002, damping=0.03, drive=Drive.SERVO)
     model = mujoco.MjModel.from_xml_string(text.replace(Drive.SERVO.value, ''))

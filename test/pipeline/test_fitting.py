@@ -66,6 +66,7 @@ def test_ends_of_a_profile_are_where_fits_of_models_with_that_value_are_equally_
     assert rises[0] == pytest.approx(rises[1], rel=0.12)
 
 
+@pytest.mark.slow
 def test_the_configuration_asks_for_draws(workshop: Any) -> None:
     true = workshop.spec(damping=0.1)
     problem = workshop.problem(true, ('joint/j/damping',), workshop.sequence(true, 'a', 0))

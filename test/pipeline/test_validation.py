@@ -138,6 +138,7 @@ def test_the_true_model_predicts_at_every_horizon(workshop: Any, actuator: str |
     assert all(point.before > 5 for point in points)
 
 
+@pytest.mark.slow
 def test_without_a_measured_position_there_is_no_horizon(workshop: Any):
     run = workshop.sequence(workshop.spec(), 'b', 1)
     series = run.measurements[0]

@@ -84,6 +84,7 @@ def test_a_change_from_nothing_is_not_a_factor() -> None:
     assert numbers.times(math.nan, 0.03) == '–'
 
 
+@pytest.mark.slow
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
 def test_four_digits_are_within_half_a_unit_of_the_fourth(value: float) -> None:
     text = numbers.significant(value)
@@ -92,6 +93,7 @@ def test_four_digits_are_within_half_a_unit_of_the_fourth(value: float) -> None:
     assert float(f'{mantissa}e{exponent}') == pytest.approx(value, rel=6e-4, abs=1e-320)
 
 
+@pytest.mark.slow
 @given(
     st.floats(min_value=-1e12, max_value=1e12),
     st.floats(min_value=1e-12, max_value=1e12),

@@ -304,6 +304,7 @@ def windows(errors: Array, wrong: float = 1.0) -> CalibrationResult:
     return honest_one.model_copy(update={'diagnostics': diagnostics})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('count', [12, 60, 300])
 def test_the_worst_of_many_windows_is_no_other_robot(count: int) -> None:
     # Real windows differ by more than white residuals do: some hold harder motion.

@@ -119,6 +119,7 @@ def test_a_delay_equals_later_stamps(delay: float) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(held(), st.floats(0.0, 0.05))
 def test_each_step_gets_the_mean_of_an_interpolated_command(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sysid_ros.servos.formats.logs import ServoLog
+    from sysid_ros.servos.session.calibration import ServoCalibration
 
 pytestmark = pytest.mark.slow
 
@@ -44,39 +45,48 @@ def logs() -> list[ServoLog]:
     return record(SERVO, M1, motions=('sin_time_square', 'lift_and_drop'), seconds=3.0)
 
 
-@pytest.fixture
-def request_(logs: list[ServoLog], tmp_path: Path) -> ServoFitConfig:
-    """Return a request for a quick fit of the logs."""
-    folder = _write(tmp_path / 'logs', logs)
+def _request(logs: Sequence[ServoLog], folder: Path) -> ServoFitConfig:
     return ServoFitConfig(
         actuator='xl330',
         model='m1',
-        logdir=folder,
-        output=tmp_path / 'out' / 'servo.json',
+        logdir=_write(folder / 'logs', logs),
+        output=folder / 'out' / 'servo.json',
         starts=2,
         validation_kp=200,
     )
 
 
-def test_coefficients_result_and_report_are_written(request_: ServoFitConfig) -> None:
-    done = calibrate_servo(request_, command='sysid fit-actuator')
+@pytest.fixture
+def request_(logs: list[ServoLog], tmp_path: Path) -> ServoFitConfig:
+    """Return a request for a quick fit of the logs."""
+    return _request(logs, tmp_path)
+
+
+@pytest.fixture(scope='module')
+def usual(logs: list[ServoLog], tmp_path_factory: pytest.TempPathFactory) -> ServoCalibration:
+    """Return what a quick fit finds and writes; nobody changes it."""
+    return calibrate_servo(_request(logs, tmp_path_factory.mktemp('usual')))
+
+
+def test_coefficients_result_and_report_are_written(usual: ServoCalibration) -> None:
+    done, output = usual, usual.parameters_path
     assert done.result.accepted
-    assert done.parameters_path == request_.output
-    servo, values = read_parameters(request_.output)
+    assert output.name == 'servo.json'
+    servo, values = read_parameters(output)
     assert servo == SERVO
     assert values == done.values
     assert values == pytest.approx(M1, rel=0.03)
     assert CalibrationResult.load(done.result_path).to_json() == done.result.to_json()
     assert 'friction_viscous' in done.report_path.read_text('utf-8')
-    assert sorted(path.name for path in request_.output.parent.iterdir()) == [
+    assert sorted(path.name for path in output.parent.iterdir()) == [
         'servo.json',
         'servo.report.html',
         'servo.result.json',
     ]
 
 
-def test_logs_of_a_gain_are_held_out(request_: ServoFitConfig, logs: list[ServoLog]) -> None:
-    result = calibrate_servo(request_).result
+def test_logs_of_a_gain_are_held_out(usual: ServoCalibration, logs: list[ServoLog]) -> None:
+    result = usual.result
     roles = {plot.sequence: plot.role for plot in result.plots}
     assert roles == {
         log.name: 'validate' if log.constants['kp'] == 200 else 'train' for log in logs

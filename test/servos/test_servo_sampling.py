@@ -77,8 +77,8 @@ class Board(ModuleType):
 
 @pytest.fixture
 def request_(tmp_path: Path) -> ServoFitConfig:
-    """Return a request for a few trials on four logs of 3 s, two of which are held out."""
-    for log in record(SERVO, M1, motions=('sin_time_square', 'lift_and_drop'), seconds=3.0):
+    """Return a request for a few trials on four logs of 1.5 s, two of which are held out."""
+    for log in record(SERVO, M1, motions=('sin_time_square', 'lift_and_drop'), seconds=1.5):
         (tmp_path / 'logs').mkdir(exist_ok=True)
         write_log(tmp_path / 'logs' / f'{log.name}.json', log)
     return ServoFitConfig(

@@ -138,8 +138,8 @@ def test_every_law_equals_its_equations_on_both_sides_of_its_limits(
 ):
     at_limits: Counter[str] = Counter()
     samples = 0
-    for model, seed in itertools.product(MODELS, range(2)):
-        servo, logs, candidates = drawn(name, model, seed)
+    for model in MODELS:
+        servo, logs, candidates = drawn(name, model, 1)
         motion = simulate(
             servo, stack_logs(servo, logs), candidates, reset_period=reset_period, velocities=True
         )
@@ -149,7 +149,7 @@ def test_every_law_equals_its_equations_on_both_sides_of_its_limits(
                 expected = reference.simulate(servo.type.law.name, model, p, log, reset_period)
                 place = (slice(len(log)), row, column)
                 found = motion.position[place], motion.velocity[place]
-                which = f'{model}, seed {seed}, log {column}, candidate {row}'
+                which = f'{model}, log {column}, candidate {row}'
                 np.testing.assert_allclose(found[0], expected.position, 0, 1e-12, err_msg=which)
                 np.testing.assert_allclose(found[1], expected.velocity, 0, 1e-11, err_msg=which)
                 for limits in itertools.compress(expected.limits, log.enabled):

@@ -18,6 +18,7 @@ from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ParameterError, ResultError
 from sysid_ros.servos.bench import trials
 from sysid_ros.servos.bench.pendulum import errors_by_log
+from sysid_ros.servos.bench.processes import FitProcesses
 from sysid_ros.servos.bench.trials import (
     METHODS,
     BestTrial,
@@ -87,6 +88,7 @@ def test_the_error_is_the_mean_over_logs_that_bam_minimises(logs: list[ServoLog]
         assert low <= found.values[name] <= high
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_values_and_another_seed_others(logs: list[ServoLog]) -> None:
     one, same, other = (
         sample_servo(SERVO, logs, settings=TrialSettings(trials=3 * BATCH, seed=seed)).values
@@ -165,6 +167,7 @@ def test_trials_of_a_study_that_goes_on_are_new_ones(
     assert len(set(values)) == len(values) == 80
 
 
+@pytest.mark.slow
 def test_a_file_changes_nothing_that_is_found(logs: list[ServoLog], path: Path) -> None:
     settings = TrialSettings(trials=4 * BATCH)
     alone = sample_servo(SERVO, logs, settings=settings)
@@ -173,18 +176,19 @@ def test_a_file_changes_nothing_that_is_found(logs: list[ServoLog], path: Path) 
 
 
 @pytest.mark.slow
-def test_two_workers_find_the_same_each_time_and_keep_all_trials(
-    logs: list[ServoLog], path: Path
+def test_two_workers_find_what_one_finds_with_their_population_and_keep_all_trials(
+    logs: list[ServoLog], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    studies = [_study(path, logs) for _ in range(2)]
-    settings = [TrialSettings(trials=2 * BATCH + 5, workers=2, study=study) for study in studies]
-    one, other = (sample_servo(SERVO, logs, settings=own) for own in settings)
-    assert one.values == other.values
-    assert one.trials == one.new == 2 * BATCH + 5
-    for study in studies:
-        values = _written(path, study.study_name)
-        assert len(values) == 2 * BATCH + 5
-        assert min(values) == one.error
+    study = _study(path, logs)
+    settings = TrialSettings(trials=2 * BATCH + 5, workers=2, study=study)
+    found = sample_servo(SERVO, logs, settings=settings)
+    assert found.trials == found.new == 2 * BATCH + 5
+    values = _written(path, study.study_name)
+    assert len(values) == 2 * BATCH + 5
+    assert min(values) == found.error
+    monkeypatch.setattr(trials, 'FitProcesses', lambda _: FitProcesses(1))
+    alone = sample_servo(SERVO, logs, settings=dataclasses.replace(settings, study=None))
+    assert alone.values == found.values
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ STARTS = st.one_of(st.just(0.0), st.just(0.3), st.floats(-1e3, 1e3), st.floats(1
 
 @pytest.mark.slow
 @given(start=STARTS, period=st.sampled_from([1e-3, 2e-3, 1 / 300, 0.01, 0.02]), count=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
     start: float, period: float, count: Any
 ):
@@ -37,7 +37,7 @@ def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
 
 @pytest.mark.slow
 @given(start=STARTS, period=st.floats(1e-3, 0.1), length=st.floats(0.0, 5.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_resampled_stamps_are_exactly_one_period_apart_and_never_beyond_the_last(
     start: float, period: float, length: float
 ):
@@ -86,6 +86,7 @@ def test_outside_of_the_samples_the_nearest_one_holds(method: Any):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'zoh'])
 def test_values_are_those_of_the_sysid_toolbox(method: Any):
     reference = pytest.importorskip('mujoco.sysid._src.timeseries')

@@ -164,6 +164,7 @@ def test_custom_signals_have_widths_and_types():
     assert series.get_indices('a')[0] is SignalType.CustomObs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'signals',
     [['a'], ['a', 'a', 'c'], [('a', 0, SignalType.CustomObs), 'b', 'c', 'd']],

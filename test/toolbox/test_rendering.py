@@ -130,6 +130,7 @@ def test_the_geoms_of_the_collision_group_are_drawn_only_where_there_are_no_othe
     assert np.array_equal(both, usual)
 
 
+@pytest.mark.slow
 def test_a_picture_may_be_larger_than_the_models_offscreen_buffer():
     model = _model()
     states = _states(np.zeros(1), np.zeros(1))
@@ -155,6 +156,7 @@ def test_a_copy_that_is_not_finite_is_left_out():
     assert both[1].max() > 0
 
 
+@pytest.mark.slow
 def test_the_free_camera_keeps_the_whole_motion_in_the_picture():
     clock = np.arange(11) * 0.1
     states = _states(clock, 3 * clock)
@@ -176,6 +178,7 @@ def test_a_spotlight_brightens_what_is_below_it():
     assert lit.astype(int).sum() > 1.1 * without.astype(int).sum()
 
 
+@pytest.mark.slow
 def test_the_data_that_are_passed_stay_as_they_are():
     model = _model()
     data = mujoco.MjData(model)

@@ -417,6 +417,7 @@ def test_measurement_targets_are_fitted_beside_the_models() -> None:
     np.testing.assert_allclose(fitted.as_vector(), [0.7, 0.8, -0.1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_initial_states_are_unknowns_of_their_sequences() -> None:
     first, second = record(change=truth), record(change=truth, qvel=(1.0, 0.5))
     wrong = [entry.copy() for entry in (first[2], second[2])]
@@ -485,6 +486,7 @@ def test_measurements_beside_the_controls_are_an_error_that_gives_both_ranges() 
         )
 
 
+@pytest.mark.slow
 def test_silence_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
     fn = sysid.build_residual_fn(models_sequences=sequences(*record(change=truth)))
     with warnings.catch_warnings():

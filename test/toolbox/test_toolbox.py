@@ -544,6 +544,7 @@ def rollout(**given: Any) -> list[sysid.SystemTrajectory]:
     return sysid.sysid_rollout(**given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'options',
     [{}, {'build_model': compiled}, {'custom_rollout': rollout}],
@@ -605,6 +606,7 @@ def test_a_mass_without_a_centre_is_taken() -> None:
     assert np.abs(light - heavy).max() > 1.0
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_fit_and_leaves_the_function_as_it_was() -> None:
     residual_fn = sysid.build_residual_fn(models_sequences=[sequences()])
     params = parameters()

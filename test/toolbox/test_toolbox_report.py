@@ -149,6 +149,7 @@ def test_a_value_at_its_bound_has_no_interval_and_no_interval_leaves_the_bounds(
     assert cut.high == TRUTH + 1e-5
 
 
+@pytest.mark.slow
 def test_every_channel_is_drawn_and_its_error_is_told_in_its_unit(fit: Fit):
     result = fit.report(generate_videos=False).result
 
@@ -179,6 +180,7 @@ def test_the_title_stands_above_and_is_escaped(fit: Fit):
     assert '<h1><b>' not in page
 
 
+@pytest.mark.slow
 def test_known_truth_adds_a_column(fit: Fit):
     page = fit.report(generate_videos=False, truth={'damping': TRUTH}).build()
 
@@ -217,6 +219,7 @@ def test_the_animation_shows_before_after_and_what_was_measured(filmed: ToolboxR
     assert alt == 'Animation of swing: before, after, measured.'
 
 
+@pytest.mark.slow
 def test_without_opengl_the_report_says_so(fit: Fit, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object, **__: object) -> None:
         msg = 'Rendering needs OpenGL.'

@@ -251,6 +251,7 @@ def stiffness(nominal: float, start: float) -> sysid.ParameterDict:
     return params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('nominal', 'start'), [(-1e4, -1e4), (-1e6, -1e6), (150.0, -4e7)])
 def test_a_start_that_is_unstable_everywhere_is_tried_on_beginnings_and_on_the_nominal_value(
     nominal: float, start: float

@@ -35,8 +35,14 @@ def _log(samples: int, name: str) -> ServoLog:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', [('xl330', 'm1'), ('xl330', 'm6'), ('sts3215', 'm4')])
-@pytest.mark.parametrize('name', ['sin_sin', 'lift_and_drop'])
+@pytest.mark.parametrize(
+    ('kind', 'name'),
+    [
+        (('xl330', 'm1'), 'sin_sin'),
+        (('xl330', 'm6'), 'lift_and_drop'),
+        (('sts3215', 'm4'), 'sin_sin'),
+    ],
+)
 def test_it_moves_as_fits_simulate_it(kind: tuple[str, str], name: str):
     servo = Servo.named(*kind)
     values = _values(servo)

@@ -276,6 +276,7 @@ def test_a_simulation_that_diverges_says_so(tmp_path: Path):
         list(plant.advance(1.0))
 
 
+@pytest.mark.slow
 def test_a_trajectory_is_followed_until_a_command_replaces_it():
     times, step = np.arange(0, 2.0, 0.002), 0.002
     given = np.full((2, 3, 6), np.nan)

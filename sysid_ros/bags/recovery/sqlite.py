@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     Value = int | str | bytes | None
 
-_MAGIC = b'SQLite format 3\0'
 #: What SQLite leaves beside a database that was not closed.
 _LEFTOVERS = ('-wal', '-journal')
 #: The tables of a bag beside that of the messages; older ones lack some.

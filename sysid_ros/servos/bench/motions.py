@@ -45,8 +45,6 @@ LOAD = {
     'arm_mass': 'an arm of {:g} kg',
 }
 _GAINS = {'kp': 'set kp to {:g}', 'vin': 'supply {:g} V'}
-#: All that may differ between runs.
-SETTINGS = (*LOAD, *_GAINS)
 
 
 @dataclass(frozen=True)

@@ -354,17 +354,7 @@ def errors_by_log(
     logs: Sequence[ServoLog],
     reset_period: float | None = None,
 ) -> dict[str, float]:
-    """Return log name to its mean absolute error, rad.
-
-    Args:
-        servo: The laws.
-        values: Its coefficients; the usual ones where one is missing.
-        logs: At least one, of one sampling period.
-        reset_period: Every so many seconds the state is set to the measured one, s.
-
-    Raises:
-        FitError: There are no logs, or their periods differ.
-    """
+    """Return log name to the mean absolute error, rad, of what `predict` returns for it."""
     errors = mean_absolute_errors(
         servo, stack_logs(servo, logs), candidate(servo, values), reset_period
     )[0]

@@ -214,14 +214,7 @@ class LogResiduals:
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
     ) -> StepChanges:
-        """Evaluate a candidate and its neighbours in one batch.
-
-        Args:
-            x: (p,) candidate.
-            steps: (p,) signed steps, in the unknowns' units.
-            columns: (p,) which unknowns to move; all by default.
-            base: (n,) residuals at ``x`` where they are known.
-        """
+        """Evaluate a candidate and its neighbours in one batch, as of `ResidualLike`."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
         groups = [np.array([j]) for j in range(self._count)]
         if self._starts is not None:

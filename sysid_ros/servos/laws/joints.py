@@ -247,16 +247,7 @@ class ServoJoints:
         return copy
 
     def stepper(self, model: mujoco.MjModel, written: Sequence[tuple[Target, int]]) -> ServoStepper:
-        """Return what steps simulations whose candidates have numbers of laws; see `Drives`.
-
-        Args:
-            model: A prepared model.
-            written: Targets, and for each the column of its value.
-
-        Raises:
-            ParameterError: A target is a number of a law that its actuator does not have, or a
-                number of the model that a law decides.
-        """
+        """Return what steps simulations whose candidates have numbers of laws; see `Drives`."""
         columns: dict[tuple[int, str], int] = {}
         decided = self._decided(model)
         for target, column in written:

@@ -60,6 +60,7 @@ def teleoperated(columns: Any) -> BagColumns:
     return columns.bag(*topics)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_leader_is_the_command_of_its_follower(teleoperated: BagColumns, arm: Any) -> None:
     leaders = find_leaders(teleoperated)
     assert leaders == {
@@ -76,6 +77,7 @@ def test_a_leader_is_the_command_of_its_follower(teleoperated: BagColumns, arm: 
         assert any('arm_right_follow' in item.name for item in found.unmapped)
 
 
+@pytest.mark.slow
 def test_without_words_for_it_a_leader_is_ahead_and_of_another_robot(columns: Any) -> None:
     lead = _wander(3)
 
@@ -100,6 +102,7 @@ def test_without_words_for_it_a_leader_is_ahead_and_of_another_robot(columns: An
     }
 
 
+@pytest.mark.slow
 def test_several_arms_need_a_choice_that_is_named(teleoperated: BagColumns, arm: Any) -> None:
     for attempt in (propose, lambda bag, model: map_columns(bag, model, 'auto')):
         with pytest.raises(AlignmentError, match=r'arm_left_follow, arm_right_follow.*--namespace'):
@@ -112,6 +115,7 @@ def test_several_arms_need_a_choice_that_is_named(teleoperated: BagColumns, arm:
         assert topics == {f'/robot/arm_right_{role}/joint_states' for role in ('lead', 'follow')}
 
 
+@pytest.mark.slow
 def test_sides_in_names_are_arms_and_what_has_none_stays(columns: Any, arm: Any) -> None:
     both = {f'{side}_{name}': v for s, side in enumerate('lr') for name, v in _wander(s).items()}
     state = columns.topic('/joint_states', TIMES, {'position': both | {'torso': TIMES}})

@@ -61,6 +61,7 @@ def _values(bag: BagColumns) -> np.ndarray[Any, np.dtype[np.float64]]:
     return field.values
 
 
+@pytest.mark.slow
 def test_positions_make_servos_and_all_pairs_are_right(bag: BagColumns) -> None:
     spec = load_spec(FIXED)
     found = propose_with_actuators(spec, FIXED, bag)
@@ -75,6 +76,7 @@ def test_positions_make_servos_and_all_pairs_are_right(bag: BagColumns) -> None:
     assert implied_actuators(by_names) == SERVOS
 
 
+@pytest.mark.slow
 def test_an_array_without_names_is_what_the_joints_follow(bag: BagColumns) -> None:
     data = Field('data', ('0', '1'), _values(bag))
     array = _with_commands(bag, '/arm/commands', 'std_msgs/msg/Float64MultiArray', data)
@@ -95,6 +97,7 @@ def test_names_of_fields_say_what_is_commanded(bag: BagColumns, quantity: Quanti
         assert lacking_quantity(load_spec(FIXED), told) is quantity
 
 
+@pytest.mark.slow
 def test_without_commands_measured_efforts_drive_motors(bag: BagColumns) -> None:
     silent = replace(bag, topics=bag.topics[1:])
     assert isinstance(silent.topics[0], TopicColumns)
@@ -117,6 +120,7 @@ def test_a_mapping_makes_the_actuators_that_it_names(bag: BagColumns) -> None:
     assert implied_actuators(spec) == ['roll_motor']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('kind', 'quantity', 'expected'),
     [

@@ -94,6 +94,7 @@ def test_a_text_without_changes_is_the_same_byte_for_byte(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_the_urdf_moves_as_the_fit_did_as_mujoco_reads_it(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
