@@ -24,7 +24,7 @@ from sysid_ros.rollout.inverse import torque_columns
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Motion
+from sysid_ros.signals.trajectory import PrescribedMotion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +158,7 @@ def as_torques(
 
 def _motion(
     model: mujoco.MjModel, measured: JointMeasurements, start: NDArray[np.float64]
-) -> Motion | None:
+) -> PrescribedMotion | None:
     """Return the smoothed motion; joints that are not measured stay at the (nq,) start.
 
     None where it is too short.
@@ -200,7 +200,7 @@ def _motion(
         slow[dof] = max(_SLOW * float(np.sqrt(np.mean(qvel[:, dof] ** 2))), _AT_REST)
     kernel = np.asarray(butter(_ORDER, cutoff, output='sos', fs=1 / interval))
     stride = max(int(1.0 / (_SAMPLES_PER_PERIOD * _ROWS_PER_SAMPLE * cutoff * interval)), 1)
-    return Motion(interval, first, qpos, qvel, qacc, slow, kernel, cutoff, stride)
+    return PrescribedMotion(interval, first, qpos, qvel, qacc, slow, kernel, cutoff, stride)
 
 
 def _near(where: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
@@ -284,7 +284,7 @@ def _lag(late: NDArray[np.float64], values: NDArray[np.float64], interval: float
     return total
 
 
-def _touching(model: mujoco.MjModel, motion: Motion) -> NDArray[np.bool_]:
+def _touching(model: mujoco.MjModel, motion: PrescribedMotion) -> NDArray[np.bool_]:
     """Return (n,) whether something touches a limit or another body."""
     data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
     found = np.zeros(len(motion.qpos), dtype=bool)

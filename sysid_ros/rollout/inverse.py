@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.model.targets import Target
     from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import Motion, Trajectory
+    from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 #: Transmissions of actuators that drive one joint.
 DIRECT = (mujoco.mjtTrn.mjTRN_JOINT.value, mujoco.mjtTrn.mjTRN_JOINTINPARENT.value)
@@ -351,7 +351,7 @@ def _lead(model: mujoco.MjModel) -> float:
     return -half if explicit and integrator == mujoco.mjtIntegrator.mjINT_EULER else half
 
 
-def _terms(model: mujoco.MjModel, motion: Motion) -> _Terms:
+def _terms(model: mujoco.MjModel, motion: PrescribedMotion) -> _Terms:
     """Return what the numbers of a model are multiplied by along a motion."""
     moving = _Bodies(model, motion)
     count, nv = motion.qpos.shape
@@ -389,7 +389,7 @@ class _Bodies:
         other_forces: (n, nv) what joints need beside inertia, gravity, springs and damping.
     """
 
-    def __init__(self, model: mujoco.MjModel, motion: Motion) -> None:
+    def __init__(self, model: mujoco.MjModel, motion: PrescribedMotion) -> None:
         self._model, data = model, mujoco.MjData(model)
         count, place = len(motion.qpos), model.jnt_qposadr[model.dof_jntid]
         self._position = np.empty((count, model.nbody, 3))

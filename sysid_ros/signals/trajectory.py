@@ -22,7 +22,7 @@ _ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
-class Motion:
+class PrescribedMotion:
     """How all joints moved, on an even grid whose row k is at ``(first + k) * interval``.
 
     Forces that were measured along it have passed a low-pass, and so do those that are predicted;
@@ -86,7 +86,7 @@ class Trajectory:
     initial_act: NDArray[np.float64] | None = None
     bag: str = ''
     interpolated: frozenset[str] = frozenset()
-    motion: Motion | None = None
+    motion: PrescribedMotion | None = None
     replaced: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
 
     def __post_init__(self) -> None:

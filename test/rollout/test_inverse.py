@@ -13,7 +13,7 @@ from sysid_ros.model.targets.writer import set_all_apart, write_value
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Motion, Trajectory
+from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 #: A hinge beside its body's origin, a slide, a spring, and a body that gravity hardly pulls.
 ARM = """
@@ -47,14 +47,14 @@ def prescribed(count: int, cutoff: float | None = None) -> Trajectory:
         rate = np.array([3.0, 4.0, 5.0])
         qpos, qvel, qacc = np.sin(phase), rate * np.cos(phase), -(rate**2) * np.sin(phase)
         kernel = butter(2, cutoff, fs=1 / interval, output='sos')
-    motion = Motion(interval, 0, qpos, qvel, qacc, np.zeros(3), kernel, 50.0, 1)
+    motion = PrescribedMotion(interval, 0, qpos, qvel, qacc, np.zeros(3), kernel, 50.0, 1)
     names = ('fa', 'fb', 'fc')
     mapping = {name: (SignalType.MjSensor, np.array([i])) for i, name in enumerate(names)}
     forces = TimeSeries(np.arange(count) * interval, np.zeros((count, 3)), mapping)
     return Trajectory('run', 0, np.zeros(3), np.zeros(3), (), (forces,), motion=motion)
 
 
-def needed(model: mujoco.MjModel, motion: Motion) -> np.ndarray:
+def needed(model: mujoco.MjModel, motion: PrescribedMotion) -> np.ndarray:
     """Return the (n, nv) forces that MuJoCo says."""
     model = model.__copy__()
     friction = model.dof_frictionloss * np.sign(motion.qvel)
