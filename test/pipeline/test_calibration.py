@@ -257,7 +257,7 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
     text = (FOLDER / 'arm.xml').read_text().replace('kv="1.5"', 'dampratio="1"')
     (tmp_path / 'ratio.xml').write_text(text)
     result = identified.result.model_copy(update={'model': str(tmp_path / 'ratio.xml')})
-    done = write(dataclasses.replace(identified, result=result, spec=None), config.output)
+    done = write(dataclasses.replace(identified, result=result, model=None), config.output)
     assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
 
