@@ -108,6 +108,8 @@ class Trajectory:
         seldom for that, it made several from one to the next.
         """
         times = max((series.times for series in self.measurements), key=len)
+        if len(times) == 1:
+            times = times + np.array([0.0, SLOWEST_UPDATE])
         gaps = np.diff(times)
         period = float(np.median(gaps))
         each = np.ceil(period / SLOWEST_UPDATE - _ROUNDING)

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from sysid_ros.estimation.nuisances import command_timings
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
@@ -110,3 +113,33 @@ def test_each_message_of_a_few_has_an_offset_of_its_own(measure: Measure) -> Non
         many = dataclasses.replace(run, replaced=np.stack([begins, begins + 0.05], axis=1))
         names = [unknown.name for unknown in command_timings([many])]
         assert sum(name.startswith('trajectory offset') for name in names) == expected
+
+
+@pytest.mark.parametrize(
+    ('measured', 'updates'),
+    [
+        ([0.0, 0.004, 0.008, 0.016], [-0.004, 0.0, 0.004, 0.008, 0.012, 0.016]),
+        ([0.0, 0.02, 0.04], [-0.01, 0.0, 0.01, 0.02, 0.03, 0.04]),
+        ([0.5], [0.49, 0.5, 0.51]),
+    ],
+    ids=['one is missing', 'every second', 'only one'],
+)
+def test_updates_are_taken_to_come_at_measurements(
+    measure: Measure, measured: list[float], updates: list[float]
+) -> None:
+    run = measure(mujoco.MjModel.from_xml_string(ARM), times=np.array(measured))
+    np.testing.assert_allclose(run.updates, updates, atol=1e-12)
+
+
+def test_windows_of_a_run_keep_where_messages_were_replaced(measure: Measure) -> None:
+    model = mujoco.MjModel.from_xml_string(ARM)
+    run = recorded(model, measure, 0.004, 0.001, seed=0)
+    run = dataclasses.replace(run, replaced=np.array([[0.8, 0.9]]))
+    unknowns = (*make_unknowns('joint/j/damping', model), *command_timings([run]))
+    with make_simulator(model, unknowns, [run], 1) as simulator:
+        windows = Cutter(Residuals(simulator, NOISE)).cut(0.5)
+    assert windows is not None
+    begins = [(window.origin_ns - run.origin_ns) / 1e9 for window in windows.sequences]
+    assert len(begins) == 3
+    for begin, window in zip(begins, windows.sequences, strict=True):
+        np.testing.assert_allclose(window.replaced, [[0.8 - begin, 0.9 - begin]])

@@ -214,6 +214,7 @@ class Cutter:
             initial_act=sequence.initial_act if begin == 0.0 else None,
             commands=tuple(commands),
             measurements=tuple(measurements),
+            replaced=sequence.replaced - begin,
         )
         if motion is None or begin == 0.0:
             return window, []
