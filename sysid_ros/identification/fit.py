@@ -238,6 +238,8 @@ def fit(  # noqa: PLR0913 (documented API)
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
     timings = command_timings(sequences, parameters)
     unknowns = (*parameters, *timings, *torque_delay(sequences, parameters))
+    # Forces along a motion are smooth; simulations bend with every command and contact.
+    settings = dataclasses.replace(settings, smooth=all(s.motion is not None for s in sequences))
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
         simulator = context.simulator(unknowns, sequences)

@@ -86,6 +86,7 @@ class Descent:
         trace: All iterations.
         expects_success: Whether the last step was so good that the next should succeed.
         unchecked: Whether the differences need not be right, as for a start.
+        smooth: Whether residuals have a second derivative along a step.
         near: Steps below this, in standard errors, are taken with the Jacobian that is there.
     """
 
@@ -103,6 +104,7 @@ class Descent:
         self.residuals = residuals
         self.differences = differences
         self.unchecked = False
+        self.smooth = False
         self.loss = loss
         self.limit = limit
         self.tolerance = tolerance

@@ -60,6 +60,8 @@ class SolverSettings:
         accuracy: Largest predicted step at the end, in standard errors.
         rough: The values only serve as a start: no parameter needs to have an effect, and the
             differences are not checked.
+        smooth: The residuals have a second derivative along a step, without noise: curved valleys
+            are followed by it.
     """
 
     backend: Backend = 'mujoco'
@@ -67,6 +69,7 @@ class SolverSettings:
     max_iterations: int = 50
     accuracy: float = ACCURACY
     rough: bool = False
+    smooth: bool = False
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -173,6 +176,7 @@ def solve(
         differences=differences,
     )
     descent.unchecked = settings.rough
+    descent.smooth = settings.smooth
     descent.expects_success = origin is not None
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
