@@ -173,7 +173,7 @@ def solve(
         differences=differences,
     )
     descent.unchecked = settings.rough
-    descent.expects_success = origin is not None
+    descent.expects_success = begun is not None
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
     )
