@@ -177,7 +177,7 @@ def solve(
     )
     descent.unchecked = settings.rough
     descent.smooth = settings.smooth
-    descent.expects_success = origin is not None
+    descent.expects_success = begun is not None
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
     )
