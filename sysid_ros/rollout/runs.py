@@ -144,12 +144,15 @@ class InterpolatedCommand(HeldCommand):
             steps = np.diff(self.times[row - 2 : row + 1])
             slopes = np.diff(self._values[row - 2 : row + 1]) / steps
             bend = np.diff(slopes)[0] / steps.mean() if steps.max() < _BENT else 0.0
-            slope = slopes[1] + bend * steps[1] / 2
+            slope = slopes[1] + bend * (steps[1] + more) / 2  # from here to where it begins
             way = slice(row, int(np.searchsorted(self.times, end, side='right')))
             share = (self.times[way] - begin) / (end - begin)
             change = (1 + 2 * share) * slope + share * (end - begin) * bend
             values[way] += more * (1 - share) ** 2 * change
-        return InterpolatedCommand(in_order(self.times + later[message]), values)
+        times = self.times + later[message]
+        # What a message that is earlier replaces is no longer asked for.
+        kept = times <= np.minimum.accumulate(times[::-1])[::-1]
+        return InterpolatedCommand(in_order(times[kept]), values[kept])
 
     def updated(
         self,

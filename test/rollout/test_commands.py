@@ -185,7 +185,7 @@ def test_a_command_that_jumps_does_not_run_ahead_of_itself() -> None:
 
 @pytest.mark.parametrize('derivatives', [1, 2])
 def test_messages_that_are_late_by_different_times_go_on_from_each_other(derivatives: int) -> None:
-    later = np.array([0.001, 0.004, -0.002])
+    later = np.array([0.001, 0.004, -0.004])
 
     def path(late: NDArray[np.float64]) -> SetpointRows:
         found = SetpointPath(np.zeros(1))
