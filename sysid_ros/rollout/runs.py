@@ -191,8 +191,12 @@ class InterpolatedCommand(HeldCommand):
         saw[~read] -= left[number[~read]]
         slope = np.gradient(means, step)
         jumps = self.times[1:][np.diff(self.times) < _JUMP] + delay
-        for place in np.searchsorted(edges, jumps):
-            slope[max(place - 2, 0) : place + 1] = 0.0
+        # The same steps are left out for delays that differ a little: what is predicted would else
+        # change at once, and differences would take that for information.
+        near = SLOWEST_UPDATE * np.round(jumps / SLOWEST_UPDATE)
+        reach = SLOWEST_UPDATE / 2 + 2 * step
+        for low, high in zip(*np.searchsorted(edges, (near - reach, near + reach)), strict=True):
+            slope[low:high] = 0.0
         # To second order: holding for P takes (ωP)²/24 of what changes with the frequency ω.
         blur = said.get('update_blur', 0.0) * SLOWEST_UPDATE**2 / 24
         means = means + blur * np.gradient(slope, step)
