@@ -396,6 +396,8 @@ def _numbers(model: mujoco.MjModel) -> Iterator[tuple[str, Any]]:
 
 
 def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if np.array_equal(a, b):  # nearly all: no number of theirs has to be looked at
+        return True
     if a.shape != b.shape:
         return False
     if not (np.issubdtype(a.dtype, np.floating) and np.issubdtype(b.dtype, np.floating)):

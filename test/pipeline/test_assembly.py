@@ -18,6 +18,7 @@ from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
+from sysid_ros.pipeline.estimators import Estimated
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.results.result import CalibrationResult, EstimatorKind
 
 #: A pendulum on a ball joint with a motor about x, seen by an inertial unit and a camera.
 MODEL = """
@@ -114,7 +115,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
         )
         source = RobotModel(Description(path), spec)
         problem = Problem(spec, model, recordings, parameters, source)
-        return assemble(config, '', problem, found)
+        return assemble(config, '', Estimated(problem, EstimatorKind.SIMULATION), found)
 
     return run
 
