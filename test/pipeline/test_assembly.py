@@ -20,6 +20,7 @@ from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import Estimated
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
+from sysid_ros.results.result import EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sysid_ros.results.result import CalibrationResult, EstimatorKind
+    from sysid_ros.results.result import CalibrationResult
 
 #: A pendulum on a ball joint with a motor about x, seen by an inertial unit and a camera.
 MODEL = """
