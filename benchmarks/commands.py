@@ -361,6 +361,7 @@ class Found(NamedTuple):
         delay: Estimate less truth, s.
         missed: Parameters whose interval does not hold the truth.
         worst: How far the farthest parameter is off, in its standard errors.
+        together: Whether the intervals of all parameters at once hold the truth.
         promised: Probability that all intervals hold the truth if the covariance is right.
         topic: Where the commands were read from.
     """
@@ -368,6 +369,7 @@ class Found(NamedTuple):
     delay: float
     missed: tuple[str, ...]
     worst: float
+    together: bool
     promised: float
     topic: str
 
@@ -397,8 +399,10 @@ def identify(folder: Path, messages: list[Sent], truth: dict[str, float]) -> Fou
             delay = max(delay, float(value) - true, key=abs)
         if not interval.low <= true <= interval.high:
             missed.append(unknown.name)
+    halves = [(interval.high - interval.low) / 2 for interval in found.intervals]
+    together = bool(np.all(off <= found.inference.all_at_once * np.array(halves)))
     (topic,) = {pair.topic for pair in alignment.pairs if pair.role is PairRole.ACTUATOR}
-    return Found(delay, tuple(missed), worst, promised(covariance), topic)
+    return Found(delay, tuple(missed), worst, together, promised(covariance), topic)
 
 
 def draw(case: str, seed: int, setting: Setting = DEFAULT) -> Found:
@@ -428,7 +432,9 @@ def main() -> int:
     args = parser.parse_args()
     setting = Setting(args.updates, args.states, args.effort)
     failed = False
-    titles = 'worst delay error  intervals  whole draws (promised)  worst off  commands from'
+    titles = (
+        'worst delay error  intervals  whole draws (promised)  at once  worst off  commands from'
+    )
     print(f'{"case":42} {titles}')
     for case in (*DIRECT, *CONTROLLED):
         if args.cases not in case:
@@ -446,6 +452,7 @@ def main() -> int:
         print(
             f'{case:42} {1e3 * error:+13.3f} ms {held:10.1%}'
             f' {whole:10} of {len(found):2} ({chance:.0%})'
+            f' {sum(item.together for item in found):11} of {len(found):2}'
             f' {max(item.worst for item in found):9.2f} s.e.  {found[0].topic}'
             f'  ({time.perf_counter() - begin:.0f} s)',
             flush=True,

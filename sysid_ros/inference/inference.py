@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.linear import linearised, robot_priors
 from sysid_ros.inference.profile import profiled
-from sysid_ros.inference.spread import Ends, spread
+from sysid_ros.inference.spread import LEVEL, Ends, spread
 from sysid_ros.inference.verdicts import verdicts
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 #: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold
 #: the truth in less than 94 % of cases then instead of 95 %.
 _SETTLED = 0.25
+#: Draws of all errors together.
+_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class Inference:
         notes: What a reader of the intervals has to know, a sentence each.
         combinations: What is determined of parameters that cannot be told apart.
         noises: Of each sensor's residuals.
+        all_at_once: What the half-widths are to be multiplied by to hold all parameters at once.
     """
 
     intervals: tuple[Interval, ...]
@@ -101,6 +105,7 @@ class Inference:
     notes: tuple[str, ...] = ()
     combinations: tuple[Combination, ...] = ()
     noises: tuple[SensorNoise, ...] = ()
+    all_at_once: float = 1.0
 
 
 def infer(
@@ -171,7 +176,33 @@ def infer(
             SensorNoise(samples.sensors[c], noise.samples, noise.effective, noise.neighbours)
             for c, noise in sorted(found.noises.items())
         ),
+        all_at_once(covariance, parameters),
     )
+
+
+def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) -> float:
+    """Return what intervals are to be multiplied by to hold all parameters at once.
+
+    95 % is said of each by itself: of many, one or another misses the truth more often. So much
+    farther out is the 95 % quantile of the largest of their errors, which are taken for normal and
+    correlated as the estimates are (max-t intervals: T. Hothorn, F. Bretz and P. Westfall,
+    "Simultaneous inference in general parametric models", Biometrical Journal 50, 2008).
+
+    Args:
+        covariance: (p, p) of the estimates; NaN for those without an interval.
+        parameters: The unknowns; those of single runs do not count.
+    """
+    deviation = np.sqrt(np.diag(covariance))
+    lasting = np.array([not unknown.of_single_runs for unknown in parameters], dtype=bool)
+    chosen = np.flatnonzero(lasting & np.isfinite(deviation) & (deviation > 0))
+    if not len(chosen):
+        return 1.0
+    scaled = covariance[np.ix_(chosen, chosen)] / np.outer(deviation[chosen], deviation[chosen])
+    values, vectors = np.linalg.eigh(scaled)
+    draws = np.random.default_rng(0).standard_normal((_DRAWS, len(chosen)))
+    errors = draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    largest = np.abs(errors).max(axis=1)
+    return max(float(np.quantile(largest, LEVEL) / ndtri((1 + LEVEL) / 2)), 1.0)
 
 
 def _unsettled(linear: Linear, found: Spread) -> tuple[str, ...]:

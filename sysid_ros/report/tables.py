@@ -136,6 +136,9 @@ def _print_trust(console: Console, result: CalibrationResult) -> None:
             f'much as {size} independent ones.',
             markup=False,
         )
+        if result.inference.all_at_once is not None:
+            times_ = significant(result.inference.all_at_once, 3)
+            console.print(f'All parameters at once (95 %) are within {times_} half-widths.')
         for note in result.inference.notes:
             console.print(note, markup=False)
     if result.drift is not None:

@@ -141,7 +141,8 @@ class InferenceSummary(Frozen):
     ``effective_samples`` is the number of independent samples that say as much as the ``samples``
     residuals do. ``covariance`` and ``correlation`` are p × p in the order of the parameters, the
     former in their units; rows of parameters without interval are NaN. ``notes`` are sentences
-    that a reader of the intervals has to know.
+    that a reader of the intervals has to know. ``all_at_once`` is what the half-widths are to be
+    multiplied by to hold all parameters at once; None in results of older versions.
     """
 
     method: str
@@ -150,6 +151,7 @@ class InferenceSummary(Frozen):
     covariance: tuple[Samples, ...]
     correlation: tuple[Samples, ...]
     notes: tuple[str, ...] = ()
+    all_at_once: float | None = None
 
 
 class Fold(Frozen):

@@ -242,6 +242,7 @@ def _inference(fit: Fit) -> InferenceSummary:
         covariance=tuple(tuple(row) for row in covariance.tolist()),
         correlation=tuple(tuple(row) for row in correlation.tolist()),
         notes=found.notes,
+        all_at_once=found.all_at_once,
     )
 
 
