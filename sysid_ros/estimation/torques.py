@@ -13,6 +13,7 @@ import numpy as np
 from sysid_ros.estimation.start.motion import (
     CONTACTS,
     FEWEST_SAMPLES,
+    LIMITS,
     JointSamples,
     dry_joints,
     in_gap,
@@ -62,6 +63,8 @@ _MARGIN = 1.0
 _SLOW = 0.02
 #: Gauss-Newton steps to the lag of a measured velocity behind the position's derivative.
 _LAG_STEPS = 5
+#: Contacts in a larger part of a recording are none of the robot's.
+_USUAL = 0.5
 #: Stamps are on the grid within this part of its interval.
 _ON_GRID = 1e-6
 #: Highest cut-off that a filter can have, as a share of the sample rate.
@@ -285,14 +288,20 @@ def _lag(late: NDArray[np.float64], values: NDArray[np.float64], interval: float
 
 
 def _touching(model: mujoco.MjModel, motion: PrescribedMotion) -> NDArray[np.bool_]:
-    """Return (n,) whether something touches a limit or another body."""
+    """Return (n,) whether something touches a limit or another body.
+
+    Shapes that touch in most of a recording do so in the model alone, as those of neighbours.
+    """
     data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
-    found = np.zeros(len(motion.qpos), dtype=bool)
-    for row in range(0, len(found), motion.stride):
+    limited, touched = np.zeros((2, len(motion.qpos)), dtype=bool)
+    for row in range(0, len(limited), motion.stride):
         data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
         mujoco.mj_fwdPosition(model, data)
-        found[row : row + motion.stride] = np.isin(data.efc_type[: data.nefc], CONTACTS).any()
-    return found
+        kinds, rows = data.efc_type[: data.nefc], slice(row, row + motion.stride)
+        limited[rows] = np.isin(kinds, LIMITS).any()
+        touched[rows] = np.isin(kinds, CONTACTS).any()
+    usual = bool(np.mean(touched) > _USUAL)
+    return limited if usual else limited | touched
 
 
 #: What is known of links before, as standard deviations of the log-Cholesky numbers: the mass

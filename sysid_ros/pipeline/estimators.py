@@ -91,6 +91,8 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     parameters = with_inertial_priors(problem.parameters)
     recordings = tuple(_as_torques(problem, recording) for recording in problem.recordings)
     seen = dataclasses.replace(problem, parameters=parameters, recordings=recordings)
+    if not seen.sequences('train') and chosen == 'auto' and not problem.refused:
+        return Estimated(recorded, EstimatorKind.SIMULATION)
     if not seen.sequences('train'):
         msg = (
             'Expected a training recording with ten periods or more of motion and measured '

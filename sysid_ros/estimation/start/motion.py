@@ -41,17 +41,18 @@ _GAP = 5.0
 _AT_REST = 1e-9
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
-#: Constraints that motion alone does not determine.
+#: Constraints that motion alone does not determine: limits, and contacts.
+LIMITS = np.array(
+    [
+        mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT.value,
+        mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON.value,
+    ]
+)
 CONTACTS = np.array(
     [
-        kind.value
-        for kind in (
-            mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT,
-            mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL,
-            mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC,
-        )
+        mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS.value,
+        mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL.value,
+        mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC.value,
     ]
 )
 

@@ -20,6 +20,7 @@ from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.start.motion import (
     CONTACTS,
+    LIMITS,
     dry_joints,
     is_discrete,
     low_pass,
@@ -153,7 +154,7 @@ class Torques:
         for row in rows:
             data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
             mujoco.mj_fwdPosition(model, data)
-            if not np.isin(data.efc_type[: data.nefc], CONTACTS).any():
+            if not np.isin(data.efc_type[: data.nefc], (*LIMITS, *CONTACTS)).any():
                 kept.append(int(row))
         return np.array(kept, dtype=np.int64)
 
