@@ -88,9 +88,8 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         if problem.refused:
             raise problem.refused[0]
         return Estimated(recorded, EstimatorKind.SIMULATION)
-    parameters = with_inertial_priors(problem.parameters)
-    recordings = tuple(_as_torques(problem, recording) for recording in problem.recordings)
-    seen = dataclasses.replace(problem, parameters=parameters, recordings=recordings)
+    seen = _changed(problem, lambda each: as_torques(problem.model, each, problem.parameters))
+    seen = dataclasses.replace(seen, parameters=with_inertial_priors(problem.parameters))
     if not seen.sequences('train') and chosen == 'auto' and not problem.refused:
         return Estimated(recorded, EstimatorKind.SIMULATION)
     if not seen.sequences('train'):
@@ -141,16 +140,6 @@ def _driven_by_forces(model: mujoco.MjModel) -> bool:
     return bool(model.nactuator) and len(_motors(model)) == model.nactuator
 
 
-def _as_torques(problem: Problem, recording: CalibrationBag) -> CalibrationBag:
-    found = (
-        as_torques(problem.model, sequence, problem.parameters)
-        for sequence in recording.alignment.sequences
-    )
-    sequences = tuple(sequence for sequence in found if sequence is not None)
-    alignment = dataclasses.replace(recording.alignment, sequences=sequences)
-    return dataclasses.replace(recording, alignment=alignment)
-
-
 class _Motor(NamedTuple):
     """An actuator that exerts its command times a factor on a joint, whatever that does."""
 
@@ -170,11 +159,11 @@ def _motors(model: mujoco.MjModel) -> list[_Motor]:
     return found
 
 
-def _changed(problem: Problem, change: Callable[[Trajectory], Trajectory]) -> Problem:
-    """Return a problem with every sequence changed."""
+def _changed(problem: Problem, change: Callable[[Trajectory], Trajectory | None]) -> Problem:
+    """Return a problem with every sequence changed, without those that became None."""
 
     def of(recording: CalibrationBag) -> CalibrationBag:
-        sequences = tuple(map(change, recording.alignment.sequences))
+        sequences = tuple(filter(None, map(change, recording.alignment.sequences)))
         alignment = dataclasses.replace(recording.alignment, sequences=sequences)
         return dataclasses.replace(recording, alignment=alignment)
 
