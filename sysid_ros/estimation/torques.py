@@ -11,67 +11,36 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.start.motion import (
-    CONTACTS,
     FEWEST_SAMPLES,
-    LIMITS,
     JointSamples,
     dry_joints,
-    in_gap,
     low_pass,
     measured_joints,
     resampled,
+    smoothed,
+    touching,
+    unsound,
 )
 from sysid_ros.rollout.inverse import torque_columns
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import PrescribedMotion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start.motion import JointMeasurements
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
     from sysid_ros.signals.trajectory import Trajectory
 
-#: Order of the low-passes; run forwards and backwards they have no phase.
-_ORDER = 4
-#: Noise may be this part of the power of the accelerations: so much smaller the inertias become.
-_NOISE_PART = 1e-3
-#: A frequency carries motion where a channel's power is so many times that of its noise.
-_SIGNAL_TO_NOISE = 10.0
-#: Range of the cut-off: from so many periods in a recording to this share of its sample rate.
-_FEWEST_PERIODS = 10.0
-_HIGHEST_CUTOFF = 0.2
 #: The derivatives have passed a low-pass whose cut-off is so many times that of the comparison,
 #: which then changes forces that were measured and predicted alike.
 _WIDER = 2.0
 #: Compared samples for each period of the cut-off: more are not independent.
 _SAMPLES_PER_PERIOD = 3
-#: Rows from one compared sample to the next, at most: between rows, a delay is interpolated.
-_ROWS_PER_SAMPLE = 4
-#: The noise floor is the median power above this share of the highest frequency.
-_FLOOR_FROM = 0.75
-#: Samples of a spectrum: a quarter of the recording, so that it averages several, between these.
-_SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 2048
-#: So many periods of the cut-off beside an end or a gap the low-pass shows what was not there.
-_MARGIN = 1.0
-#: A joint is slow below this part of its usual speed.
-_SLOW = 0.02
-#: Gauss-Newton steps to the lag of a measured velocity behind the position's derivative.
-_LAG_STEPS = 5
-#: Contacts in a larger part of a recording are none of the robot's.
-_USUAL = 0.5
-#: Stamps are on the grid within this part of its interval.
-_ON_GRID = 1e-6
-#: Highest cut-off that a filter can have, as a share of the sample rate.
-_WIDEST = 0.45
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
-#: Range of a channel that is numerically at rest, in SI units.
-_AT_REST = 1e-9
 
 
 def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> str | None:
@@ -124,23 +93,22 @@ def as_torques(
     """
     run = prepare(model, sequence)
     measured = measured_joints(model, run)
-    motion = _motion(model, measured, np.asarray(sequence.initial_qpos))
+    motion = smoothed(model, measured, np.asarray(sequence.initial_qpos), _WIDER)
     if motion is None:
         return None
     count, interval = len(motion.qpos), motion.interval
-    times: NDArray[np.float64] = interval * (motion.first + np.arange(count, dtype=np.float64))
-    reach = int(np.ceil(_MARGIN / (motion.cutoff * interval)))
-    unsound = _near(_touching(model, motion), reach)
-    unsound[: 2 * reach] = unsound[count - 2 * reach :] = True
-    for channel in (*measured.position.values(), *measured.torque.values()):
-        unsound |= in_gap(channel, times, _MARGIN / motion.cutoff)
+    times = motion.times
+    reach = int(np.ceil(1.0 / (motion.cutoff * interval)))
+    touched = touching(model, motion, np.arange(0, count, motion.stride))
+    left_out = _near(np.repeat(touched, motion.stride)[:count], reach) | unsound(motion, measured)
+    left_out[: 2 * reach] = left_out[count - 2 * reach :] = True  # two low-passes
     dry = dry_joints(model, unknowns)
     rows = max(int(1.0 / (_SAMPLES_PER_PERIOD * motion.cutoff * interval * motion.stride)), 1)
     chosen = slice(-motion.first % motion.stride, count, motion.stride * rows)
     columns: list[NDArray[np.float64]] = []
     mapping = {}
     for dof, (name, channel) in _torques(model, run).items():
-        lost = unsound | (times < channel.times[0]) | (times > channel.times[-1])
+        lost = left_out | (times < channel.times[0]) | (times > channel.times[-1])
         if dry[dof]:
             lost |= _near(np.abs(motion.qvel[:, dof]) < motion.slow[dof], reach)
         values = low_pass(motion.low_pass, resampled(channel, times))
@@ -157,53 +125,6 @@ def as_torques(
         interpolated=frozenset(),
         replaced=np.zeros((0, 2)),
     )
-
-
-def _motion(
-    model: mujoco.MjModel, measured: JointMeasurements, start: NDArray[np.float64]
-) -> PrescribedMotion | None:
-    """Return the smoothed motion; joints that are not measured stay at the (nq,) start.
-
-    None where it is too short.
-    """
-    from scipy.interpolate import CubicSpline  # noqa: PLC0415 (slow to import)
-    from scipy.signal import butter  # noqa: PLC0415 (as above)
-
-    positions = measured.position
-    interval = min(float(np.median(np.diff(channel.times))) for channel in positions.values())
-    begin = max(channel.times[0] for channel in positions.values()) / interval
-    end = min(channel.times[-1] for channel in positions.values()) / interval
-    first, last = int(np.ceil(begin - _ON_GRID)), int(np.floor(end + _ON_GRID))
-    if last - first < FEWEST_SAMPLES:
-        return None
-    times: NDArray[np.float64] = interval * np.arange(first, last + 1, dtype=np.float64)
-    even = {dof: resampled(channel, times) for dof, channel in positions.items()}
-    speeds = {
-        dof: resampled(channel, times)
-        for dof, channel in measured.velocity.items()
-        if len(channel.times) >= FEWEST_SAMPLES
-    }
-    slowest = _FEWEST_PERIODS / (times[-1] - times[0])
-    cutoffs = [_cutoff(values, speeds.get(dof), interval) for dof, values in even.items()]
-    moving = [frequency for frequency in cutoffs if np.isfinite(frequency)] or [slowest]
-    cutoff = float(np.clip(np.median(moving), slowest, _HIGHEST_CUTOFF / interval))
-    widest = min(_WIDER * cutoff, _WIDEST / interval)
-    wide = np.asarray(butter(_ORDER, widest, output='sos', fs=1 / interval))
-    qpos, qvel, qacc = np.zeros((3, len(times), model.nv))
-    qpos[:] = start[model.jnt_qposadr[model.dof_jntid]]
-    slow = np.zeros(model.nv)
-    for dof, values in even.items():
-        qpos[:, dof] = low_pass(wide, values)
-        qvel[:, dof] = CubicSpline(times, qpos[:, dof])(times, 1)
-        if dof in speeds and _is_finer(speeds[dof], values, cutoff, interval):
-            measured_speed = CubicSpline(times, low_pass(wide, speeds[dof]))
-            late = _lag(measured_speed(times), qvel[:, dof], interval)
-            qvel[:, dof] = measured_speed(np.clip(times + late, times[0], times[-1]))
-        qacc[:, dof] = CubicSpline(times, qvel[:, dof])(times, 1)
-        slow[dof] = max(_SLOW * float(np.sqrt(np.mean(qvel[:, dof] ** 2))), _AT_REST)
-    kernel = np.asarray(butter(_ORDER, cutoff, output='sos', fs=1 / interval))
-    stride = max(int(1.0 / (_SAMPLES_PER_PERIOD * _ROWS_PER_SAMPLE * cutoff * interval)), 1)
-    return PrescribedMotion(interval, first, qpos, qvel, qacc, slow, kernel, cutoff, stride)
 
 
 def _near(where: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
@@ -232,76 +153,6 @@ def _torques(model: mujoco.MjModel, run: Run) -> dict[int, tuple[str, JointSampl
             ):
                 found[dof] = sensor, samples
     return found
-
-
-def _spectrum(
-    values: NDArray[np.float64], interval: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return frequencies, power density at them, and that of the noise."""
-    from scipy.signal import welch  # noqa: PLC0415 (slow to import)
-
-    size = int(np.clip(len(values) // 4, _SHORTEST_SPECTRUM, _LONGEST_SPECTRUM))
-    frequencies, power = welch(values, 1 / interval, nperseg=size, detrend='linear')
-    floor = float(np.median(power[frequencies >= _FLOOR_FROM * frequencies[-1]]))
-    return frequencies, power, floor
-
-
-def _cutoff(
-    positions: NDArray[np.float64], speeds: NDArray[np.float64] | None, interval: float
-) -> float:
-    """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz."""
-    best = np.nan
-    for values, order in ((positions, 2), (speeds, 1)):
-        if values is None or np.ptp(values) < _AT_REST:
-            continue
-        frequencies, power, floor = _spectrum(values, interval)
-        weight = (2 * np.pi * frequencies) ** (2 * order)
-        noise = np.cumsum(weight * floor)
-        signal = np.cumsum(weight * np.maximum(power - floor, 0.0))
-        clean = np.flatnonzero(noise <= _NOISE_PART * signal)
-        visible = np.flatnonzero(power > _SIGNAL_TO_NOISE * floor)
-        if len(clean) and len(visible):
-            best = float(np.fmax(best, frequencies[min(clean[-1], visible[-1])]))
-    return best
-
-
-def _is_finer(
-    speeds: NDArray[np.float64], positions: NDArray[np.float64], cutoff: float, interval: float
-) -> bool:
-    """Whether the measured velocity is less noisy than the derivative of the position."""
-    noise = _spectrum(positions, interval)[2] * (2 * np.pi * cutoff) ** 2
-    return _spectrum(speeds, interval)[2] < noise
-
-
-def _lag(late: NDArray[np.float64], values: NDArray[np.float64], interval: float) -> float:
-    """Return by how many seconds one signal is later than another that is the same."""
-    total = 0.0
-    times = interval * np.arange(len(values))
-    for _ in range(_LAG_STEPS):
-        moved = np.interp(times + total, times, late)
-        slope = np.gradient(moved, interval)
-        power = float(slope @ slope)
-        if not power:
-            break
-        total += float(slope @ (values - moved)) / power
-    return total
-
-
-def _touching(model: mujoco.MjModel, motion: PrescribedMotion) -> NDArray[np.bool_]:
-    """Return (n,) whether something touches a limit or another body.
-
-    Shapes that touch in most of a recording do so in the model alone, as those of neighbours.
-    """
-    data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
-    limited, touched = np.zeros((2, len(motion.qpos)), dtype=bool)
-    for row in range(0, len(limited), motion.stride):
-        data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
-        mujoco.mj_fwdPosition(model, data)
-        kinds, rows = data.efc_type[: data.nefc], slice(row, row + motion.stride)
-        limited[rows] = np.isin(kinds, LIMITS).any()
-        touched[rows] = np.isin(kinds, CONTACTS).any()
-    usual = bool(np.mean(touched) > _USUAL)
-    return limited if usual else limited | touched
 
 
 #: What is known of links before, as standard deviations of the log-Cholesky numbers: the mass

@@ -50,6 +50,12 @@ class PrescribedMotion:
     cutoff: float
     stride: int
 
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """(n,) seconds from the trajectory's time zero."""
+        rows: NDArray[np.float64] = self.first + np.arange(len(self.qpos), dtype=np.float64)
+        return self.interval * rows
+
 
 @dataclass(frozen=True)
 class Trajectory:

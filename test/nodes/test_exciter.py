@@ -224,8 +224,10 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     # The robot comes last: a short motion is over before a subscriber that comes late has met it.
     values = {'duration': 60.0, 'ramp': 1.0, 'state_timeout': 30.0, **values}
     exciter = start_node(EXCITER, *_parameters(model=ARM, **values))
+    ros_client.spin_until(lambda: ros_client.node.count_publishers(ARRAYS) > 0)
     exciter.wait_for_line('waiting for a publisher of /joint_states')
-    start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
+    start_node(ROBOT, *_parameters(model=ARM))
+    # Spin all the while: what is not taken when its sender leaves is lost.
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2
     assert 'exciter: Stopped the motion at ' in exciter.output

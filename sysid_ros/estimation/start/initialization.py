@@ -260,7 +260,11 @@ def _by_windows(
     found = Start('windows', windows.solution.x[: len(start.x)], sentence)
     if windows.leads:
         whole = _solved(context, residuals, found.x)
-        if whole is not None and whole.success:
+        if (
+            whole is not None
+            and whole.success
+            and roughness_at(residuals, whole.x, len(whole.x)) <= LOST
+        ):
             better = known is None or whole.cost < known.cost
             return FirstSolution(residuals, whole, found) if better else None
     context.log.replace(windows.solution.trace)

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.rollout.inverse import meaning
+from sysid_ros.signals.trajectory import PrescribedMotion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,41 +20,51 @@ if TYPE_CHECKING:
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
 
-#: Order of the low-pass; run forwards and backwards it has no phase.
+#: Order of the low-passes; run forwards and backwards they have no phase.
 _ORDER = 4
+#: Noise may be this part of the power of the accelerations: so much smaller the inertias become.
+_NOISE_PART = 1e-3
 #: A frequency carries motion where a channel's power is so many times that of its noise.
 _SIGNAL_TO_NOISE = 10.0
 #: The noise floor is the median power above this share of the highest frequency.
 _FLOOR_FROM = 0.75
-#: Range of the cut-off: from so many periods in a recording to this share of its sample rate.
-_FEWEST_PERIODS = 5.0
-_HIGHEST_CUTOFF = 0.15
 #: Samples of a spectrum: a quarter of the recording, so that it averages several, between these.
-_SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 256
+_SHORTEST_SPECTRUM, _LONGEST_SPECTRUM = 16, 2048
+#: Range of the cut-off: from so many periods in a recording to this share of its sample rate.
+_FEWEST_PERIODS = 10.0
+_HIGHEST_CUTOFF = 0.2
+#: Highest cut-off that a filter can have, as a share of the sample rate.
+_WIDEST = 0.45
+#: Rows of a motion from one kept row to the next leave at least so many in a period of the cut-off.
+_ROWS_PER_PERIOD = 12
 #: Fewer samples of a channel say nothing about accelerations.
 FEWEST_SAMPLES = 30
 #: So many periods of the cut-off beside an end or a gap the low-pass shows what was not there.
 _MARGIN = 1.0
 #: A pause of a channel is a gap from so many of its usual intervals on.
 _GAP = 5.0
+#: A joint is slow below this part of its usual speed.
+_SLOW = 0.02
+#: Gauss-Newton steps to the lag of a measured velocity behind the position's derivative.
+_LAG_STEPS = 5
+#: Stamps are on the grid within this part of its interval.
+_ON_GRID = 1e-6
 #: Range of a channel that is numerically at rest, in SI units.
 _AT_REST = 1e-9
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 #: Constraints that motion alone does not determine: limits, and contacts.
-LIMITS = np.array(
-    [
-        mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT.value,
-        mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON.value,
-    ]
+_LIMITS = (
+    mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT.value,
+    mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON.value,
 )
-CONTACTS = np.array(
-    [
-        mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS.value,
-        mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL.value,
-        mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC.value,
-    ]
+_CONTACTS = (
+    mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS.value,
+    mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL.value,
+    mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC.value,
 )
+#: Contacts in a larger part of a recording are none of the robot's.
+_USUAL = 0.5
 
 
 class JointSamples(NamedTuple):
@@ -76,36 +86,6 @@ class JointMeasurements(NamedTuple):
     position: dict[int, JointSamples]
     velocity: dict[int, JointSamples]
     torque: dict[int, JointSamples]
-
-
-@dataclass(frozen=True)
-class MeasuredMotion:
-    """The motion of one sequence on an even grid, all through the same zero-phase low-pass.
-
-    Attributes:
-        times: (n,) seconds from the start of the sequence.
-        qpos: (n, nv) rad or m.
-        qvel: (n, nv) rad/s or m/s.
-        qacc: (n, nv) rad/s² or m/s².
-        torque: (n, nv) N·m or N; NaN where none was measured.
-        sound: (n,) whether the instant is not beside a gap or an end.
-        cutoff: Hz.
-        kernel: Second-order sections of the low-pass.
-    """
-
-    times: NDArray[np.float64]
-    qpos: NDArray[np.float64]
-    qvel: NDArray[np.float64]
-    qacc: NDArray[np.float64]
-    torque: NDArray[np.float64]
-    sound: NDArray[np.bool_]
-    cutoff: float
-    kernel: NDArray[np.float64]
-
-    @property
-    def interval(self) -> float:
-        """Seconds between instants."""
-        return float(self.times[1] - self.times[0])
 
 
 def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
@@ -139,68 +119,64 @@ def measured_joints(model: mujoco.MjModel, run: Run) -> JointMeasurements:
     return found
 
 
-def motion_of(model: mujoco.MjModel, run: Run) -> MeasuredMotion | None:
-    """Return the smoothed motion of one sequence, or None where it is too short.
+def smoothed(
+    model: mujoco.MjModel,
+    measured: JointMeasurements,
+    start: NDArray[np.float64],
+    wider: float = 1.0,
+) -> PrescribedMotion | None:
+    """Return the measured motion after a zero-phase low-pass, or None where it is too short.
 
-    Each joint's velocity comes from its measured velocity or its measured position, whichever
-    rises above its own noise up to the higher frequency. The cut-off, one for all, is the median
-    of the frequencies up to which the moving joints do. All channels pass the same Butterworth
-    low-pass forwards and backwards, so that the equations of motion hold among them as they did
-    before (Gautier, "Dynamic identification of robots with power model", ICRA 1997).
+    The cut-off, one for all, is the median of the frequencies up to which the accelerations of
+    the moving joints hold little noise. What was measured along the motion passes the same
+    low-pass, so that the equations of motion hold among them as they did before (Gautier, "Dynamic
+    identification of robots with power model", ICRA 1997).
 
     Args:
-        model: The compiled model; all of its joints have one axis and a measured position.
-        run: The sequence.
+        model: The compiled model; its joints have one axis.
+        measured: What was measured of them.
+        start: (nq,) where joints stay that are not measured.
+        wider: By how much the cut-off of the motion itself is above that of what is compared along
+            it, which is then to pass the low-pass once it has been computed.
     """
-    from scipy.signal import butter  # noqa: PLC0415 (slow to import, and not every fit needs it)
+    from scipy.interpolate import CubicSpline  # noqa: PLC0415 (slow to import)
+    from scipy.signal import butter  # noqa: PLC0415 (as above)
 
-    measured = measured_joints(model, run)
     positions = measured.position
-    interval = max(
-        min(float(np.median(np.diff(channel.times))) for channel in positions.values()),
-        float(model.opt.timestep),
-    )
-    first = max(channel.times[0] for channel in positions.values())
-    last = min(channel.times[-1] for channel in positions.values())
-    count = int(np.floor((last - first) / interval)) + 1
-    if count < FEWEST_SAMPLES:
+    interval = min(float(np.median(np.diff(channel.times))) for channel in positions.values())
+    begin = max(channel.times[0] for channel in positions.values()) / interval
+    end = min(channel.times[-1] for channel in positions.values()) / interval
+    first, last = int(np.ceil(begin - _ON_GRID)), int(np.floor(end + _ON_GRID))
+    if last - first < FEWEST_SAMPLES:
         return None
-    times = first + interval * np.arange(count)
+    times: NDArray[np.float64] = interval * np.arange(first, last + 1, dtype=np.float64)
     even = {dof: resampled(channel, times) for dof, channel in positions.items()}
     speeds = {
         dof: resampled(channel, times)
         for dof, channel in measured.velocity.items()
         if len(channel.times) >= FEWEST_SAMPLES
     }
-    reach = {dof: _reach(values, interval) for dof, values in even.items()}
-    reach_of_speed = {dof: _reach(values, interval) for dof, values in speeds.items()}
-    best = [max(reach[dof], reach_of_speed.get(dof, 0.0)) for dof in reach]
-    moving = [frequency for frequency in best if frequency > 0] or [0.0]
     slowest = _FEWEST_PERIODS / (times[-1] - times[0])
+    cutoffs = [_cutoff(values, speeds.get(dof), interval) for dof, values in even.items()]
+    moving = [frequency for frequency in cutoffs if np.isfinite(frequency)] or [slowest]
     cutoff = float(np.clip(np.median(moving), slowest, _HIGHEST_CUTOFF / interval))
-    kernel = np.asarray(butter(_ORDER, cutoff, output='sos', fs=1 / interval))
-    # MuJoCo's steps, but for RK4's, change a position by the velocity at their end: a velocity is
-    # the difference of positions around half a step before it, an acceleration half a step after.
-    late = 0.5 * float(model.opt.timestep) if is_discrete(model) else 0.0
-    nv = model.nv
-    qpos, qvel, qacc = np.zeros((count, nv)), np.zeros((count, nv)), np.zeros((count, nv))
-    torque = np.full((count, nv), np.nan)
+    widest = min(wider * cutoff, _WIDEST / interval)
+    wide = np.asarray(butter(_ORDER, widest, output='sos', fs=1 / interval))
+    qpos, qvel, qacc = np.zeros((3, len(times), model.nv))
+    qpos[:] = start[model.jnt_qposadr[model.dof_jntid]]
+    slow = np.zeros(model.nv)
     for dof, values in even.items():
-        qpos[:, dof] = low_pass(kernel, values)
-        if reach_of_speed.get(dof, 0.0) > reach[dof]:
-            qvel[:, dof] = low_pass(kernel, speeds[dof])
-            qacc[:, dof] = _derivative(times, qvel[:, dof], times + late)
-        else:
-            qvel[:, dof] = _derivative(times, qpos[:, dof], times - late)
-            qacc[:, dof] = _derivative(times, qvel[:, dof], times + late)
-    for dof, channel in measured.torque.items():
-        if len(channel.times) >= FEWEST_SAMPLES:
-            torque[:, dof] = low_pass(kernel, resampled(channel, times))
-    margin = _MARGIN / cutoff
-    sound = (times > times[0] + margin) & (times < times[-1] - margin)
-    for channel in (*positions.values(), *measured.torque.values()):
-        sound &= ~in_gap(channel, times, margin)
-    return MeasuredMotion(times, qpos, qvel, qacc, torque, sound, cutoff, kernel)
+        qpos[:, dof] = low_pass(wide, values)
+        qvel[:, dof] = CubicSpline(times, qpos[:, dof])(times, 1)
+        if dof in speeds and _is_finer(speeds[dof], values, cutoff, interval):
+            measured_speed = CubicSpline(times, low_pass(wide, speeds[dof]))
+            late = _lag(measured_speed(times), qvel[:, dof], interval)
+            qvel[:, dof] = measured_speed(np.clip(times + late, times[0], times[-1]))
+        qacc[:, dof] = CubicSpline(times, qvel[:, dof])(times, 1)
+        slow[dof] = max(_SLOW * float(np.sqrt(np.mean(qvel[:, dof] ** 2))), _AT_REST)
+    kernel = np.asarray(butter(_ORDER, cutoff, output='sos', fs=1 / interval))
+    stride = max(int(1.0 / (_ROWS_PER_PERIOD * cutoff * interval)), 1)
+    return PrescribedMotion(interval, first, qpos, qvel, qacc, slow, kernel, cutoff, stride)
 
 
 def dry_joints(model: mujoco.MjModel, unknowns: Iterable[Unknown]) -> NDArray[np.bool_]:
@@ -238,34 +214,85 @@ def resampled(channel: JointSamples, times: NDArray[np.float64]) -> NDArray[np.f
     return values
 
 
-def _derivative(
-    times: NDArray[np.float64], values: NDArray[np.float64], instants: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    from scipy.interpolate import CubicSpline  # noqa: PLC0415 (as above)
+def _spectrum(
+    values: NDArray[np.float64], interval: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return frequencies, power density at them, and that of the noise."""
+    from scipy.signal import welch  # noqa: PLC0415 (slow to import)
 
-    rates: NDArray[np.float64] = CubicSpline(times, values)(instants, 1)
-    return rates
-
-
-def _reach(values: NDArray[np.float64], interval: float) -> float:
-    """Return the highest frequency at which a channel moves visibly, Hz; 0 for one at rest."""
-    from scipy.signal import welch  # noqa: PLC0415 (as above)
-
-    if np.ptp(values) < _AT_REST:
-        return 0.0
     size = int(np.clip(len(values) // 4, _SHORTEST_SPECTRUM, _LONGEST_SPECTRUM))
     frequencies, power = welch(values, 1 / interval, nperseg=size, detrend='linear')
-    floor = np.median(power[frequencies >= _FLOOR_FROM * frequencies[-1]])
-    visible = np.flatnonzero(power > _SIGNAL_TO_NOISE * floor)
-    return float(frequencies[visible[-1]]) if len(visible) else 0.0
+    floor = float(np.median(power[frequencies >= _FLOOR_FROM * frequencies[-1]]))
+    return frequencies, power, floor
 
 
-def in_gap(channel: JointSamples, times: NDArray[np.float64], margin: float) -> NDArray[np.bool_]:
-    """Return (n,) whether an instant lies in or beside a pause of a channel."""
-    intervals = np.diff(channel.times)
-    inside = np.zeros(len(times), dtype=bool)
-    for place in np.flatnonzero(intervals > _GAP * np.median(intervals)):
-        inside |= (times > channel.times[place] - margin) & (
-            times < channel.times[place + 1] + margin
-        )
-    return inside
+def _cutoff(
+    positions: NDArray[np.float64], speeds: NDArray[np.float64] | None, interval: float
+) -> float:
+    """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz."""
+    best = np.nan
+    for values, order in ((positions, 2), (speeds, 1)):
+        if values is None or np.ptp(values) < _AT_REST:
+            continue
+        frequencies, power, floor = _spectrum(values, interval)
+        weight = (2 * np.pi * frequencies) ** (2 * order)
+        noise = np.cumsum(weight * floor)
+        signal = np.cumsum(weight * np.maximum(power - floor, 0.0))
+        clean = np.flatnonzero(noise <= _NOISE_PART * signal)
+        visible = np.flatnonzero(power > _SIGNAL_TO_NOISE * floor)
+        if len(clean) and len(visible):
+            best = float(np.fmax(best, frequencies[min(clean[-1], visible[-1])]))
+    return best
+
+
+def _is_finer(
+    speeds: NDArray[np.float64], positions: NDArray[np.float64], cutoff: float, interval: float
+) -> bool:
+    """Whether the measured velocity is less noisy than the derivative of the position."""
+    noise = _spectrum(positions, interval)[2] * (2 * np.pi * cutoff) ** 2
+    return _spectrum(speeds, interval)[2] < noise
+
+
+def _lag(late: NDArray[np.float64], values: NDArray[np.float64], interval: float) -> float:
+    """Return by how many seconds one signal is later than another that is the same."""
+    total = 0.0
+    times = interval * np.arange(len(values))
+    for _ in range(_LAG_STEPS):
+        moved = np.interp(times + total, times, late)
+        slope = np.gradient(moved, interval)
+        power = float(slope @ slope)
+        if not power:
+            break
+        total += float(slope @ (values - moved)) / power
+    return total
+
+
+def unsound(motion: PrescribedMotion, measured: JointMeasurements) -> NDArray[np.bool_]:
+    """Return (n,) whether an instant lies beside an end of a motion or a pause of a channel."""
+    times, margin = motion.times, _MARGIN / motion.cutoff
+    found: NDArray[np.bool_] = (times <= times[0] + margin) | (times >= times[-1] - margin)
+    for channel in (*measured.position.values(), *measured.torque.values()):
+        intervals = np.diff(channel.times)
+        for place in np.flatnonzero(intervals > _GAP * np.median(intervals)):
+            begin, end = channel.times[place : place + 2]
+            found |= (times > begin - margin) & (times < end + margin)
+    return found
+
+
+def touching(
+    model: mujoco.MjModel, motion: PrescribedMotion, rows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return (n,) whether something touches a limit or another body at some of the instants.
+
+    Shapes that touch in most of a recording do so in the model alone, as those of neighbours.
+    """
+    data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
+    limited, touched = np.zeros((2, len(rows)), dtype=bool)
+    for index, row in enumerate(rows):
+        data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
+        mujoco.mj_fwdPosition(model, data)
+        kinds = data.efc_type[: data.nefc]
+        limited[index] = np.isin(kinds, _LIMITS).any()
+        touched[index] = np.isin(kinds, _CONTACTS).any()
+    usual = bool(np.mean(touched) > _USUAL)
+    return limited if usual else limited | touched

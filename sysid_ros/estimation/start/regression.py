@@ -19,13 +19,16 @@ import numpy as np
 from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.start.motion import (
-    CONTACTS,
-    LIMITS,
+    FEWEST_SAMPLES,
     dry_joints,
     is_discrete,
     low_pass,
-    motion_of,
+    measured_joints,
+    resampled,
+    smoothed,
+    touching,
     unmeasured,
+    unsound,
 )
 from sysid_ros.rollout.inverse import DIRECT
 
@@ -34,10 +37,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start.motion import MeasuredMotion
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.runs import Run
     from sysid_ros.rollout.simulation import Simulator
+    from sysid_ros.signals.trajectory import PrescribedMotion
 
 
 #: The instants that are looked at are so many evaluations of the dynamics for all columns together,
@@ -48,6 +51,26 @@ _FEWEST_INSTANTS, _MOST_INSTANTS = 150, 600
 _INSTANTS_PER_PERIOD = 8.0
 #: Share of a period of the cut-off around a reversal in which dry friction is smeared out.
 _REVERSAL = 0.25
+
+
+class _Part(NamedTuple):
+    """One sequence at n of its instants.
+
+    Attributes:
+        run: The sequence.
+        motion: All of its motion, smoothed.
+        torque: (n, nv) what was measured, after the same low-pass, N·m or N; NaN where nothing was.
+        rows: (n,) which rows of the motion these are.
+    """
+
+    run: Run
+    motion: PrescribedMotion
+    torque: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+    def at(self, chosen: NDArray[np.bool_]) -> _Part:
+        """Return some of the instants."""
+        return self._replace(torque=self.torque[chosen], rows=self.rows[chosen])
 
 
 class Torques:
@@ -72,22 +95,19 @@ class Torques:
         self._model = model = simulator.compiled(np.zeros(0))
         self._stateful = _driven_by_state(model)
         self._data = mujoco.MjData(model)
-        found = [(run, motion_of(model, run)) for run in simulator.runs]
-        motions = [(run, motion) for run, motion in found if motion is not None]
+        found = [_measured(model, run) for run in simulator.runs]
+        parts = [part for part in found if part is not None]
         columns = len(simulator.parameters) + 1
         share = np.clip(_EVALUATIONS // columns, _FEWEST_INSTANTS, _MOST_INSTANTS)
-        most = int(np.ceil(share / max(len(motions), 1)))
-        self._parts: list[tuple[Run, MeasuredMotion, NDArray[np.int64]]] = []
-        for run, motion in motions:
-            rows = self._free(motion, _instants(motion, most))
-            if len(rows):
-                self._parts.append((run, motion, rows))
+        most = int(np.ceil(share / max(len(parts), 1)))
+        chosen = [part.at(_free(model, part, most)) for part in parts]
+        self._parts = [part for part in chosen if len(part.rows)]
         self.joints = model.nv
-        torques = [motion.torque for _, motion, _ in self._parts]
+        torques = [part.torque for part in self._parts]
         known = np.all([np.isfinite(t).all(axis=0) for t in torques], axis=0) if torques else []
         self.measured = int(np.sum(known))
-        self.cutoff = min((motion.cutoff for _, motion, _ in self._parts), default=np.nan)
-        self._masks = [self._mask(motion, rows) for _, motion, rows in self._parts]
+        self.cutoff = min((part.motion.cutoff for part in self._parts), default=np.nan)
+        self._masks = [self._mask(part) for part in self._parts]
         kept = [np.nonzero(mask)[1] for mask in self._masks]
         self.groups = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
 
@@ -100,31 +120,29 @@ class Torques:
         friction = model.dof_frictionloss.copy()
         model.dof_frictionloss[:] = 0.0
         found = []
-        for (run, motion, rows), mask in zip(self._parts, self._masks, strict=True):
-            controls = self._controls(run, motion, x)[rows]
-            needed, exerted = self._evaluate(model, motion, rows, controls)
-            needed += friction * np.sign(motion.qvel[rows])
-            measured = motion.torque[rows]
-            known = np.where(np.isfinite(measured), measured, exerted)
-            found.append(np.concatenate([known - needed, measured - exerted], axis=1)[mask])
+        for part, mask in zip(self._parts, self._masks, strict=True):
+            needed, exerted = self._evaluate(model, part, self._controls(part, x))
+            needed += friction * np.sign(part.motion.qvel[part.rows])
+            known = np.where(np.isfinite(part.torque), part.torque, exerted)
+            found.append(np.concatenate([known - needed, part.torque - exerted], axis=1)[mask])
         return np.concatenate(found)
 
     def _evaluate(
-        self,
-        model: mujoco.MjModel,
-        motion: MeasuredMotion,
-        rows: NDArray[np.int64],
-        controls: NDArray[np.float64],
+        self, model: mujoco.MjModel, part: _Part, controls: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the (n, nv) torques that the motion needs and that the actuators exert.
 
         Dry friction is not in them.
         """
         data, place = self._data, model.jnt_qposadr[model.dof_jntid]
-        needed, exerted = np.empty((2, len(rows), model.nv))
-        for index, row in enumerate(rows):
-            data.qpos[place] = motion.qpos[row]
-            data.qvel[:], data.qacc[:] = motion.qvel[row], motion.qacc[row]
+        needed, exerted = np.empty((2, len(part.rows), model.nv))
+        # MuJoCo's steps, but for RK4's, change a position by the velocity at their end: the
+        # derivative of the positions is the velocity half a step later.
+        early = 0.5 * float(model.opt.timestep) if is_discrete(model) else 0.0
+        for index, row in enumerate(part.rows):
+            data.qpos[place] = part.motion.qpos[row]
+            data.qacc[:] = part.motion.qacc[row]
+            data.qvel[:] = part.motion.qvel[row] - early * data.qacc
             data.ctrl[:] = controls[index]
             mujoco.mj_inverse(model, data)
             needed[index] = data.qfrc_inverse
@@ -132,36 +150,24 @@ class Torques:
             exerted[index] = data.qfrc_actuator
         return needed, exerted
 
-    def _controls(
-        self, run: Run, motion: MeasuredMotion, x: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _controls(self, part: _Part, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, nu) commands after the low-pass that the motion has passed."""
-        timestep = float(self._model.opt.timestep)
+        timestep, times = float(self._model.opt.timestep), part.motion.times
         if not self._model.nu:
-            return np.zeros((len(motion.times), 0))
-        steps = int(np.ceil(motion.times[-1] / timestep)) + 1
-        held = self._simulator.controls(run, steps, x)
+            return np.zeros((len(part.rows), 0))
+        steps = int(np.ceil(times[-1] / timestep)) + 1
+        held = self._simulator.controls(part.run, steps, x)
         # Each is the mean over a step; a discrete step meets it with the state at its beginning.
         acting = timestep * (np.arange(steps) + (0.0 if is_discrete(self._model) else 0.5))
-        even = np.stack([np.interp(motion.times, acting, column) for column in held.T], axis=1)
-        return low_pass(motion.kernel, even)
+        even = np.stack([np.interp(times, acting, column) for column in held.T], axis=1)
+        return low_pass(part.motion.low_pass, even)[part.rows]
 
-    def _free(self, motion: MeasuredMotion, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of the instants at which nothing touches a limit or another body."""
-        model, data = self._model, self._data
-        place = model.jnt_qposadr[model.dof_jntid]
-        kept = []
-        for row in rows:
-            data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
-            mujoco.mj_fwdPosition(model, data)
-            if not np.isin(data.efc_type[: data.nefc], (*LIMITS, *CONTACTS)).any():
-                kept.append(int(row))
-        return np.array(kept, dtype=np.int64)
-
-    def _mask(self, motion: MeasuredMotion, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _mask(self, part: _Part) -> NDArray[np.bool_]:
         """Return (n, 2 nv) which comparisons say something."""
-        measured = np.isfinite(motion.torque[rows])
-        moving = ~_reversing(motion)[rows] | ~dry_joints(self._model, self._simulator.parameters)
+        measured = np.isfinite(part.torque)
+        moving = ~_reversing(part.motion)[part.rows] | ~dry_joints(
+            self._model, self._simulator.parameters
+        )
         usable = (measured | ~self._stateful) & moving
         driven = any(
             target.element_and_attribute[0] == 'actuator'
@@ -183,15 +189,33 @@ def _driven_by_state(model: mujoco.MjModel) -> NDArray[np.bool_]:
     return stateful
 
 
-def _instants(motion: MeasuredMotion, most: int) -> NDArray[np.int64]:
-    """Return at most so many rows, evenly over what is sound, none closer than is worth it."""
-    sound = np.flatnonzero(motion.sound)
-    apart = 1.0 / (_INSTANTS_PER_PERIOD * motion.cutoff * motion.interval)
-    stride = max(int(apart), int(np.ceil(len(sound) / most)), 1)
-    return np.asarray(sound[::stride], dtype=np.int64)
+def _measured(model: mujoco.MjModel, run: Run) -> _Part | None:
+    """Return the motion of one sequence at its sound instants; None where it is too short."""
+    measured = measured_joints(model, run)
+    motion = smoothed(model, measured, run.qpos)
+    if motion is None:
+        return None
+    torque = np.full(motion.qpos.shape, np.nan)
+    for dof, channel in measured.torque.items():
+        if len(channel.times) >= FEWEST_SAMPLES:
+            torque[:, dof] = low_pass(motion.low_pass, resampled(channel, motion.times))
+    rows = np.flatnonzero(~unsound(motion, measured))
+    return _Part(run, motion, torque[rows], rows)
 
 
-def _reversing(motion: MeasuredMotion) -> NDArray[np.bool_]:
+def _free(model: mujoco.MjModel, part: _Part, most: int) -> NDArray[np.bool_]:
+    """Return which of the instants to look at, most at most: nothing is touched at them.
+
+    They are even over the sequence, and none is closer to the next than is worth it.
+    """
+    apart = 1.0 / (_INSTANTS_PER_PERIOD * part.motion.cutoff * part.motion.interval)
+    stride = max(int(apart), int(np.ceil(len(part.rows) / most)), 1)
+    chosen = np.zeros(len(part.rows), dtype=bool)
+    chosen[::stride] = ~touching(model, part.motion, part.rows[::stride])
+    return chosen
+
+
+def _reversing(motion: PrescribedMotion) -> NDArray[np.bool_]:
     """Return (n, nv) whether a joint reverses so near that the low-pass has smeared it."""
     from scipy.ndimage import binary_dilation  # noqa: PLC0415 (slow to import)
 

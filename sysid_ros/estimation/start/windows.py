@@ -22,7 +22,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import measured
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.solver.least_squares import attempt
-from sysid_ros.estimation.start.motion import motion_of
+from sysid_ros.estimation.start.motion import measured_joints, smoothed
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.signals import TimeSeries
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.context import FitContext
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.start.motion import MeasuredMotion
     from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import Trajectory
+    from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 
 #: The parameters are moved by the first part of their magnitudes, far above rounding errors, and
@@ -153,7 +152,10 @@ class Cutter:
         self._model = simulator.model
         self._unknowns = residuals.unknowns
         self._rows = len(residuals.samples.time)
-        self._runs = [(run, motion_of(self._model, run)) for run in simulator.runs]
+        self._runs = [
+            (run, smoothed(self._model, measured_joints(self._model, run), run.qpos))
+            for run in simulator.runs
+        ]
         self.longest = max((run.sequence.duration for run, _ in self._runs), default=0.0)
 
     def cut(self, seconds: float) -> Windows | None:
@@ -188,7 +190,7 @@ class Cutter:
         return Windows(seconds, tuple(sequences), (*own, *starts), taken / whole)
 
     def _window(
-        self, run: Run, motion: MeasuredMotion | None, begin: float, end: float
+        self, run: Run, motion: PrescribedMotion | None, begin: float, end: float
     ) -> tuple[Trajectory, list[Unknown]]:
         sequence = run.sequence
         last = end >= sequence.duration
@@ -221,7 +223,7 @@ class Cutter:
         return window, self._starts(window.name, motion, qpos, qvel)
 
     def _state(
-        self, run: Run, motion: MeasuredMotion, time: float
+        self, run: Run, motion: PrescribedMotion, time: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (nq,) positions and (nv,) velocities as measured."""
         qpos = run.qpos.copy()
@@ -233,7 +235,7 @@ class Cutter:
     def _starts(
         self,
         window: str,
-        motion: MeasuredMotion,
+        motion: PrescribedMotion,
         qpos: NDArray[np.float64],
         qvel: NDArray[np.float64],
     ) -> list[Unknown]:
@@ -260,7 +262,7 @@ class Cutter:
         return found
 
 
-def _edges(run: Run, motion: MeasuredMotion | None, seconds: float) -> list[tuple[float, float]]:
+def _edges(run: Run, motion: PrescribedMotion | None, seconds: float) -> list[tuple[float, float]]:
     """Return where windows begin and end, the whole sequence where it has no room for two."""
     duration = run.sequence.duration
     count = 1 if motion is None else max(int(duration / seconds + 1e-9), 1)

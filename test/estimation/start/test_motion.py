@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.estimation.start.motion import motion_of
+from sysid_ros.estimation.start.motion import measured_joints, smoothed, unsound
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -18,7 +18,7 @@ from sysid_ros.signals.trajectory import Trajectory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.estimation.start.motion import MeasuredMotion
+    from sysid_ros.signals.trajectory import PrescribedMotion
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".001" integrator="RK4"/><worldbody><body>
@@ -32,7 +32,7 @@ AMPLITUDE, FREQUENCY = 0.5, 2 * np.pi
 
 def moved(
     times: NDArray[np.float64], *, sigma: float = 0.0, speed: float | None = None, seed: int = 0
-) -> MeasuredMotion:
+) -> tuple[PrescribedMotion, NDArray[np.bool_]]:
     random = np.random.default_rng(seed)
     columns = [AMPLITUDE * np.sin(FREQUENCY * times) + sigma * random.normal(size=len(times))]
     names = ['position']
@@ -43,18 +43,19 @@ def moved(
     series = TimeSeries.from_columns(times, np.stack(columns, axis=1), names)
     run = Trajectory('run', 0, np.zeros(1), np.zeros(1), (), (series,))
     with make_simulator(MODEL, [], [run], 1) as simulator:
-        found = motion_of(simulator.model, simulator.runs[0])
+        measured = measured_joints(simulator.model, simulator.runs[0])
+        found = smoothed(simulator.model, measured, np.zeros(1))
     assert found is not None
-    return found
+    return found, ~unsound(found, measured)
 
 
-def wrong(motion: MeasuredMotion) -> tuple[float, float, float]:
+def wrong(motion: PrescribedMotion, sound: NDArray[np.bool_]) -> tuple[float, float, float]:
     """Return root mean square errors of position, velocity, acceleration, in amplitudes."""
     phase = FREQUENCY * motion.times
     truth = (np.sin(phase), FREQUENCY * np.cos(phase), -(FREQUENCY**2) * np.sin(phase))
     values = (motion.qpos, motion.qvel, motion.qacc)
     position, velocity, acceleration = (
-        float(np.std((v[:, 0] / AMPLITUDE - t)[motion.sound]) / FREQUENCY**order)
+        float(np.std((v[:, 0] / AMPLITUDE - t)[sound]) / FREQUENCY**order)
         for order, (v, t) in enumerate(zip(values, truth, strict=True))
     )
     return position, velocity, acceleration
@@ -62,13 +63,13 @@ def wrong(motion: MeasuredMotion) -> tuple[float, float, float]:
 
 def test_a_sine_is_differentiated_between_irregular_samples() -> None:
     times = np.cumsum(np.random.default_rng(1).uniform(0.006, 0.014, 500))
-    assert max(wrong(moved(times))) < 0.01
+    assert max(wrong(*moved(times))) < 0.01
 
 
 def test_noise_is_kept_out_of_the_accelerations() -> None:
-    motion = moved(np.arange(0, 10, 0.005), sigma=1e-3)
+    motion, sound = moved(np.arange(0, 10, 0.005), sigma=1e-3)
     assert motion.cutoff < 8.0
-    assert max(wrong(motion)) < 0.05
+    assert max(wrong(motion, sound)) < 0.05
     raw = np.gradient(np.gradient(np.random.default_rng(0).normal(size=2000), 0.005), 0.005)
     assert np.std(raw) * 1e-3 > AMPLITUDE * FREQUENCY**2  # what would be left of it otherwise
 
@@ -77,16 +78,16 @@ def test_noise_is_kept_out_of_the_accelerations() -> None:
 def test_the_better_channel_gives_the_velocity(seed: int) -> None:
     times = np.arange(0, 10, 0.005)
     good = moved(times, sigma=0.05, speed=1e-3, seed=seed)
-    assert wrong(good)[1] < 0.01
+    assert wrong(*good)[1] < 0.01
     poor = moved(times, sigma=1e-5, speed=0.5, seed=seed)
-    assert wrong(poor)[1] < 0.01
+    assert wrong(*poor)[1] < 0.01
 
 
 def test_what_is_beside_a_gap_or_an_end_does_not_count() -> None:
     times = np.arange(0, 6, 0.01)
     times = times[(times < 2) | (times > 3)]
-    motion = moved(times)
-    sound = motion.times[motion.sound]
+    motion, kept = moved(times)
+    sound = motion.times[kept]
     assert not np.any((sound > 1.99) & (sound < 3.01))
     assert sound[0] > 0.01
     assert sound[-1] < 5.98
