@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SysidError
+from sysid_ros.model.learning import learn
 from sysid_ros.model.loading import one_sentence, writable_spec
 from sysid_ros.model.targets import Role, write_spec
 from sysid_ros.model.targets.writer import set_all_apart
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.model.targets.writer import Linear
     from sysid_ros.model.unknown import Unknown
 
 #: What compilers and callbacks raise where they refuse values.
@@ -57,6 +59,7 @@ class Rebuild:
 
     Attributes:
         columns: Columns of a candidate that act through the compiler.
+        learnt: What follows these columns in the compiled model, where that is all they do.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Rebuild:
             builder: Compiles a candidate on a copy of the spec; only ``compile`` by default.
             columns: Columns that the builder reads.
         """
+        self._unknowns = tuple(unknowns)
         targets = [target for unknown in unknowns for target in unknown.targets]
         self._spec = writable_spec(spec, targets)
         for target in targets:
@@ -88,6 +92,7 @@ class Rebuild:
             if target.role is Role.SPEC
         ]
         self.columns = sorted({*columns, *(column for _, column in self._written)})
+        self.learnt: tuple[Linear, ...] | None = None
         self._kept: dict[bytes, mujoco.MjModel] = {}
         self._built = False
 
@@ -112,6 +117,13 @@ class Rebuild:
             self._kept[key] = model
             self._built = True
         return self._kept[key]
+
+    def learn(self) -> None:
+        """Learn what the builder writes, where that can be written without the compiler."""
+        try:
+            self.learnt = learn(self.shared, self._unknowns, self.columns)
+        except CandidateError:  # each candidate that is refused is to say so
+            self.learnt = None
 
     def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
         builder = self._builder

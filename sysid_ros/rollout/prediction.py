@@ -77,7 +77,6 @@ def make_simulator(
             sequences,
             threads,
             build=rebuild,
-            rebuilt=rebuild.columns,
             lead=lead,
             drives=drives,
         )

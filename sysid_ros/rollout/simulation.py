@@ -137,7 +137,6 @@ class Simulator:
         threads: int = 0,
         *,
         build: Rebuild | None = None,
-        rebuilt: Sequence[int] = (),
         lead: float = 0.0,
         drives: Drives | None = None,
     ) -> None:
@@ -149,8 +148,7 @@ class Simulator:
             sequences: What is simulated.
             threads: Size of the pool; 0 means one per core.
             build: Compiles a model for the (p,) values of a candidate, where some of them cannot
-                be written into a compiled model.
-            rebuilt: Columns of the values that ``build`` reads.
+                be written into a compiled model; what it has learnt is written.
             lead: Seconds by which predictions may be looked up after the last sample's stamp.
             drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
 
@@ -166,14 +164,15 @@ class Simulator:
         self.refusals = 0
         self._built = False
         self._lead = lead
+        self._rebuilt = list(build.columns) if build else []
+        learnt = (build and build.learnt) or ()
+        self._build = build = None if learnt else build
         # Delays are applied to the commands here, not by MuJoCo as well; but what is compiled
         # again may delay its actuators by itself.
         self.model = model
         if not build and model.actuator_delay.any():
             self.model = model.__copy__()
             self.model.actuator_delay[:] = 0.0
-        self._build = build
-        self._rebuilt = list(rebuilt)
         self.threads = threads or os.cpu_count() or 1
         self._written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
         self.drives, self._stepper = drives, None
@@ -185,7 +184,7 @@ class Simulator:
             check_compiled_once(self.parameters, self._rebuilt)
             self.model = drives.prepared(self.model)
             self._stepper = drives.stepper(self.model, self._written)
-        self._writer = Writer(model, self._written)
+        self._writer = Writer(model, self._written, learnt=learnt)
         self._controls = Controls(model, self._written, native=build is not None)
         self._pool = Pool(
             self.model,

@@ -361,6 +361,8 @@ def _group(
         builder = _CallbackBuilder(options.build_model, params) if called else None
         rebuild = Rebuild(spec, unknowns, builder, called)
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
+        if options.build_model is apply_param_modifiers:  # a user's own may do anything
+            rebuild.learn()
     elif spec is not group.spec or group.changed or not is_writable(spec, targets):
         model = writable_model(spec, targets)
     simulator = Simulator(
@@ -369,7 +371,6 @@ def _group(
         [entry.sequence for entry in recorded],
         options.n_threads,
         build=rebuild,
-        rebuilt=rebuild.columns if rebuild else (),
         lead=lead,
     )
     return simulator, recorded

@@ -586,7 +586,7 @@ def test_a_mistake_in_a_callback_ends_the_fit_whenever_it_happens() -> None:
     calls = iter(range(100))
 
     def late(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
-        if next(calls) > 8:
+        if next(calls) > 4:
             msg = 'a mistake'
             raise RuntimeError(msg)
         armature(spec, parameter)

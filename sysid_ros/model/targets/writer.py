@@ -148,20 +148,22 @@ class _SpringLengths:
         return made
 
 
-class _Linear(NamedTuple):
+class Linear(NamedTuple):
     """Numbers of one field that follow one value each.
 
     Attributes:
         field: Name of the field.
-        places: (k,) places in the assignment of the field.
+        places: (k,) flat indices in the field; in a `Writer`, places in the assignment of it.
         columns: (k,) columns of the values.
         factors: (k,) what one unit of the value makes.
+        offsets: (k,) what the value zero makes.
     """
 
     field: str
     places: NDArray[np.int64]
     columns: NDArray[np.int64]
     factors: NDArray[np.float64]
+    offsets: NDArray[np.float64]
 
 
 class _Theta(NamedTuple):
@@ -226,6 +228,7 @@ class Writer:
         targets: Sequence[tuple[Target, int]],
         *,
         spec: mujoco.MjSpec | None = None,
+        learnt: Sequence[Linear] = (),
     ) -> None:
         """Find the numbers that values are written to.
 
@@ -235,10 +238,14 @@ class Writer:
                 the compiled model are used. Of two that write one number, the later wins.
             spec: What the model was compiled from, which knows which tendons rest at the length
                 of the reference pose. Without it, those do that have that length.
+            learnt: Further numbers, which no target names.
         """
         found = [(target, column) for target, column in targets if target.role is Role.FIELD]
         places = _Places()
-        self._linear = _linear(model, found, places)
+        self._linear = tuple(
+            each._replace(places=places.add(each.field, each.places))
+            for each in (*learnt, *_linear(model, found))
+        )
         self._theta = _theta(model, found, places)
         self._unit = _unit(model, found, places)
         self._scale = _scale(model, found, places)
@@ -253,6 +260,11 @@ class Writer:
         }
         self.fields = frozenset(self._index)
         self.frames = moved_frames(model, self._index)
+
+    @property
+    def places(self) -> dict[str, set[int]]:
+        """The flat indices that are written, by field."""
+        return {field: set(index.tolist()) for field, index in self._index.items()}
 
     @property
     def constant(self) -> bool:
@@ -273,8 +285,8 @@ class Writer:
             field: np.broadcast_to(nominal, (count, len(nominal))).copy()
             for field, nominal in self._nominal.items()
         }
-        for field, places, columns, factors in self._linear:
-            data[field][:, places] = values[:, columns] * factors
+        for field, places, columns, factors, offsets in self._linear:
+            data[field][:, places] = values[:, columns] * factors + offsets
         for group in self._theta:
             theta = np.broadcast_to(group.nominal, (count, len(group.nominal))).copy()
             theta[:, group.components] = values[:, group.columns]
@@ -305,9 +317,7 @@ class Writer:
             write_field(model, field, index, data[0])
 
 
-def _linear(
-    model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Places
-) -> tuple[_Linear, ...]:
+def _linear(model: mujoco.MjModel, targets: list[tuple[Target, int]]) -> list[Linear]:
     latest: dict[str, dict[int, tuple[int, float]]] = {}
     for target, column in targets:
         for slot in target.slots(model):
@@ -315,8 +325,9 @@ def _linear(
     made = []
     for field, inside in latest.items():
         columns, factors = zip(*inside.values(), strict=True)
-        made.append(_Linear(field, places.add(field, inside), np.array(columns), np.array(factors)))
-    return tuple(made)
+        own = np.array(list(inside), np.int64)
+        made.append(Linear(field, own, np.array(columns), np.array(factors), np.zeros(len(own))))
+    return made
 
 
 def _theta(
