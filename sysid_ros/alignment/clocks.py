@@ -330,11 +330,7 @@ def _place(
 ) -> int:
     """Return the first message after a step, of those near where its half is passed for good.
 
-    Args:
-        times: (n,) receive times around it, s.
-        rest: (n,) how late each was, s.
-        seconds: The step.
-        half: What lies half way.
+    The (n,) times, s, are those of receipt around the step, the rest is how late each message was.
     """
     low = np.flatnonzero(rest < half)
     if not len(low):

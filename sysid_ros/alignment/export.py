@@ -9,7 +9,6 @@ import enum
 import importlib.util
 import io
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +21,15 @@ from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.storage import write_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from sysid_ros.alignment.pairs import Pair, Unmapped
     from sysid_ros.alignment.trajectories import Alignment
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
 
 
 def describe(alignment: Alignment) -> str:
@@ -157,28 +154,6 @@ class ColumnDescription:
     offset: float
 
 
-@dataclass(frozen=True)
-class SeriesTable:
-    """A series to write.
-
-    Attributes:
-        times: (n,) s from the origin.
-        data: (n, k).
-        columns: What each of the k columns is.
-        signal_mapping: JSON of name to [type, columns], as MuJoCo's sysid toolbox stores it.
-        origin_ns: Time zero, ns since the epoch.
-    """
-
-    times: NDArray[np.float64]
-    data: NDArray[np.float64]
-    columns: tuple[ColumnDescription, ...]
-    signal_mapping: str
-    origin_ns: int
-
-
-Writer = Callable[[SeriesTable], tuple[tuple[str, bytes], ...]]
-
-
 def check_available(chosen: Format) -> None:
     """Check that what a format needs is installed.
 
@@ -193,78 +168,65 @@ def check_available(chosen: Format) -> None:
         raise ResultError(msg)
 
 
-def as_npz(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
-    """Return one ``.npz``, readable without pickle.
+#: A table: times and data, what each column is, and time zero in ns since the epoch.
+_Table = tuple[TimeSeries, tuple[ColumnDescription, ...], int]
 
-    It holds ``times`` (n,) s, ``data`` (n, k), ``signal_mapping`` (so that MuJoCo's sysid toolbox
-    reads the file), ``columns``, a JSON list with one object per column, and ``origin_ns``.
+
+def _write_npz(stem: str, folder: Path, table: _Table) -> list[Path]:
+    """Write one ``.npz``, readable without pickle, also by MuJoCo's sysid toolbox.
+
+    It holds ``times`` (n,) s, ``data`` (n, k), ``signal_mapping``, ``columns``, a JSON list with
+    one object per column, and ``origin_ns``.
     """
-    stream = io.BytesIO()
-    content: dict[str, Any] = {
-        'times': table.times,
-        'data': table.data,
-        'signal_mapping': np.asarray(table.signal_mapping),
-        'columns': np.asarray(to_json(table.columns)),
-        'origin_ns': np.int64(table.origin_ns),
-    }
-    np.savez(stream, **content)
-    return (('.npz', stream.getvalue()),)
+    series, columns, origin_ns = table
+    path = folder / f'{stem}.npz'
+    described = {'columns': np.asarray(to_json(columns)), 'origin_ns': np.asarray(origin_ns)}
+    write_arrays(path, {**series.arrays(), **described})
+    return [path]
 
 
-def as_npz_start(sequence: Trajectory) -> bytes:
-    """Return where a sequence begins as ``.npz``: ``qpos``, ``qvel`` and ``origin_ns``."""
-    stream = io.BytesIO()
-    np.savez(
-        stream,
-        qpos=sequence.initial_qpos,
-        qvel=sequence.initial_qvel,
-        origin_ns=np.int64(sequence.origin_ns),
-    )
-    return stream.getvalue()
-
-
-def as_csv(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
-    """Return a ``.csv`` with one header line and exact numbers, and ``.csv.json`` beside it.
+def _write_csv(stem: str, folder: Path, table: _Table) -> list[Path]:
+    """Write a ``.csv`` with one header line and exact numbers, and ``.csv.json`` beside it.
 
     The first column is ``time`` in s. The JSON has ``origin_ns`` and ``columns``, one object per
     column after the first.
     """
+    series, columns, origin_ns = table
     stream = io.StringIO(newline='')
     rows = csv.writer(stream, lineterminator='\n')
-    rows.writerow(['time', *(column.name for column in table.columns)])
+    rows.writerow(['time', *(column.name for column in columns)])
     # The writer takes repr() of floats: the shortest text that reads as the same number.
-    rows.writerows(np.column_stack([table.times, table.data]).tolist())
-    beside = {'origin_ns': table.origin_ns, 'columns': table.columns}
-    return (
-        ('.csv', stream.getvalue().encode()),
-        ('.csv.json', (to_json(beside, indent=1) + '\n').encode()),
-    )
+    rows.writerows(np.column_stack([series.times, series.data]).tolist())
+    beside = to_json({'origin_ns': origin_ns, 'columns': columns}, indent=1)
+    paths = [folder / f'{stem}.csv', folder / f'{stem}.csv.json']
+    for path, text in zip(paths, (stream.getvalue(), f'{beside}\n'), strict=True):
+        replace_file(path, text.encode())
+    return paths
 
 
-def as_parquet(table: SeriesTable) -> tuple[tuple[str, bytes], ...]:
-    """Return one ``.parquet`` whose fields carry what their column is as metadata.
+def _write_parquet(stem: str, folder: Path, table: _Table) -> list[Path]:
+    """Write one ``.parquet`` whose fields carry what their column is as metadata.
 
     The first field is ``time`` in s; the schema's metadata has ``origin_ns``.
     """
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    series, columns, origin_ns = table
     fields = [pa.field('time', pa.float64(), nullable=False, metadata={'unit': 's'})]
-    for column in table.columns:
+    for column in columns:
         metadata = {key: str(value) for key, value in vars(column).items()}
         fields.append(pa.field(column.name, pa.float64(), nullable=False, metadata=metadata))
-    schema = pa.schema(fields, metadata={'origin_ns': str(table.origin_ns)})
+    schema = pa.schema(fields, metadata={'origin_ns': str(origin_ns)})
     stream = io.BytesIO()
-    arrays = [pa.array(values) for values in (table.times, *table.data.T)]
+    arrays = [pa.array(values) for values in (series.times, *series.data.T)]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), stream)
-    return (('.parquet', stream.getvalue()),)
+    path = folder / f'{stem}.parquet'
+    replace_file(path, stream.getvalue())
+    return [path]
 
 
-WRITERS: dict[Format, Writer] = {
-    Format.NPZ: as_npz,
-    Format.CSV: as_csv,
-    Format.PARQUET: as_parquet,
-}
+_WRITERS = {Format.NPZ: _write_npz, Format.CSV: _write_csv, Format.PARQUET: _write_parquet}
 
 
 def write_series(
@@ -302,34 +264,21 @@ def write_series(
     described: dict[tuple[str, str], ColumnDescription] = {}
     for sequence in alignment.sequences:
         stems = []
-        for what, role, series in (
-            *((f'commands_{n}', PairRole.ACTUATOR, s) for n, s in enumerate(sequence.commands)),
-            *(
-                (f'measurements_{n}', PairRole.SENSOR, s)
-                for n, s in enumerate(sequence.measurements)
-            ),
+        for what, role, several in (
+            ('commands', PairRole.ACTUATOR, sequence.commands),
+            ('measurements', PairRole.SENSOR, sequence.measurements),
         ):
-            stem = f'{sequence.name}_{what}'
-            columns = _columns(series, role, alignment.pairs, model)
-            described.update({(column.element, column.name): column for column in columns})
-            table = SeriesTable(
-                series.times,
-                series.data,
-                columns,
-                to_json(
-                    {name: [kind.value, at] for name, (kind, at) in series.signal_mapping.items()}
-                ),
-                sequence.origin_ns,
-            )
-            for item in chosen:
-                for suffix, content in WRITERS[item](table):
-                    path = folder / f'{stem}{suffix}'
-                    replace_file(path, content)
-                    written.append(path)
-            stems.append(stem)
+            for number, series in enumerate(several):
+                stems.append(f'{sequence.name}_{what}_{number}')
+                columns = _columns(series, role, alignment.pairs, model)
+                described.update({(column.element, column.name): column for column in columns})
+                for item in chosen:
+                    table = series, columns, sequence.origin_ns
+                    written += _WRITERS[item](stems[-1], folder, table)
         if Format.NPZ in chosen:
             path = folder / f'{sequence.name}_initial.npz'
-            replace_file(path, as_npz_start(sequence))
+            start = {'qpos': sequence.initial_qpos, 'qvel': sequence.initial_qvel}
+            write_arrays(path, {**start, 'origin_ns': np.asarray(sequence.origin_ns)})
             written.append(path)
         starts.append(
             {

@@ -146,14 +146,7 @@ def sentence(group: Sequence[HealthFinding]) -> str:
 
 
 def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64]) -> TopicRate:
-    """Measure the rate of a topic.
-
-    Args:
-        bag: Name of the bag.
-        topic: Name of the topic.
-        messages: Messages in the bag, whether their stamps are usable or not.
-        times_ns: (n,) strictly increasing stamps, ns.
-    """
+    """Measure the rate of a topic from its (n,) usable stamps, ns; all messages are counted."""
     if len(times_ns) < 2:  # noqa: PLR2004 - one stamp makes no interval
         return TopicRate(bag, topic, messages, float('nan'), float('nan'))
     span = (times_ns[-1] - times_ns[0]) / SECOND_NS
@@ -162,22 +155,16 @@ def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64])
 
 
 def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[HealthFinding]:
-    """Count gaps and jitter of a topic that should be periodic.
-
-    Args:
-        bag: Name of the bag.
-        topic: Name of the topic.
-        times_ns: (n,) strictly increasing stamps, ns.
-    """
+    """Count gaps and jitter of a topic that should be periodic, by its (n,) stamps, ns."""
     periods = np.diff(times_ns) / SECOND_NS
     if not len(periods):
         return []
     median = float(np.median(periods))
     findings = []
-    gaps = periods[(periods > GAP_PERIODS * median) & (periods > GAP_S)]
-    if len(gaps):
-        detail = f'longest {gaps.max():.3f} s, median period {1e3 * median:.3f} ms'
-        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(gaps), detail))
+    long = _too_long(periods)
+    if len(long):
+        detail = f'longest {periods[long].max():.3f} s, median period {1e3 * median:.3f} ms'
+        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(long), detail))
     deviations = np.abs(periods - median)
     jittered = int(np.count_nonzero(deviations > JITTER * median))
     if jittered > JITTERED_PART * len(periods):
@@ -187,6 +174,28 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
         )
         findings.append(HealthFinding(bag, topic, FindingKind.JITTER, jittered, detail))
     return findings
+
+
+def _too_long(periods: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.flatnonzero(periods > max(GAP_PERIODS * float(np.median(periods)), GAP_S))
+
+
+def gaps(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (g, 2) begin and end, s, of each gap between (n,) increasing times, s."""
+    if len(times) < 2:  # noqa: PLR2004 - one stamp makes no interval
+        return np.empty((0, 2))
+    long = _too_long(np.diff(times))
+    return np.column_stack([times[long], times[long + 1]])
+
+
+def away_from_gaps(
+    instants: NDArray[np.float64], times: NDArray[np.float64], margin: float
+) -> NDArray[np.bool_]:
+    """Return which (m,) instants, s, are further than a margin from the gaps of (n,) times, s."""
+    away = np.ones(len(instants), dtype=bool)
+    for begin, end in gaps(times):
+        away &= (instants < begin - margin) | (instants > end + margin)
+    return away
 
 
 def are_magnitudes(field: Field) -> bool:

@@ -39,11 +39,7 @@ def parts_of(bag: BagColumns, used: Collection[str]) -> Parts:
     """Split a bag where the recorder's clock was set back or that of a topic has a step.
 
     Across such a moment stamps mean different things, and a simulation has begun anew: nothing can
-    be simulated through it, and the clocks differ by something else.
-
-    Args:
-        bag: Columns of the bag.
-        used: Topics whose stamps matter.
+    be simulated through it, and the clocks differ by something else. Stamps of used topics matter.
     """
     name = bag.path.name
     findings = []

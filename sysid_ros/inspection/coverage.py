@@ -27,8 +27,8 @@ import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 
+from sysid_ros.alignment.health import away_from_gaps
 from sysid_ros.alignment.pairs import Quantity, scalar_joints
-from sysid_ros.inspection.joints import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,11 +168,8 @@ def _motion(joint: Joint, grid: NDArray[np.float64]) -> _Motion:
     if trace is None:
         raise KeyError(joint.name)
     step = float(grid[1] - grid[0])
-    known = np.ones(len(grid), dtype=bool)
-    for begin, end in gaps(trace.times):
-        # Slopes reach half a window over a gap's ends.
-        margin = _WINDOW // 2 * step
-        known &= (grid < begin - margin) | (grid > end + margin)
+    # Slopes reach half a window over a gap's ends.
+    known = away_from_gaps(grid, trace.times, _WINDOW // 2 * step)
     position = np.interp(grid, trace.times, trace.values)
     speed = joint.find(Quantity.VELOCITY)
     source: VelocitySource

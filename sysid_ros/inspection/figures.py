@@ -11,12 +11,14 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from sysid_ros.alignment.health import gaps
 from sysid_ros.alignment.pairs import Quantity
-from sysid_ros.inspection.joints import Joint, Trace, gaps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
+
+    from sysid_ros.inspection.joints import Joint, Trace
 
 #: As in the figures of a result: told apart by people with any colour vision, and in grey.
 _MEASURED, _COMMAND, _GAP, _INK = '#0b5cad', '#c2570c', '#f3d9c6', '#22262b'
@@ -33,11 +35,7 @@ def draw_joint(joint: Joint, title: str) -> bytes:
     """Draw position, velocity and effort of a joint, measured and commanded, one below the other.
 
     Commands are drawn as they act: level until the next, or straight to it. Where the measurement
-    has a gap, the ground is shaded and the curve is broken.
-
-    Args:
-        joint: The joint; it has at least one trace.
-        title: What stands above.
+    has a gap, the ground is shaded and the curve is broken. The joint has at least one trace.
 
     Returns:
         A PNG file.

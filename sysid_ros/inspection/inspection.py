@@ -183,12 +183,6 @@ def inspect(
 ) -> Inspection:
     """Say what is in a bag, what is wrong with it, and what could be identified from it.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled nominal model, where there is one.
-        mapping: How bag and model are paired.
-        stamps: Which time of a message counts.
-
     Raises:
         AlignmentError: The mapping names what is not in the bag or the model.
     """

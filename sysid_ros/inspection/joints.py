@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
-from sysid_ros.alignment.health import GAP_PERIODS, GAP_S, SECOND_NS, FindingKind, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
 from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -137,11 +137,8 @@ class _Source(NamedTuple):
 def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
     """Collect the joints that messages name.
 
-    Where several topics measure a joint, the one that measures it most often counts.
-
-    Args:
-        bag: Columns of the bag.
-        times_ns: Topic to the (n,) time of each of its rows, ns.
+    Where several topics measure a joint, the one that measures it most often counts. The (n,) times
+    of a topic's rows are in ns.
     """
     sources = [
         _Source(
@@ -171,11 +168,7 @@ def joints_of_model(
 ) -> tuple[Joint, ...]:
     """Collect the joints of a model that a bag is paired with, in units of the model.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        pairing: Which column is which sensor or actuator.
-        times_ns: Topic to the (n,) time of each of its rows, ns.
+    The (n,) times of a topic's rows are in ns.
     """
     joints = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
     sources = []
@@ -206,22 +199,6 @@ def joints_of_model(
         )
     order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
     return tuple(sorted(_collect(sources, times_ns), key=lambda item: order[item.name]))
-
-
-def gaps(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find where something periodic is missing.
-
-    Args:
-        times: (n,) strictly increasing, s.
-
-    Returns:
-        (g, 2) begin and end of each interval that is longer than 5 median periods and 50 ms, s.
-    """
-    periods = np.diff(times)
-    if not len(periods):
-        return np.empty((0, 2))
-    long = np.flatnonzero(periods > max(GAP_PERIODS * float(np.median(periods)), GAP_S))
-    return np.column_stack([times[long], times[long + 1]])
 
 
 def is_of_joints(topic: TopicColumns) -> bool:
@@ -284,10 +261,6 @@ def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]
 
     The integral of the velocity is compared with the change of the position over half a second,
     which needs no derivative of noise.
-
-    Args:
-        bag: Name of the bag.
-        joints: What was measured.
     """
     for joint in joints:
         position, velocity = joint.find(Quantity.POSITION), joint.find(Quantity.VELOCITY)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.alignment.health import away_from_gaps
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -95,7 +97,7 @@ def lag(
     asked, given = (
         np.gradient(sosfiltfilt(low, values - values[0]), step) for values in (acting, moved)
     )
-    usable = _without_gaps(grid, response_times, 1 / corner)
+    usable = away_from_gaps(grid, response_times, 1 / corner)
     usable[: reach + margin] = usable[len(grid) - margin :] = False
     instants = np.flatnonzero(usable).astype(np.float64)
     if len(instants) < _FEWEST_PERIODS:
@@ -134,15 +136,3 @@ def lag(
     freedom = max(2 * corner * len(instants) * step, 1.0)
     deviation = math.sqrt(2 * (1 - correlation**2) / freedom / bend) if bend > 0 else math.inf
     return Lag(best, deviation, correlation, gain) if deviation < LARGEST_DEVIATION_S else None
-
-
-def _without_gaps(
-    grid: NDArray[np.float64], times: NDArray[np.float64], settling: float
-) -> NDArray[np.bool_]:
-    """Return which instants are not in a gap of the response or near to it."""
-    period = float(np.median(np.diff(times)))
-    wide = np.flatnonzero(np.diff(times) > max(5 * period, 0.05))
-    usable = np.ones(len(grid), dtype=bool)
-    for begin, end in zip(times[wide], times[wide + 1], strict=True):
-        usable &= (grid < begin - settling) | (grid > end + settling)
-    return usable

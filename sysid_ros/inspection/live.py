@@ -88,11 +88,7 @@ class LiveQuality:
     """Takes messages in one thread and reports in another."""
 
     def __init__(self, model: mujoco.MjModel | None = None) -> None:
-        """Begin.
-
-        Args:
-            model: The compiled nominal model, where there is one.
-        """
+        """Begin; with a compiled nominal model, ranges are known."""
         self._model = model
         self._joints = {} if model is None else scalar_joints(model)
         self._lock = threading.Lock()

@@ -268,14 +268,7 @@ def is_of_a_robot(topic: TopicColumns) -> bool:
 def topic_findings(
     whole: BagFacts, topic: TopicColumns, stamped: Stamped, channels: list[ChannelReport]
 ) -> list[HealthFinding]:
-    """Say what is wrong with a topic.
-
-    Args:
-        whole: The bag.
-        topic: The topic.
-        stamped: The times of its rows.
-        channels: Its columns.
-    """
+    """Say what is wrong with a topic, given the times of its rows and its columns."""
     bag = whole.path.name
     return [
         *_channel_findings(bag, channels),

@@ -13,7 +13,7 @@ import numpy as np
 
 from sysid_ros.errors import SignalError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.signals.mapping import decode_signal_mapping, encode_signal_mapping
+from sysid_ros.signals.mapping import decode_signal_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from sysid_ros.signals.mapping import SignalMapping
 
 _SUFFIX = '.npz'
-
-
-def series_arrays(
-    times: NDArray[np.float64],
-    data: NDArray[np.float64],
-    signal_mapping: SignalMapping,
-    prefix: str = '',
-) -> dict[str, NDArray[Any]]:
-    """Name the arrays of a series as files hold them.
-
-    Args:
-        times: (n,) stamps, s.
-        data: (n, k) values.
-        signal_mapping: Which columns are which signal; left out where it is empty.
-        prefix: Of each name, such as ``control_``.
-    """
-    arrays: dict[str, NDArray[Any]] = {f'{prefix}times': times, f'{prefix}data': data}
-    if signal_mapping:
-        arrays[f'{prefix}signal_mapping'] = np.asarray(encode_signal_mapping(signal_mapping))
-    return arrays
 
 
 def stored_mapping(arrays: Mapping[str, NDArray[Any]], prefix: str = '') -> SignalMapping:
@@ -100,17 +80,6 @@ def read_arrays(path: str | PathLike[str], needed: tuple[str, ...]) -> dict[str,
         )
         raise SignalError(msg)
     return arrays
-
-
-def write_table(path: str | PathLike[str], columns: NDArray[np.float64]) -> None:
-    """Write (n, k) numbers as comma-separated text without a header, exactly.
-
-    Raises:
-        ResultError: The folder cannot be written.
-    """
-    stream = io.BytesIO()
-    np.savetxt(stream, columns, delimiter=',')
-    replace_file(Path(path), stream.getvalue())
 
 
 def _with_suffix(path: Path) -> Path:

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from sysid_ros.errors import SignalError, nearest
+from sysid_ros.files import replace_file
 from sysid_ros.signals import storage
 from sysid_ros.signals.mapping import (
     CONTROLS,
@@ -17,6 +20,7 @@ from sysid_ros.signals.mapping import (
     SignalMapping,
     SignalType,
     control_mapping,
+    encode_signal_mapping,
     find_signals,
     sensor_mapping,
     state_mappings,
@@ -433,7 +437,11 @@ class TimeSeries:
 
     def arrays(self, prefix: str = '') -> dict[str, NDArray[Any]]:
         """Return the arrays as files hold them, each name with a prefix such as ``control_``."""
-        return storage.series_arrays(self.times, self.data, self.signal_mapping, prefix)
+        arrays: dict[str, NDArray[Any]] = {f'{prefix}times': self.times, f'{prefix}data': self.data}
+        if self.signal_mapping:
+            encoded = encode_signal_mapping(self.signal_mapping)
+            arrays[f'{prefix}signal_mapping'] = np.asarray(encoded)
+        return arrays
 
     def save_to_disk(self, path: str | PathLike[str]) -> None:
         """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
@@ -449,7 +457,9 @@ class TimeSeries:
         Raises:
             ResultError: The folder cannot be written.
         """
-        storage.write_table(path, np.column_stack([self.times, self.matrix]))
+        stream = io.BytesIO()
+        np.savetxt(stream, np.column_stack([self.times, self.matrix]), delimiter=',')
+        replace_file(Path(path), stream.getvalue())
 
     @classmethod
     def load_from_disk(cls, path: str | PathLike[str]) -> TimeSeries:

@@ -56,12 +56,7 @@ class Arm(NamedTuple):
 
 
 def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
-    """Return the arms that are measured; leaders are none, nor is what copies another topic.
-
-    Args:
-        bag: Columns of the bag.
-        leaders: Topics of leaders, see `find_leaders`.
-    """
+    """Return the arms that are measured; leaders are none, nor is what copies another topic."""
     states: list[TopicColumns] = []
     for topic in sorted(_states(bag), key=lambda item: -len(item.receive_ns)):
         if topic.topic not in leaders and not any(_is_copy(topic, other) for other in states):
@@ -177,12 +172,7 @@ def prefixes(bag: BagColumns, arms: Sequence[Arm], leaders: dict[str, str]) -> d
 
 
 def check_one_arm(bag: BagColumns, arms: Sequence[Arm], joints: Sequence[str]) -> None:
-    """Check that a bag does not hold several arms where the model is one.
-
-    Args:
-        bag: Columns of the bag.
-        arms: Of the bag.
-        joints: Of the model.
+    """Check that a bag does not hold several arms where the model, of these joints, is one.
 
     Raises:
         AlignmentError: It does; the sentence names them.
@@ -278,18 +268,7 @@ def _agreement(leader: TopicColumns, follower: TopicColumns) -> tuple[float, flo
         return 0.0, 0.0
     axes = [
         Axis(
-            name=label,
-            commanded=False,
-            columns={
-                Quantity.POSITION: AxisColumn(
-                    topic.topic,
-                    field.name,
-                    label,
-                    topic.receive_ns,
-                    topic.header_ns,
-                    field.values[:, field.labels.index(label)],
-                )
-            },
+            label, commanded=False, columns={Quantity.POSITION: AxisColumn.of(topic, field, label)}
         )
         for label in shared
         for topic, field in ((leader, first), (follower, second))

@@ -98,6 +98,13 @@ class AxisColumn(NamedTuple):
     values: NDArray[np.float64]
     interpolated: bool = False
 
+    @classmethod
+    def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
+        """Take a column of a topic."""
+        values = field.values[:, field.labels.index(label)]
+        stamps = topic.receive_ns, topic.header_ns
+        return cls(topic.topic, field.name, label, *stamps, values, field.interpolated)
+
     @property
     def name(self) -> str:
         """How messages call it."""
@@ -171,25 +178,16 @@ def find_axes(
             group = _without_quantity(topic.topic), field.name.rpartition('.')[0]
             if topic.msgtype == CONTROLLER_STATE:
                 group = topic.topic, ''
-            for index, label in enumerate(field.labels):
-                values = field.values[:, index]
+            for label in field.labels:
+                column = AxisColumn.of(topic, field, label)
                 replaced = topic.msgtype == TRAJECTORY and label in done
-                if replaced or not np.isfinite(values).any():
+                if replaced or not np.isfinite(column.values).any():
                     continue
                 name = _name(label, topic.topic, orders)
                 if topic.topic in prefixes:
                     name = f'{prefixes[topic.topic]}_{name}'
                 key = (*group, label, commanded)
                 axis = found.setdefault(key, Axis(name, commanded, {}))
-                column = AxisColumn(
-                    topic.topic,
-                    field.name,
-                    label,
-                    topic.receive_ns,
-                    topic.header_ns,
-                    values,
-                    field.interpolated,
-                )
                 known = axis.columns.setdefault(quantity, column)
                 if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
                     axis.columns[quantity] = column
@@ -415,15 +413,10 @@ def respond(
     *,
     longest: float = LONGEST_LAG_S,
 ) -> Response:
-    """Find how a response follows its command.
+    """Find how a (n,) response follows its (n,) command at the instants of a motion that count.
 
-    Earlier lags are ones preferred: a response far behind its command turns its sign.
-
-    Args:
-        command: (n,) at the instants of the motion.
-        response: (n,)
-        motion: Says which instants count.
-        longest: The longest lag that is tried, s.
+    Earlier lags, up to the longest, s, are preferred: a response far behind its command turns its
+    sign.
     """
     best = Response(0.0, 0.0, 0.0)
     for lag in range(int(longest / motion.step) + 1):

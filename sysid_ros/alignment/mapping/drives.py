@@ -80,13 +80,7 @@ _NO_RESPONSE = Response(0.0, 0.0, 0.0)
 
 @functools.cache
 def units(quantity: Quantity, *, hinge: bool, whole: bool) -> tuple[Unit, ...]:
-    """Return the units that a quantity may be in.
-
-    Args:
-        quantity: Position, velocity or effort.
-        hinge: Of a hinge, not of a slide.
-        whole: Whether all values are whole numbers, as counts of an encoder are.
-    """
+    """Return the units that a quantity may be in; counts of an encoder are whole numbers."""
     if quantity is Quantity.EFFORT:
         return _EFFORT
     if not hinge:
@@ -175,12 +169,8 @@ class RecordedDrive(NamedTuple):
     def command_unit(self, position: Unit, *, hinge: bool, like: bool) -> Unit:
         """Return what the command is in, given what the position is in.
 
-        A servo seldom goes all the way: a slope that is not far from one is no other unit.
-
-        Args:
-            position: Unit of the position.
-            hinge: Of a hinge, not of a slide.
-            like: Take the same unit, however far the servo goes.
+        A servo seldom goes all the way: a slope that is not far from one is no other unit. None is
+        where the command is `like` the position, however far the servo goes.
         """
         if self.commanded is Quantity.EFFORT:
             return _EFFORT[0]
@@ -223,13 +213,10 @@ def _odd(unit: Unit, factor: float) -> Unit:
 def _gears(
     usual: tuple[Unit, ...], others: tuple[Unit, ...], ratio: float, tolerance: float
 ) -> list[Unit]:
-    """Return units behind a gear where no usual unit explains a ratio to something in a unit.
+    """Return units behind a gear where no usual unit of the position explains a ratio.
 
-    Args:
-        usual: What the position may be in.
-        others: What the other quantity may be in.
-        ratio: Change of the other per change of the position, in units of the bag.
-        tolerance: Of the ratio's natural logarithm.
+    That is the change of another quantity per change of the position, in units of the bag; its
+    natural logarithm has a tolerance.
     """
     if any(nearest_unit(ratio * unit.factor, usual, tolerance) for unit in others):
         return []
@@ -241,13 +228,7 @@ def _gears(
 def make_drives(
     axes: Sequence[Axis], motion: AxesMotion | None, quantities: frozenset[Quantity]
 ) -> tuple[RecordedDrive, ...]:
-    """Bind each measured axis to the command that it follows.
-
-    Args:
-        axes: Of the bag.
-        motion: What they did, or None where nothing is known.
-        quantities: What the model's actuators are commanded.
-    """
+    """Bind each measured axis to what it follows of what the model's actuators are commanded."""
     measured = [row for row, axis in enumerate(axes) if not axis.commanded]
     commanded = [row for row, axis in enumerate(axes) if axis.commanded]
     table = [

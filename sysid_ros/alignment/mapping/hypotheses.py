@@ -187,13 +187,7 @@ class Judge:
     def __init__(
         self, drives: tuple[RecordedDrive, ...], mechanism: Mechanism, seconds: float
     ) -> None:
-        """Prepare.
-
-        Args:
-            drives: Of the bag.
-            mechanism: Of the model.
-            seconds: How long they moved.
-        """
+        """Compare the names; the longer drives moved, the more their motion says."""
         self.drives = drives
         self.trust = 1.0
         self.joints = mechanism.joints

@@ -33,6 +33,7 @@ from sysid_ros.alignment.pairs import (
     actuator_names,
     column_name,
     field_columns,
+    pair_columns,
     raw_values,
     scalar_joints,
     sensor_names,
@@ -152,13 +153,7 @@ def _explicit(
 def channel_labels(
     bag: BagColumns, subject: str, channel: ChannelMapping, width: int
 ) -> tuple[str, ...]:
-    """Return the columns that a mapping means, one per value of its sensor or actuator.
-
-    Args:
-        bag: Columns of the bag.
-        subject: What they are mapped to, for errors.
-        channel: The mapping of that.
-        width: How many values that has.
+    """Return the columns that a mapping means for a subject with so many values.
 
     Raises:
         AlignmentError: The bag has no such topic, field or label, or not so many.
@@ -247,14 +242,9 @@ def _completed(
     reason: str,
     left_out: Sequence[Pair] = (),
 ) -> Mapping:
-    """Name everything in bag and model that has no counterpart.
+    """Name everything in bag and model that has no counterpart, with the reason of elements.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        mapping: What has a counterpart.
-        reason: Why elements of the model have none.
-        left_out: Pairs that were found and are not used; a finding says why.
+    Pairs that were found and left out have a finding already.
     """
     name = bag.path.name
     unmapped = list(mapping.unmapped)
@@ -336,20 +326,10 @@ def _axes(
             joint = -1 if driven is None else driven.id
         if quantity is None:
             continue
-        topic = topic_columns(bag, pair.topic)
-        if field_columns(topic, pair.field) is None:
-            continue
-        column = AxisColumn(
-            pair.topic,
-            pair.field,
-            pair.label,
-            topic.receive_ns,
-            topic.header_ns,
-            raw_values(bag, pair),
-        )
         key = pair.role is PairRole.ACTUATOR, joint
         axis = found.setdefault(key, Axis(model.joint(joint).name, key[0], {}))
-        axis.columns[quantity] = column
+        topic = topic_columns(bag, pair.topic)
+        axis.columns[quantity] = AxisColumn.of(topic, pair_columns(bag, pair), pair.label)
     return list(found.values()), [joint for _, joint in found]
 
 
