@@ -119,17 +119,9 @@ def find_cuts(
     stamped: Mapping[str, Stamped],
     start: int,
 ) -> tuple[list[Cut], list[Piece] | None]:
-    """Find what is left out, and what is chosen.
+    """Return what is left out, and what is chosen; None for all.
 
-    Args:
-        bag: Columns of the bag.
-        config: What is asked for.
-        signals: Where the joints are and what they are commanded.
-        stamped: The times of the marker topics.
-        start: The first measured instant, ns.
-
-    Returns:
-        What is left out, and what is chosen; None for all.
+    Marker topics are stamped; the start is the first measured instant, ns.
     """
     cuts = []
     name = bag.path.name

@@ -234,12 +234,9 @@ def _receive_only(topic: TopicColumns) -> bool:
 def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     """Give each row of a topic its time.
 
-    Args:
-        bag: Name of the bag.
-        topic: The topic.
-        choice: ``receive``, or header stamps, ``carried`` over to the recorder's clock or as they
-            are; where there is none or it is zero, the receive time takes its place, or what it is
-            in simulated time. By topic, the default is ``auto``.
+    The choice is ``receive``, or header stamps, ``carried`` over to the recorder's clock or as they
+    are; where there is none or it is zero, the receive time takes its place, or what it is in
+    simulated time. By topic, the default is ``auto``.
     """
     stamps = choice.get(topic.topic, 'auto') if isinstance(choice, dict) else choice
     findings: list[HealthFinding] = []
@@ -265,33 +262,22 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
     usable = longest_increasing(times)
-    findings += _left_out(bag, topic, times, usable)
-    return Stamped(times, usable, tuple(findings), fit, _source(topic, stamps))
-
-
-def _source(topic: TopicColumns, stamps: Clock | SimulatedTime) -> StampSource:
-    if isinstance(stamps, SimulatedTime):
-        return 'simulated'
-    if stamps == 'receive' or _receive_only(topic):
-        return 'receive'
-    return 'carried' if stamps == 'carried' else 'header'
-
-
-def _left_out(
-    bag: str, topic: TopicColumns, times: NDArray[np.int64], usable: NDArray[np.bool_]
-) -> list[HealthFinding]:
-    """Count rows whose stamp is not after those before."""
     dropped = times[~usable]
     duplicates = int(np.isin(dropped, times[usable]).sum())
-    kinds = (
-        (FindingKind.DUPLICATE_STAMP, duplicates),
-        (FindingKind.REORDERED_STAMP, len(dropped) - duplicates),
-    )
-    return [
+    findings += [
         HealthFinding(bag, topic.topic, kind, count, 'rows left out')
-        for kind, count in kinds
+        for kind, count in (
+            (FindingKind.DUPLICATE_STAMP, duplicates),
+            (FindingKind.REORDERED_STAMP, len(dropped) - duplicates),
+        )
         if count
     ]
+    source: StampSource = 'carried' if stamps == 'carried' else 'header'
+    if isinstance(stamps, SimulatedTime):
+        source = 'simulated'
+    elif stamps == 'receive' or _receive_only(topic):
+        source = 'receive'
+    return Stamped(times, usable, tuple(findings), fit, source)
 
 
 def longest_increasing(times: NDArray[np.int64]) -> NDArray[np.bool_]:

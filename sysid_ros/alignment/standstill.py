@@ -75,11 +75,6 @@ def stops(
     Joints that brake slow down for a moment before they stand still; that moment belongs to the
     stop.
 
-    Args:
-        states: As for :func:`rest`.
-        efforts: Of the drives.
-        commands: Of all actuators.
-
     Returns:
         What was seen to where it was seen.
     """

@@ -28,9 +28,8 @@ from sysid_ros.inspection.reports import (
     ChannelReport,
     TopicReport,
     bag_facts,
-    greatest,
+    extent,
     is_of_a_robot,
-    least,
     report_channels,
     report_topic,
     topic_findings,
@@ -231,7 +230,7 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
         return trace.channel if trace is not None else ''
 
     position = joint.find(Quantity.POSITION)
-    values = position.values if position is not None else np.empty(0)
+    low, high = extent(position.values if position is not None else np.empty(0))
     asked = joint.find(Quantity.POSITION, command=True)
     behind = None
     if asked is not None and position is not None:
@@ -248,8 +247,8 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
         velocity=source(joint.find(Quantity.VELOCITY)),
         effort=source(joint.find(Quantity.EFFORT)),
         command=source(joint.command()),
-        low=least(values),
-        high=greatest(values),
+        low=low,
+        high=high,
         step=steps.get(source(position), math.nan),
         lag=behind,
         excitation=judged,

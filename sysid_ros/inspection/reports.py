@@ -314,6 +314,7 @@ def report_channels(topic: TopicColumns) -> list[ChannelReport]:
             known = np.isfinite(values)
             finite = values if known.all() else values[known]
             step = quantisation_step(finite)
+            low, high = extent(finite)
             found.append(
                 ChannelReport(
                     channel=column_name(topic.topic, field.name, label),
@@ -322,8 +323,8 @@ def report_channels(topic: TopicColumns) -> list[ChannelReport]:
                     label=label,
                     values=len(finite),
                     missing=len(values) - len(finite),
-                    low=least(finite),
-                    high=greatest(finite),
+                    low=low,
+                    high=high,
                     dead=(field.name, label) in dead,
                     step=step,
                     clipped=clipped(finite, step) if measured else 0,
@@ -374,14 +375,9 @@ def _channel_findings(bag: str, reports: list[ChannelReport]) -> list[HealthFind
     return findings
 
 
-def least(values: NDArray[np.float64]) -> float:
-    """Return the least of (n,) values; NaN where there is none."""
-    return float(values.min()) if len(values) else math.nan
-
-
-def greatest(values: NDArray[np.float64]) -> float:
-    """Return the greatest of (n,) values; NaN where there is none."""
-    return float(values.max()) if len(values) else math.nan
+def extent(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the least and the greatest of (n,) values; NaN where there is none."""
+    return (float(values.min()), float(values.max())) if len(values) else (math.nan, math.nan)
 
 
 def _absent_fields(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:

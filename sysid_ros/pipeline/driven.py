@@ -38,7 +38,7 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     topic_columns,
 )
-from sysid_ros.errors import ConfigError, FitError, nearest
+from sysid_ros.errors import ConfigError, FitError, nearest, some
 from sysid_ros.pipeline.following import follows, likeness, values_of
 
 if TYPE_CHECKING:
@@ -252,8 +252,7 @@ def _told_nothing(
     measured: MappingOf[int, MappingOf[Quantity, Pair]],
 ) -> str:
     """Say which actuators are told nothing, and what to do."""
-    names = ', '.join(item.name for item in silent[:_SHOWN])
-    names += ', …' if len(silent) > _SHOWN else ''
+    names = some((item.name for item in silent), _SHOWN)
     most = max(silent, key=lambda item: item.motion if item.motion > 0 else -1.0)
     moves = ''
     if most.motion > 0:
@@ -308,8 +307,8 @@ def _by_efforts(
                 '; the efforts that were measured could drive motors, but the actuators of the '
                 'model are servos'
             )
-        laws = [joint.law for joint in Mechanism(model).joints if joint.law is not None]
-        slope = next((law.slope for law in laws if law.actuator == item.actuator and law.known), 1)
+        _, law = Mechanism(model).driven.get(item.actuator, (None, None))
+        slope = law.slope if law is not None and law.known else 1
         channel = f"'{column_name(pair.topic, field.name, pair.label)}'"
         if slope != 1:
             column = f'topic: {pair.topic}, field: {field.name}, label: {pair.label}'

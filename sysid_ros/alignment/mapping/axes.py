@@ -275,6 +275,11 @@ class SmoothSignal(NamedTuple):
     rate: NDArray[np.float64]
     acceleration: NDArray[np.float64]
 
+    def scaled(self, factor: float, offset: float = 0.0) -> SmoothSignal:
+        """Return it in another unit and from another zero."""
+        values = factor * self.values + offset
+        return SmoothSignal(values, factor * self.rate, factor * self.acceleration)
+
 
 class AxesMotion(NamedTuple):
     """What all axes did.

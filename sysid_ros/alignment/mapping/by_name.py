@@ -43,7 +43,7 @@ from sysid_ros.bags.messages.message_types import (
     JOINT_JOG,
     JOINT_TRAJECTORY,
 )
-from sysid_ros.errors import AlignmentError
+from sysid_ros.errors import AlignmentError, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -151,8 +151,7 @@ def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
 
 
 def _joined(names: Iterable[str]) -> str:
-    known = list(dict.fromkeys(names))
-    return ', '.join(known[:_SHOWN]) + (', …' if len(known) > _SHOWN else '')
+    return some(dict.fromkeys(names), _SHOWN)
 
 
 def _state_topics(

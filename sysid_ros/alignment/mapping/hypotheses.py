@@ -38,6 +38,7 @@ from sysid_ros.alignment.mapping.mechanism import (
     MASSES,
     SHOWS,
     law_part,
+    motion_bases,
     motion_part,
     scale_of,
     scaled_part,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.alignment.mapping.axes import SmoothSignal
     from sysid_ros.alignment.mapping.drives import RecordedDrive
     from sysid_ros.alignment.mapping.mechanism import Mechanism
 
@@ -364,14 +366,15 @@ class Judge:
 
     def _outside(self, drive: RecordedDrive, guess: Guess, offset: tuple[float, float]) -> float:
         joint = self.joints[guess.joint]
-        if drive.position is None:
+        moved = _moved(drive, guess, offset[0])
+        if moved is None:
             return 0.0
         low, high = joint.low, joint.high
         if not math.isfinite(high - low):
             # Joints without a limit seldom turn more than a few times.
             low, high = (-4 * math.pi, 4 * math.pi) if joint.hinge else (-10.0, 10.0)
         margin = _MARGIN * (high - low)
-        values = guess.sign * guess.unit.factor * drive.position.values + offset[0]
+        values = moved.values
         part = float(np.mean((values < low - margin) | (values > high + margin)))
         hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
         return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * hardly_moves
@@ -389,11 +392,11 @@ class Judge:
             position = np.tile(self._mechanism.pose(), (self._count, 1))
             velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
             for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
-                if guess.joint >= 0 and drive.position is not None:
-                    factor = guess.sign * guess.unit.factor
-                    position[:, guess.joint] = factor * drive.position.values + offset[0]
-                    velocity[:, guess.joint] = factor * drive.position.rate
-                    acceleration[:, guess.joint] = factor * drive.position.acceleration
+                moved = _moved(drive, guess, offset[0])
+                if guess.joint >= 0 and moved is not None:
+                    position[:, guess.joint] = moved.values
+                    velocity[:, guess.joint] = moved.rate
+                    acceleration[:, guess.joint] = moved.acceleration
             self._torques[key] = self._mechanism.torques(position, velocity, acceleration)
         return self._torques[key]
 
@@ -406,36 +409,32 @@ class Judge:
     ) -> tuple[float, float, float]:
         """Return the unexplained parts of servo and motion, and the cost of an unlikely gain."""
         joint = self.joints[guess.joint]
-        if drive.position is None:
+        motion = _moved(drive, guess, offset[0])
+        if motion is None:
             return math.nan, math.nan, 0.0
-        factor = guess.sign * guess.unit.factor
-        position = factor * drive.position.values + offset[0]
-        rate = factor * drive.position.rate
         effort = self.effort(drive, guess)
-        servo = servo_torque(
-            joint, drive.commanded, self.command_values(drive, guess, offset[1]), position, rate
-        )
-        acceleration = factor * drive.position.acceleration
+        command = self.command_values(drive, guess, offset[1])
+        servo = servo_torque(joint, drive.commanded, command, motion)
+        bases = None if torque is None else motion_bases(torque, motion)
         explained, moved, cost = math.nan, math.nan, 0.0
         if drive.effort is not None and effort is None:
             raw = guess.sign * guess.effort_sign * drive.effort
             if servo is not None:
                 explained = 1.0 - max(correlate(servo, raw), 0.0) ** 2
-            if torque is not None:
-                moved = scaled_part(raw, torque, rate, acceleration)
-                known = not drive.own_efforts
-                scale = scale_of(raw, torque, rate, acceleration, SHOWS) if known else math.nan
+            if bases is not None:
+                moved = scaled_part(raw, bases)
+                scale = math.nan if drive.own_efforts else scale_of(raw, bases, SHOWS)
                 cost = _LIKE_TORQUE * (1 / MASSES < scale < MASSES)
             return explained, moved, cost
         if effort is not None and servo is not None:
             explained, cost = law_part(joint, effort, servo)
         driving = servo if effort is None else effort
-        if driving is not None and torque is not None:
-            moved = motion_part(joint, driving, torque, rate, acceleration)
-        if driving is not None and torque is not None and effort is None:
+        if driving is not None and bases is not None:
+            moved = motion_part(joint, driving, bases)
+        if driving is not None and bases is not None and effort is None:
             # With gains that are not the model's, positions behind their commands still tell loads
             # apart; being less sure, it counts as a standard deviation, not as a variance.
-            loose = math.sqrt(scaled_part(driving, torque, rate, acceleration))
+            loose = math.sqrt(scaled_part(driving, bases))
             if self._gain(loose) > self._gain(moved) + _OTHER_GAINS:
                 moved, cost = loose, cost + _OTHER_GAINS
         return explained, moved, cost
@@ -454,13 +453,13 @@ class Judge:
         """
         drive, guess = self.drives[row], guesses[row]
         torques = self._all_torques(guesses, list(offsets))
-        if drive.effort is None or drive.position is None or torques is None:
+        moved = _moved(drive, guess)
+        if drive.effort is None or moved is None or torques is None:
             return math.nan
-        factor = guess.sign * guess.unit.factor
-        rate, acceleration = factor * drive.position.rate, factor * drive.position.acceleration
-        torque = torques[:, guess.joint]
         sign = guess.sign * guess.effort_sign
-        return sign * scale_of(sign * drive.effort, torque, rate, acceleration, least)
+        return sign * scale_of(
+            sign * drive.effort, motion_bases(torques[:, guess.joint], moved), least
+        )
 
     def with_effort(self, row: int, guesses: list[Guess], unit: Unit) -> Guess:
         """Return a drive's guess with a unit of its effort; of its own, with the better sign."""
@@ -506,6 +505,12 @@ class Judge:
         if best is None:
             return 0.0, start
         return best
+
+
+def _moved(drive: RecordedDrive, guess: Guess, offset: float = 0.0) -> SmoothSignal | None:
+    """Return how the joint moved, in its own units."""
+    signal = drive.position
+    return None if signal is None else signal.scaled(guess.sign * guess.unit.factor, offset)
 
 
 def _in_message_order(drives: tuple[RecordedDrive, ...]) -> list[tuple[int, int]]:
@@ -736,7 +741,7 @@ def _moves(
         for placed in _placements(judge, current, row, signs):
             yield Choice.JOINT, placed
         if excuses and current[row].joint >= 0:
-            yield Choice.JOINT, {row: _moved(current[row], -1, 1)}
+            yield Choice.JOINT, {row: _given(current[row], -1, 1)}
 
 
 def _placements(
@@ -746,7 +751,7 @@ def _placements(
     for joint, sign in itertools.product(range(len(judge.joints)), (0, *signs)):
         if joint not in {guess.joint for guess in current}:
             best_alone = judge.local(row, joint)[1]
-            yield {row: _moved(current[row], joint, sign) if sign else best_alone}
+            yield {row: _given(current[row], joint, sign) if sign else best_alone}
 
 
 def _same_command(drive: RecordedDrive, guess: Guess, rival: Guess, *, hinge: bool) -> bool:
@@ -770,7 +775,7 @@ def _exchanges(
         # Of a joint that turns and one that slides, the units are not the same.
         if len(hinges) != 1:
             return
-        moved = _moved(current[a], joints[1], first), _moved(current[b], joints[0], second)
+        moved = _given(current[a], joints[1], first), _given(current[b], joints[0], second)
         if reset:
             moved = (
                 dataclasses.replace(moved[0], shift=Shift.NONE, turn=0.0),
@@ -782,7 +787,7 @@ def _exchanges(
         yield {a: judge.local(a, joints[1])[1], b: judge.local(b, joints[0])[1]}
 
 
-def _moved(guess: Guess, joint: int, sign: int) -> Guess:
+def _given(guess: Guess, joint: int, sign: int) -> Guess:
     return dataclasses.replace(guess, joint=joint, sign=sign * guess.sign)
 
 

@@ -18,6 +18,8 @@ from sysid_ros.alignment.pairs import Quantity, actuator_names, drives_joint, sc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sysid_ros.alignment.mapping.axes import SmoothSignal
+
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
 _UNKNOWN = (
     'dof_armature',
@@ -37,8 +39,6 @@ _SLOW = 0.05
 _ARMATURE = 4.0
 #: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
 MASSES = 1.6
-
-
 #: Bodies must take this part of a drive for their masses to tell its scale.
 CARRIED = 0.5
 #: They must take this part for its unit to show.
@@ -114,12 +114,7 @@ class Mechanism:
     """
 
     def __init__(self, model: mujoco.MjModel, guessed: frozenset[str] = frozenset()) -> None:
-        """Look at a model.
-
-        Args:
-            model: As the user has it.
-            guessed: Actuators whose gains say nothing: their laws are not known.
-        """
+        """Look at a model as the user has it; gains of guessed actuators say nothing."""
         self.model = model
         named = scalar_joints(model)
         self.followers = _followers(model, set(named.values()))
@@ -144,6 +139,11 @@ class Mechanism:
         rows = [joint.id for joint in self.joints]
         self._qpos = model.jnt_qposadr[rows]
         self._dofs = model.jnt_dofadr[rows]
+
+    @property
+    def driven(self) -> dict[int, tuple[ModelJoint, ActuatorLaw]]:
+        """Actuator to its joint and law."""
+        return {item.law.actuator: (item, item.law) for item in self.joints if item.law is not None}
 
     def pose(self) -> NDArray[np.float64]:
         """Return where the (k,) joints are taken to be that nothing is known of."""
@@ -264,16 +264,15 @@ def servo_torque(
     joint: ModelJoint,
     commanded: Quantity,
     command: NDArray[np.float64] | None,
-    position: NDArray[np.float64],
-    rate: NDArray[np.float64],
+    moved: SmoothSignal,
 ) -> NDArray[np.float64] | None:
     """Return the (n,) torques of the actuator by the model's gains."""
     law = joint.law
     if law is None or not law.known or command is None or law.commanded is not commanded:
         return None
     if commanded is Quantity.POSITION:
-        return law.stiffness * (command - position) - law.damping * rate
-    return law.damping * (command - rate) if commanded is Quantity.VELOCITY else command
+        return law.stiffness * (command - moved.values) - law.damping * moved.rate
+    return law.damping * (command - moved.rate) if commanded is Quantity.VELOCITY else command
 
 
 def law_part(
@@ -291,54 +290,36 @@ def law_part(
     return _part(left, effort), (math.log(gain) / _GAIN_SPREAD) ** 2
 
 
+def motion_bases(torque: NDArray[np.float64], moved: SmoothSignal) -> NDArray[np.float64]:
+    """Return the (n, 4) torques of bodies, armature, viscous and dry friction, up to factors."""
+    slow = _SLOW * float(np.sqrt(np.mean(moved.rate**2))) or 1.0
+    return np.column_stack([torque, moved.acceleration, moved.rate, np.tanh(moved.rate / slow)])
+
+
 def motion_part(
-    joint: ModelJoint,
-    driving: NDArray[np.float64],
-    torque: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    acceleration: NDArray[np.float64],
+    joint: ModelJoint, driving: NDArray[np.float64], bases: NDArray[np.float64]
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
-    bases = _bases(torque, rate, acceleration)
     least = np.array([1 / MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
     most = np.array([MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
-def scaled_part(
-    driving: NDArray[np.float64],
-    torque: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    acceleration: NDArray[np.float64],
-) -> float:
+def scaled_part(driving: NDArray[np.float64], bases: NDArray[np.float64]) -> float:
     """Return the part of a drive of unknown scale that the motion leaves unexplained."""
-    bases = _bases(torque, rate, acceleration)
     return _part(driving - bases @ _bounded(bases, driving, *_ANY), driving)
 
 
 def scale_of(
-    driving: NDArray[np.float64],
-    torque: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    acceleration: NDArray[np.float64],
-    least: float = CARRIED,
+    driving: NDArray[np.float64], bases: NDArray[np.float64], least: float = CARRIED
 ) -> float:
     """Return by what a drive has to be multiplied for the model's masses to be right, or NaN.
 
     Bodies must take the least part of the drive, else the motion does not tell.
     """
-    bases = _bases(torque, rate, acceleration)
     factor = _bounded(bases, driving, *_ANY)[0]
-    carried = float(np.sqrt(np.mean((factor * torque) ** 2) / np.mean(driving**2)))
+    carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(driving**2)))
     return 1.0 / float(factor) if carried > least else math.nan
-
-
-def _bases(
-    torque: NDArray[np.float64], rate: NDArray[np.float64], acceleration: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the (n, 4) torques of bodies, armature, viscous and dry friction, up to factors."""
-    slow = _SLOW * float(np.sqrt(np.mean(rate**2))) or 1.0
-    return np.column_stack([torque, acceleration, rate, np.tanh(rate / slow)])
 
 
 def _bounded(

@@ -39,7 +39,7 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     topic_columns,
 )
-from sysid_ros.errors import AlignmentError, nearest
+from sysid_ros.errors import AlignmentError, nearest, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -186,8 +186,7 @@ def channel_labels(
             raise AlignmentError(msg)
     if len(chosen) != width:
         values = 'one value' if width == 1 else f'{width} values'
-        names = ', '.join(chosen[:_SHOWN]) + (', …' if len(chosen) > _SHOWN else '')
-        found = f'{len(chosen)} of {where} ({names})'
+        found = f'{len(chosen)} of {where} ({some(chosen, _SHOWN)})'
         msg = f'Expected {values} for {subject}, found {found}; {nearest("", field.labels)}.'
         raise AlignmentError(msg)
     return chosen
@@ -309,7 +308,7 @@ def _axes(
 ) -> tuple[list[Axis], list[int]]:
     """Return the pairs as axes, and the joint of each."""
     found: dict[tuple[bool, int], Axis] = {}
-    laws = {joint.law.actuator: joint for joint in Mechanism(model).joints if joint.law is not None}
+    driven = Mechanism(model).driven
     sensors, actuators = sensor_names(model), actuator_names(model)
     for pair in pairs:
         if pair.role is PairRole.SENSOR:
@@ -317,13 +316,14 @@ def _axes(
             quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
             joint = int(model.sensor_objid[sensor])
         else:
-            driven = laws.get(actuators.index(pair.name))
-            law = None if driven is None else driven.law
+            actuator = actuators.index(pair.name)
+            if actuator not in driven:
+                continue
+            (of, law), quantity = driven[actuator], Quantity.POSITION
+            joint = of.id
             # Gears and units of controls other than positions leave signs and factors open.
-            comparable = law is not None and law.known and law.slope > 0
-            positional = law is not None and law.commanded is Quantity.POSITION
-            quantity = Quantity.POSITION if comparable and positional else None
-            joint = -1 if driven is None else driven.id
+            if not law.known or law.slope <= 0 or law.commanded is not quantity:
+                continue
         if quantity is None:
             continue
         key = pair.role is PairRole.ACTUATOR, joint

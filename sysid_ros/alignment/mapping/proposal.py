@@ -519,7 +519,6 @@ def _joint_sensors(
     model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, Quantity], _Reading]
 ) -> list[ProposedPair]:
     pairs = []
-    by_actuator = {joint.law.actuator: joint for joint in mechanism.joints if joint.law is not None}
     for sensor, name in enumerate(sensor_names(model)):
         kind = mujoco.mjtSensor(model.sensor_type[sensor])
         element = int(model.sensor_objid[sensor])
@@ -527,10 +526,10 @@ def _joint_sensors(
         reading = None
         if kind in SENSOR_FIELDS:
             reading = readings.get((element, SENSOR_FIELDS[kind]))
-        elif kind in _OF_ACTUATORS and element in by_actuator:
+        elif kind in _OF_ACTUATORS and element in mechanism.driven:
             quantity, power = _OF_ACTUATORS[kind]
             gear = float(model.actuator_gear[element, 0]) ** power
-            reading = readings.get((by_actuator[element].id, quantity))
+            reading = readings.get((mechanism.driven[element][0].id, quantity))
         if name and reading is not None:
             pairs.append(_pair(PairRole.SENSOR, name, reading, gear, 0.0))
     return pairs
@@ -539,16 +538,12 @@ def _joint_sensors(
 def _actuators(
     model: mujoco.MjModel, mechanism: Mechanism, commands: dict[int, _Reading | None]
 ) -> list[ProposedPair]:
-    pairs = []
-    joints = {joint.law.actuator: joint for joint in mechanism.joints if joint.law is not None}
-    for actuator, name in enumerate(actuator_names(model)):
-        joint = joints.get(actuator)
-        reading = commands.get(joint.id) if joint is not None else None
-        if joint is not None and joint.law is not None and reading is not None:
-            pairs.append(
-                _pair(PairRole.ACTUATOR, name, reading, joint.law.slope, joint.law.intercept)
-            )
-    return pairs
+    names = actuator_names(model)
+    return [
+        _pair(PairRole.ACTUATOR, names[actuator], reading, law.slope, law.intercept)
+        for actuator, (joint, law) in sorted(mechanism.driven.items())
+        if (reading := commands.get(joint.id)) is not None
+    ]
 
 
 def _pair(
@@ -660,9 +655,9 @@ def _entry(pair: ProposedPair) -> str:
     else:
         parts.append(f'labels: [{", ".join(map(_scalar, pair.labels))}]')
     if pair.scale != 1.0:
-        parts.append(f'scale: {_number(pair.scale, _DIGITS)}')
+        parts.append(f'scale: {pair.scale:.{_DIGITS}g}')
     if pair.offset:
-        parts.append(f'offset: {_number(pair.offset, _OFFSET_DIGITS)}')
+        parts.append(f'offset: {pair.offset:.{_OFFSET_DIGITS}g}')
     if pair.kind not in {None, EffortKind.TORQUE}:
         parts.append(f'kind: {pair.kind}')
     return ', '.join(parts)
@@ -673,10 +668,6 @@ def _scalar(text: str) -> str:
     if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
         return text
     return json.dumps(text, ensure_ascii=False)
-
-
-def _number(value: float, digits: int) -> str:
-    return f'{value:.{digits}g}'
 
 
 def to_json(proposal: Proposal) -> str:
