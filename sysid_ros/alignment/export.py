@@ -244,11 +244,7 @@ def write_series(
     held, source of each column, what was found, masked, cut, flipped or
     shifted, and what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
 
-    Args:
-        folder: Where to; it is made.
-        alignment: The aligned bag.
-        model: The model it was aligned with.
-        formats: Which formats.
+    The folder is made where there is none.
 
     Returns:
         The files.

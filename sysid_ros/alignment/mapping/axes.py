@@ -148,11 +148,8 @@ def find_axes(
 ) -> tuple[Axis, ...]:
     """Collect the axes of a bag; of several with one name the most telling is kept.
 
-    Args:
-        bag: Columns of the bag.
-        leaders: Topics of arms that lead others: commands, where there are no others.
-        prefixes: Topic to what stands before the names of its joints, so that the joints of
-            several arms are told apart.
+    Positions of leaders are commands where there are no others. Prefixes before the names of a
+    topic's joints tell those of several arms apart.
     """
     found: dict[tuple[str, str, str, bool], Axis] = {}
     orders = controller_joints(bag)

@@ -79,12 +79,7 @@ _TopicChoice = tuple[tuple['TopicColumns', ...], list[Unmapped]]
 
 
 def auto_mapping(bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str] = ()) -> Mapping:
-    """Pair a bag with a model by joint names.
-
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        leaders: Topics of arms that lead others; their positions are commands.
+    """Pair a bag with a model by joint names; positions of arms that lead others are commands.
 
     Raises:
         AlignmentError: There are no joint states, no name is shared, or the model has no sensor.

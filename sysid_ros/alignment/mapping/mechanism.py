@@ -156,13 +156,7 @@ class Mechanism:
         velocity: NDArray[np.float64],
         acceleration: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return the (n, k) torques that a motion takes without friction and armature.
-
-        Args:
-            position: (n, k) of the joints.
-            velocity: (n, k)
-            acceleration: (n, k)
-        """
+        """Return the (n, k) torques that (n, k) motions take without friction and armature."""
         model, data = self._bare, self._data
         found = np.empty_like(position)
         data.qpos[:], data.qvel[:], data.qacc[:] = self._home, 0.0, 0.0

@@ -247,10 +247,7 @@ def propose(
     where there are several. Below ``CONFIDENCE`` a pair must be confirmed by somebody who knows the
     robot.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        guessed: Actuators whose gains say nothing.
+    Gains of guessed actuators say nothing.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
