@@ -102,8 +102,6 @@ _SMALL, _SMALL_COST = 0.02, 4.0
 GAIN = 1e-6
 #: Sweeps after which the search gives up.
 _SWEEPS = 12
-#: How little torques count at first in the second ascent.
-_DISTRUST = 0.2
 #: With more drives than this, drives are not turned while they are exchanged.
 _MANY = 12
 
@@ -183,7 +181,6 @@ class Judge:
         joints: Of the model.
         alike: (drives, joints) how alike their names are.
         strange: (drives, joints) where a joint of a part of the robot is another drive's by name.
-        trust: From 0 to 1, how much torques count against what is usual.
     """
 
     def __init__(
@@ -191,7 +188,6 @@ class Judge:
     ) -> None:
         """Compare the names; the longer drives moved, the more their motion says."""
         self.drives = drives
-        self.trust = 1.0
         self.joints = mechanism.joints
         self._mechanism = mechanism
         self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
@@ -250,7 +246,7 @@ class Judge:
             parts.append((servo, moved))
             total -= cost
             known = [part for part in (servo, moved) if not math.isnan(part)]
-            total += self.trust * sum(map(self._gain, known))
+            total += sum(map(self._gain, known))
         return HypothesisScore(float(total), tuple(offsets), tuple(parts), float(total - usual))
 
     def _mixture(self, guesses: tuple[Guess, ...]) -> float:
@@ -573,20 +569,10 @@ class BestHypothesis(NamedTuple):
 
 
 def search(judge: Judge) -> BestHypothesis:
-    """Find the hypothesis that nothing near it is better than.
-
-    Without measured efforts, wrong units and offsets can explain each other; a second ascent lets
-    what is usual decide first.
-    """
-    measured = all(drive.effort is not None for drive in judge.drives)
-    ends = []
-    for start in (_start(judge), _start_in_order(judge)):
-        for trusts in ((1.0,), (_DISTRUST, 1.0))[: 1 if measured else 2]:
-            current = list(start)
-            for judge.trust in trusts:
-                # What excuses much comes last: other zeros, drives that are no joint of the model.
-                verdict = _climb(judge, current, excuses=False)[0]
-            ends.append((verdict.total, current))
+    """Find the hypothesis that nothing near it is better than."""
+    starts = _start(judge), _start_in_order(judge)
+    # What excuses much comes last: other zeros, drives that are no joint of the model.
+    ends = [(_climb(judge, start, excuses=False)[0].total, start) for start in starts]
     current = max(ends, key=lambda end: end[0])[1]
     verdict, margins = _climb(judge, current, excuses=True)
     _doubt_units(judge, current, verdict, margins)
