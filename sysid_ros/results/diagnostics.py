@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def diagnose(
     sequences: dict[tuple[Role, str], list[SignalCurve]] = {}
     for curve in curves:
         sequences.setdefault((curve.role, curve.sequence), []).append(curve)
-    squared = {key: _Squares.of(own, noise) for key, own in sequences.items()}
+    squared = {key: _squares(own, noise) for key, own in sequences.items()}
     return FitDiagnostics(
         improvements=tuple(
             _improvement(role, [found for (of, _), found in squared.items() if of == role])
@@ -207,8 +207,7 @@ def _correlation(one: Values, other: Values) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-@dataclass(frozen=True)
-class _Squares:
+class _Squares(NamedTuple):
     """Squared residuals of all sensors in one sequence, in units of the noise: three (n,) arrays.
 
     NaN where there is no residual.
@@ -218,18 +217,17 @@ class _Squares:
     before: Values
     after: Values
 
-    @classmethod
-    def of(cls, curves: Sequence[SignalCurve], noise: Mapping[str, float]) -> _Squares:
-        def squared(curve: SignalCurve, predicted: Values) -> Values:
-            away: Values = (predicted - curve.measured) / noise.get(curve.sensor, math.nan)
-            away = np.where(np.isfinite(away), away, np.nan)
-            return np.asarray(away**2)
 
-        return cls(
-            np.concatenate([curve.times for curve in curves]),
-            np.concatenate([squared(curve, curve.before) for curve in curves]),
-            np.concatenate([squared(curve, curve.after) for curve in curves]),
-        )
+def _squares(curves: Sequence[SignalCurve], noise: Mapping[str, float]) -> _Squares:
+    joined = _joined(curves)
+    sigma = np.concatenate(
+        [np.full(len(curve.times), noise.get(curve.sensor, math.nan)) for curve in curves]
+    )
+    before, after = (
+        ((predicted - joined.measured) / sigma) ** 2 for predicted in (joined.before, joined.after)
+    )
+    before[~np.isfinite(before)] = after[~np.isfinite(after)] = np.nan
+    return _Squares(joined.times, before, after)
 
 
 def _improvement(role: Role, sequences: Sequence[_Squares]) -> Improvement:
@@ -249,22 +247,17 @@ def _improvement(role: Role, sequences: Sequence[_Squares]) -> Improvement:
             if chosen.any():
                 pairs.append((np.mean(found.before[chosen]), np.mean(found.after[chosen])))
     before, after = np.array(pairs).reshape(-1, 2).T
-    chance = 1.0
-    if not np.array_equal(before, after):
-        chance = float(wilcoxon(before, after, alternative='greater').pvalue)
+    if np.array_equal(before, after):
+        return Improvement(role=role, p_value=1.0)
     return Improvement(
-        role=role,
-        stretches=len(pairs),
-        fallen=int(np.count_nonzero(after < before)),
-        p_value=chance,
+        role=role, p_value=float(wilcoxon(before, after, alternative='greater').pvalue)
     )
 
 
 def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:
-    """Return the error of a sequence, and its worst stretch.
+    """Return the root mean square over stretches of time without the worst quarter of them.
 
-    The error is the root mean square over stretches of time without the worst quarter of them: a
-    command that came late or a knock is no other robot.
+    A command that came late or a knock is no other robot.
     """
     known = np.isfinite(found.after)
     times, squares = found.times[known], found.after[known]
@@ -272,17 +265,9 @@ def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:
     stretch = np.searchsorted(edges[1:-1], times)
     count = np.bincount(stretch, minlength=_STRETCHES)
     total = np.bincount(stretch, squares, minlength=_STRETCHES)
-    means = np.divide(total, count, out=np.full(_STRETCHES, np.nan), where=count > 0)
-    worst = int(np.nanargmax(means))
-    ordered = np.sort(means[count > 0])
-    return SequenceError(
-        sequence=name,
-        role=role,
-        error=float(np.sqrt(np.mean(ordered[: math.ceil(_KEPT * len(ordered))]))),
-        worst_start=float(edges[worst]),
-        worst_end=float(edges[worst + 1]),
-        worst_error=float(np.sqrt(means[worst])),
-    )
+    ordered = np.sort(total[count > 0] / count[count > 0])
+    kept = ordered[: math.ceil(_KEPT * len(ordered))]
+    return SequenceError(sequence=name, role=role, error=float(np.sqrt(np.mean(kept))))
 
 
 def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:

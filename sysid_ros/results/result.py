@@ -66,9 +66,12 @@ Samples = Annotated[
 
 
 class Frozen(BaseModel):
-    """A part of a result: it does not change, and has no other fields."""
+    """A part of a result: it does not change.
 
-    model_config = ConfigDict(frozen=True, extra='forbid')
+    Fields of other versions, older or newer, are left aside.
+    """
+
+    model_config = ConfigDict(frozen=True, extra='ignore')
 
 
 class ParameterResult(Frozen):
@@ -259,31 +262,21 @@ class SensorError(Frozen):
 
 
 class Improvement(Frozen):
-    """How errors fell on stretches of time in the sequences of one role.
-
-    ``fallen`` of the ``stretches`` have a smaller mean square after the fit; ``p_value`` is how
-    likely that is by chance (signed-rank test).
-    """
+    """How likely it is by chance that errors fell so in the sequences of one role."""
 
     role: Role
-    stretches: int
-    fallen: int
     p_value: float
 
 
 class SequenceError(Frozen):
     """Error of the fitted model in one sequence, all sensors together, in units of the noise.
 
-    ``error`` leaves the worst quarter of the time aside. The worst hundredth of the time is from
-    ``worst_start`` to ``worst_end``, s from the start of the sequence.
+    ``error`` leaves the worst quarter of the time aside.
     """
 
     sequence: str
     role: Role
     error: float
-    worst_start: float
-    worst_end: float
-    worst_error: float
 
 
 class Standstill(Frozen):
@@ -542,26 +535,7 @@ class CalibrationResult(UnjudgedResult):
             raise ResultError(msg)
         document.setdefault('schema_minor', 0)
         try:
-            try:
-                return cls.model_validate(document)
-            except ValidationError as err:
-                minor = document['schema_minor']
-                if not (isinstance(minor, int) and minor > SCHEMA_MINOR):
-                    raise
-                # A version that knows more fields than this one wrote it.
-                _drop_unknown(document, err)
-                return cls.model_validate(document)
+            return cls.model_validate(document)
         except ValidationError as err:
             msg = f'The result is damaged: {explain(err, cls, str(path))}'
             raise ResultError(msg) from err
-
-
-def _drop_unknown(document: Any, error: ValidationError) -> None:
-    """Remove the fields of a document that this version does not know."""
-    for complaint in error.errors():
-        if complaint['type'] == 'extra_forbidden':
-            *place, name = complaint['loc']
-            holder = document
-            for step in place:
-                holder = holder[step]
-            del holder[name]

@@ -32,9 +32,8 @@ from sysid_ros.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from sysid_ros.config.calibration import Role
+    from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.identification.fit import Fit
     from sysid_ros.results.diagnostics import SignalCurve
     from sysid_ros.results.result import FileHash, Fold, HorizonPoint, WindowFit
@@ -89,6 +88,8 @@ def summarise(
     """
     held_out = _whitened(curves, fit.noise, 'validate')
     training = _whitened(curves, fit.noise, 'train')
+    share = _PLOT_POINTS // max(len(curves), 1)
+    points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
     return UnjudgedResult(
         model=model,
         parameters=tuple(_parameters(fit, advice)),
@@ -98,7 +99,7 @@ def summarise(
         training_after=training[1],
         errors=sensor_errors(curves, units),
         noise=tuple(_noise(fit, units)),
-        plots=tuple(_plots(curves, units)),
+        plots=tuple(thinned_plots(curves, units, points)),
         topics=(),
         health=(),
         solver=_solver(fit, backend, loss),
@@ -155,18 +156,7 @@ def _solver(fit: Fit, backend: str, loss: str) -> SolverSummary:
         initial_cost=solution.trace[0].cost if solution.trace else math.nan,
         final_cost=solution.cost,
         seconds=fit.seconds,
-        trace=tuple(
-            TraceEntry(
-                iteration=entry.number,
-                cost=entry.cost,
-                step=entry.step,
-                rollouts=entry.rollouts,
-                diverged=entry.diverged,
-                jacobian=entry.jacobian,
-                regulariser=entry.regulariser,
-            )
-            for entry in solution.trace
-        ),
+        trace=trace_entries(solution.trace),
         central=solution.trace[-1].central if solution.trace else (),
         starts=tuple(
             StartEntry(
@@ -177,6 +167,22 @@ def _solver(fit: Fit, backend: str, loss: str) -> SolverSummary:
         start=StartKind(fit.start),
         start_sentence=fit.start_sentence,
         window=fit.window,
+    )
+
+
+def trace_entries(iterations: Sequence[Iteration]) -> tuple[TraceEntry, ...]:
+    """Return the iterations of a solver as parts of a result."""
+    return tuple(
+        TraceEntry(
+            iteration=entry.number,
+            cost=entry.cost,
+            step=entry.step,
+            rollouts=entry.rollouts,
+            diverged=entry.diverged,
+            jacobian=entry.jacobian,
+            regulariser=entry.regulariser,
+        )
+        for entry in iterations
     )
 
 
@@ -246,23 +252,23 @@ def _inference(fit: Fit) -> InferenceSummary:
     )
 
 
-def _plots(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[SignalPlot]:
-    share = _PLOT_POINTS // max(len(curves), 1)
-    points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
+def thinned_plots(
+    curves: Sequence[SignalCurve], units: Mapping[str, str], points: int
+) -> Iterator[SignalPlot]:
+    """Yield curves with so many points at most, and as many digits as a plot can show."""
     for curve in curves:
         stride = max(math.ceil(len(curve.times) / points), 1)
+        times, measured, before, after = (
+            tuple(float(f'{value:.{_DIGITS}g}') for value in values[::stride])
+            for values in (curve.times, curve.measured, curve.before, curve.after)
+        )
         yield SignalPlot(
             sequence=curve.sequence,
             role=curve.role,
             sensor=curve.name,
             unit=units[curve.sensor],
-            times=rounded(curve.times[::stride]),
-            measured=rounded(curve.measured[::stride]),
-            before=rounded(curve.before[::stride]),
-            after=rounded(curve.after[::stride]),
+            times=times,
+            measured=measured,
+            before=before,
+            after=after,
         )
-
-
-def rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return samples with as many digits as a plot can show."""
-    return tuple(float(f'{value:.{_DIGITS}g}') for value in values)

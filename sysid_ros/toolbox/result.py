@@ -13,18 +13,16 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.inference.dependence import exact_sets
 from sysid_ros.model.units import component_label, sensor_unit
-from sysid_ros.results.diagnostics import rms
+from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
 from sysid_ros.results.result import (
     CalibrationResult,
     NoiseScale,
     ParameterResult,
-    SensorError,
-    SignalPlot,
     SolverSummary,
-    TraceEntry,
 )
-from sysid_ros.results.summary import provenance_now, rounded
+from sysid_ros.results.summary import provenance_now, thinned_plots, trace_entries
 from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
 from sysid_ros.toolbox.trajectory import sequence_labels
@@ -32,7 +30,6 @@ from sysid_ros.toolbox.trajectory import sequence_labels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import mujoco
     import scipy.optimize
     from numpy.typing import NDArray
 
@@ -43,30 +40,13 @@ if TYPE_CHECKING:
 
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
-#: Singular values of the scaled Jacobian below this fraction of the largest carry no information.
-_SMALLEST_SINGULAR = 1e-6
-#: A parameter takes part in a direction when its share of the unit vector exceeds this.
-_TAKES_PART = 0.1
 #: Parameters whose estimates correlate more than this cannot be told apart.
 _LARGEST_CORRELATION = 0.98
 #: An interval wider than both fractions, of the value and of the bounds, is no identification.
 _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
-#: Points that a report can show in all, and per curve at least.
-_PLOT_POINTS = 200_000
-_FEWEST_POINTS = 500
-
-
-class Curve(NamedTuple):
-    """One channel of one recording; (n,) each, times in seconds from the first measurement."""
-
-    sequence: str
-    signal: str
-    unit: str
-    times: NDArray[np.float64]
-    measured: NDArray[np.float64]
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
+#: Points of the plots of a report in all, and of one curve at least.
+_PLOT_POINTS, _FEWEST_POINTS = 200_000, 500
 
 
 class ComponentEstimate(NamedTuple):
@@ -118,9 +98,15 @@ def fitted_result(
         raise FitError(msg)
     curves = [
         curve
-        for (label, compiled), start, end, record in zip(labels, old, new, records, strict=True)
-        for curve in _curves(label, compiled, record[0], start[0], end[0])
+        for (label, _), start, end, record in zip(labels, old, new, records, strict=True)
+        for curve in _curves(label, record[0], start[0], end[0])
     ]
+    units = {
+        name: sensor_unit(compiled, name)
+        for (_, compiled), record in zip(labels, records, strict=True)
+        for name in record[0].signal_mapping
+    }
+    points = max(_PLOT_POINTS // max(len(curves), 1), _FEWEST_POINTS)
     found = list(estimates(initial_params, opt_params, last, opt_result))
     # In units of the noise.
     residuals = np.concatenate(first), np.concatenate(last)
@@ -162,9 +148,9 @@ def fitted_result(
         held_out_after=math.nan,
         training_before=before,
         training_after=after,
-        errors=tuple(_errors(curves)),
-        noise=tuple(_noise(models_sequences, residual_fn, opt_params)),
-        plots=tuple(_plots(curves)),
+        errors=sensor_errors(curves, units),
+        noise=tuple(_noise(units, residual_fn, opt_params)),
+        plots=tuple(thinned_plots(curves, units, points)),
         topics=(),
         health=tuple(_health(model, opt_result)),
         solver=_solver(opt_result, *residuals),
@@ -176,30 +162,26 @@ def fitted_result(
 
 
 def _curves(
-    sequence: str,
-    model: mujoco.MjModel,
-    record: TimeSeries,
-    before: TimeSeries,
-    after: TimeSeries,
-) -> Iterator[Curve]:
-    for name, (_, indices) in record.signal_mapping.items():
-        unit = sensor_unit(model, name)
-        for place, column in enumerate(indices):
-            yield Curve(
+    sequence: str, record: TimeSeries, before: TimeSeries, after: TimeSeries
+) -> Iterator[SignalCurve]:
+    for name, (_, columns) in record.signal_mapping.items():
+        old, new = (series.signal_mapping[name][1] for series in (before, after))
+        for place, column in enumerate(columns):
+            yield SignalCurve(
                 sequence,
-                component_label(name, place, len(indices)),
-                unit,
+                'train',
+                name,
+                component_label(name, place, len(columns)),
                 record.times - record.times[0],
                 record.matrix[:, column],
-                before.matrix[:, before.signal_mapping[name][1][place]],
-                after.matrix[:, after.signal_mapping[name][1][place]],
+                before.matrix[:, old[place]],
+                after.matrix[:, new[place]],
+                diverged=False,
             )
 
 
 def _noise(
-    models_sequences: Sequence[ModelSequences],
-    residual_fn: Callable[..., Any],
-    params: ParameterDict,
+    units: Mapping[str, str], residual_fn: Callable[..., Any], params: ParameterDict
 ) -> Iterator[NoiseScale]:
     if not isinstance(residual_fn, ResidualFunction):
         return
@@ -208,10 +190,8 @@ def _noise(
         return
     given = residual_fn.options.noise or {}
     for signal, sigma in residuals.noise.items():
-        sensor = signal.partition('[')[0]
-        units = (sensor_unit(group.gt_model, sensor) for group in models_sequences)
         source = 'the caller' if signal in given else 'differences of the measured signal'
-        unit = next(filter(None, units), '')
+        unit = units.get(signal.partition('[')[0], '')
         yield NoiseScale(sensor=signal, unit=unit, sigma=sigma, source=source)
 
 
@@ -226,10 +206,15 @@ def estimates(
     bounds = np.array(opt_params.get_bounds())
     names = opt_params.get_non_frozen_parameter_names()
     jacobian = np.asarray(opt_result.jac)
-    blind = blind_directions(jacobian)
+    norms = np.linalg.norm(jacobian, axis=0)
+    dependent = exact_sets(jacobian / np.where(norms > 0, norms, 1.0))
     covariance, half_widths = calculate_intervals(residuals, jacobian)
-    unseen = np.any(np.abs(blind) > _TAKES_PART, axis=1) | ~np.isfinite(half_widths)
-    half_widths = np.where(unseen, np.nan, half_widths)
+    for found in dependent:
+        half_widths[list(found.columns)] = np.nan
+    half_widths[~np.isfinite(half_widths)] = np.nan
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid='ignore', divide='ignore'):
+        correlation = np.abs(covariance / np.outer(deviation, deviation))
     place = 0
     for parameter in opt_params.values():
         targets = parameter.target
@@ -244,7 +229,9 @@ def estimates(
             elif half_width <= max(_WIDE_OF_VALUE * abs(x[place]), _WIDE_OF_BOUNDS * (high - low)):
                 verdict = VerdictKind.IDENTIFIED
             else:
-                others = tuple(names[k] for k in _partners(place, blind, covariance))
+                alike = set(np.flatnonzero(correlation[place] > _LARGEST_CORRELATION).tolist())
+                alike.update(*(found.columns for found in dependent if place in found.columns))
+                others = tuple(names[other] for other in sorted(alike - {place}))
                 verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
             yield ComponentEstimate(
                 name=names[place],
@@ -258,31 +245,6 @@ def estimates(
                 confounded_with=others,
             )
             place += 1
-
-
-def blind_directions(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (p, k) combinations of the parameters, each in its own scale, that data do not see.
-
-    Args:
-        jacobian: (n, p) derivative of the residuals.
-    """
-    norms = np.linalg.norm(jacobian, axis=0)
-    scaled = jacobian / np.where(norms > 0, norms, 1.0)
-    _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
-    unseen = singular <= _SMALLEST_SINGULAR**2 * singular.max(initial=0.0)
-    directions: NDArray[np.float64] = right[unseen].T
-    return directions
-
-
-def _partners(place: int, blind: NDArray[np.float64], covariance: NDArray[np.float64]) -> list[int]:
-    """Return the parameters that the data do not tell from one."""
-    involved = np.abs(blind) > _TAKES_PART
-    shared = involved[:, involved[place]].any(axis=1)
-    deviation = np.sqrt(np.diag(covariance))
-    with np.errstate(invalid='ignore', divide='ignore'):
-        correlation = covariance[place] / (deviation[place] * deviation)
-    close = np.abs(np.nan_to_num(correlation)) > _LARGEST_CORRELATION
-    return [int(other) for other in np.flatnonzero(shared | close) if other != place]
 
 
 def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding]:
@@ -305,54 +267,11 @@ def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding
         )
 
 
-def _errors(curves: Sequence[Curve]) -> Iterator[SensorError]:
-    signals: dict[tuple[str, str], list[Curve]] = {}
-    for curve in curves:
-        signals.setdefault((curve.signal, curve.unit), []).append(curve)
-    for (signal, unit), chosen in signals.items():
-        measured = np.concatenate([curve.measured for curve in chosen])
-        yield SensorError(
-            sensor=signal,
-            unit=unit,
-            role='train',
-            before=rms(np.concatenate([curve.before for curve in chosen]) - measured),
-            after=rms(np.concatenate([curve.after for curve in chosen]) - measured),
-            samples=int(np.isfinite(measured).sum()),
-        )
-
-
-def _plots(curves: Sequence[Curve]) -> Iterator[SignalPlot]:
-    points = max(_PLOT_POINTS // max(len(curves), 1), _FEWEST_POINTS)
-    for curve in curves:
-        stride = max(math.ceil(len(curve.times) / points), 1)
-        yield SignalPlot(
-            sequence=curve.sequence,
-            role='train',
-            sensor=curve.signal,
-            unit=curve.unit,
-            times=rounded(curve.times[::stride]),
-            measured=rounded(curve.measured[::stride]),
-            before=rounded(curve.before[::stride]),
-            after=rounded(curve.after[::stride]),
-        )
-
-
 def _solver(
     opt_result: Mapping[str, Any], before: NDArray[np.float64], after: NDArray[np.float64]
 ) -> SolverSummary:
-    trace = tuple(
-        TraceEntry(
-            iteration=int(getattr(entry, 'number', number)),
-            cost=float(entry.cost),
-            step=float(entry.step),
-            rollouts=int(entry.rollouts),
-            diverged=int(entry.diverged),
-            jacobian=str(getattr(entry, 'jacobian', '')),
-            regulariser=float(getattr(entry, 'regulariser', math.nan)),
-        )
-        for number, entry in enumerate(opt_result.get('trace') or ())
-    )
-    last = (opt_result.get('trace') or (None,))[-1]
+    iterations = opt_result.get('trace') or ()
+    trace = trace_entries(iterations)
     success = bool(opt_result.get('success', True))
     return SolverSummary(
         backend=str(opt_result.get('backend', 'optimize')),
@@ -365,7 +284,7 @@ def _solver(
         diverged=int(opt_result.get('diverged', 0)),
         initial_cost=trace[0].cost if trace else float(np.sum(before**2) / 2),
         final_cost=float(opt_result.get('cost', np.sum(after**2) / 2)),
-        seconds=float(getattr(last, 'seconds', math.nan)),
+        seconds=iterations[-1].seconds if iterations else math.nan,
         trace=trace,
-        central=tuple(getattr(last, 'central', ())),
+        central=iterations[-1].central if iterations else (),
     )

@@ -278,8 +278,6 @@ def test_jolts_that_do_not_last_are_no_other_robot() -> None:
     result = made(curves)
     errors = np.array([own.measured - own.after for own in curves if own.role == 'validate'])
     assert np.sqrt(np.mean((errors / SIGMA) ** 2)) > 4 * np.sqrt(2)
-    (held,) = (item for item in result.diagnostics.sequences if item.sequence == 'held')
-    assert held.worst_error > 4 * held.error
     assert not failed(result)
 
 
@@ -293,9 +291,6 @@ def windows(errors: Array, wrong: float = 1.0) -> CalibrationResult:
             sequence=f'w{number}',
             role='validate' if number == len(errors) else 'train',
             error=error,
-            worst_start=0.0,
-            worst_end=1.0,
-            worst_error=error,
         )
         for number, error in enumerate([*errors, wrong])
     ]

@@ -278,7 +278,6 @@ def test_json_of_another_kind_is_an_error(tmp_path: Path, text: str, sentence: s
             r"Expected train or validate for 'errors.0.role' in .*, found 'test'",
         ),
         (('solver', 'trace'), None, r"Bad value null for 'solver.trace' in .*: expected a list"),
-        (('surprise',), 1, r"Unknown key 'surprise' in "),
     ],
 )
 def test_damage_is_told_with_its_place(
