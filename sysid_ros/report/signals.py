@@ -96,9 +96,6 @@ def limits(plot: SignalPlot) -> tuple[float, float] | None:
     """Return where a plot's axis ends when a prediction goes far beyond what was measured.
 
     A model may diverge with its initial parameters; drawn in full, it would hide everything else.
-
-    Returns:
-        Lower and upper end in the sensor's unit, or None when all samples can be shown.
     """
     measured = np.asarray(plot.measured, dtype=np.float64)
     measured = measured[np.isfinite(measured)]
@@ -123,15 +120,7 @@ def _pack(values: Sequence[float]) -> str:
 
 
 def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> str:
-    """Pack all plots, in the order of the report, and the solver's trace.
-
-    Args:
-        result: The result, for the solver's trace.
-        groups: The plots as `sequences` orders them.
-
-    Returns:
-        ``{"times": [...], "plots": [...], "trace": {...}}`` as JSON for a script element.
-    """
+    """Pack all plots, in the order of the report, and the solver's trace."""
     times: dict[str, int] = {}
     plots = []
     for group in groups:

@@ -78,12 +78,7 @@ def rms(values: Values) -> float:
 def sensor_errors(
     curves: Sequence[SignalCurve], units: Mapping[str, str]
 ) -> tuple[SensorError, ...]:
-    """Return the errors and the motion of each sensor over all sequences of each role.
-
-    Args:
-        curves: Of all sequences.
-        units: Sensor name to its SI unit.
-    """
+    """Return the errors and the motion of each sensor over all sequences of each role."""
     return tuple(error for role in ROLES for error in _errors_of_role(curves, units, role))
 
 
@@ -92,13 +87,7 @@ def diagnose(
     units: Mapping[str, str],
     noise: Mapping[str, float],
 ) -> FitDiagnostics:
-    """Return what the curves say beyond the errors of single sensors.
-
-    Args:
-        curves: Of all sequences.
-        units: Sensor name to its SI unit.
-        noise: Sensor name to standard deviation; sensors without one do not count for errors.
-    """
+    """Return what the curves say beyond the errors of single sensors."""
     sequences: dict[tuple[Role, str], list[SignalCurve]] = {}
     for curve in curves:
         sequences.setdefault((curve.role, curve.sequence), []).append(curve)
@@ -123,9 +112,6 @@ def moving(errors: Sequence[SensorError]) -> list[SensorError]:
 
     Where neither was compared, it is the forces that change so. It is enough that they should move;
     those that never do are not among them.
-
-    Args:
-        errors: Of one role.
     """
     most: dict[str, float] = {}
     for error in errors:

@@ -56,12 +56,7 @@ _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
 
 
 def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
-    """Return the result with its conditions, and whether all of them are met.
-
-    Args:
-        result: What was found, judged or not.
-        config: The conditions.
-    """
+    """Return the result with its conditions, and whether all of them are met."""
     role: Role = 'train' if math.isnan(result.held_out_before) else 'validate'
     errors = [error for error in result.errors if error.role == role]
     checks = [
@@ -273,11 +268,6 @@ def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> floa
     are compared by their logarithms, whose spread is told by the median distance from the median:
     a few sequences of another robot hardly change it. The level is divided by the number of
     sequences (Bonferroni).
-
-    Args:
-        trained: Errors of the training sequences; fewer than ten do not tell a spread.
-        count: So many sequences are looked at.
-        config: The level.
     """
     if len(trained) < _FEWEST_SEQUENCES:
         return 0.0

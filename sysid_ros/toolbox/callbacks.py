@@ -91,16 +91,7 @@ class CustomResiduals(FunctionResiduals):
         measured: Sequence[MeasuredTrajectory],
         noise: Mapping[str, float],
     ) -> None:
-        """Keep what residuals are made of.
-
-        Args:
-            callbacks: The user's own functions.
-            params: What they get, a copy of it, with the candidate's values.
-            unknowns: What a candidate's values are.
-            measured: The trajectories.
-            noise: Signal name to the standard deviation that its residuals are divided by, where
-                the user does not compare.
-        """
+        """Keep what residuals are made of."""
         super().__init__(lambda x: np.concatenate(self._compare(x)[0]), unknowns)
         self.refused: dict[int, CandidateError] = {}
         self.refusals = 0
@@ -125,23 +116,14 @@ class CustomResiduals(FunctionResiduals):
         return residual
 
     def check(self, x: NDArray[np.float64]) -> None:
-        """Check that a candidate has a model.
-
-        Raises:
-            CandidateError: No model can be built with its values.
-        """
+        """Check that a candidate has a model."""
         for entry in self._measured:
             entry.simulator.check(x)
 
     def compare(
         self, candidates: NDArray[np.float64]
     ) -> tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]:
-        """Return residuals (n, m), predicted and measured series for every trajectory.
-
-        Raises:
-            CandidateError: No model can be built for a candidate.
-            FitError: A callback returns something else than it should.
-        """
+        """Return residuals (n, m), predicted and measured series for every trajectory."""
         found = self._compare(candidates)
         for refused in self.refused.values():
             raise refused
@@ -272,15 +254,7 @@ def _columns(residuals: Sequence[Any], sequence: str) -> NDArray[np.float64]:
 
 
 def predicted_like(measured: TimeSeries, rollout: SystemTrajectory) -> TimeSeries:
-    """Return what a rollout says of measured signals, by name, at their stamps.
-
-    Args:
-        measured: What was measured.
-        rollout: With the state, where parts of it were measured.
-
-    Returns:
-        A series of the same times and mapping.
-    """
+    """Return what a rollout says of measured signals, by name, at their stamps."""
     data = np.empty_like(measured.matrix)
     state = None if rollout.state is None else _with_start(rollout)
     for name, (kind, columns) in measured.signal_mapping.items():

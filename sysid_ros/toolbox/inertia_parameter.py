@@ -249,19 +249,7 @@ def theta_inertia_from_body(spec: mujoco.MjSpec, body_name: str) -> Array:
 
 
 def explicit_inertial(spec: mujoco.MjSpec, body_name: str) -> mujoco.MjsBody:
-    """Make what the compiler infers for a body part of the spec, which compiles to the same.
-
-    Args:
-        spec: Changed in place.
-        body_name: The body.
-
-    Returns:
-        The body.
-
-    Raises:
-        ParameterError: There is no such body, or what is written to it would not be what it
-            compiles to.
-    """
+    """Make what the compiler infers for a body part of the spec, which compiles to the same."""
     body = spec.body(body_name)
     if body is None or body_name == 'world':
         names = [other.name for other in spec.bodies if other.name and other.name != 'world']
@@ -289,9 +277,6 @@ def infer_only_where_absent(spec: mujoco.MjSpec) -> None:
 
     Under "true" the compiler infers the inertia of every body and does not read ``<inertial>``,
     so these are taken away. Attached specs keep compiler settings of their own.
-
-    Args:
-        spec: Changed in place.
     """
     inferred = [
         body

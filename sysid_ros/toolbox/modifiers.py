@@ -263,14 +263,6 @@ def write_targets(spec: mujoco.MjSpec, parameters: Iterable[Parameter]) -> None:
     out. Damping ratios become the gains that they compile to before the values are written: a
     servo's gain does not follow our estimate of the inertia that it moves. ``subtree_mass`` is
     relative to what the spec has.
-
-    Args:
-        spec: Changed in place.
-        parameters: Those with targets; wildcards are resolved in the spec. What it does not have
-            is left out: the parameters of a fit of several models are written to each of them.
-
-    Raises:
-        ParameterError: A target has another number of components than its parameter.
     """
     copy = spec.copy()
     compiled = _Compiled(copy, copy.compile())

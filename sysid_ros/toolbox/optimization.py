@@ -254,10 +254,6 @@ class _MinimumSearch(NamedTuple):
 
         Each start is moved to where short beginnings of the sequences, then longer ones, have
         their least cost; the first that is stable somewhere on all data then counts.
-
-        Raises:
-            FitError: No start is stable, or the solve cannot begin for another reason; the reason
-                is that of the first start.
         """
         try:
             return self.staged(residuals, starts[0])

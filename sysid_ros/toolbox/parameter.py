@@ -690,14 +690,7 @@ def _joined(vectors: list[Array]) -> Array:
 
 
 def _explained(error: Exception) -> str:
-    """Say in one clause what happened, and how to mend it where that is known.
-
-    Args:
-        error: What the modifier raised.
-
-    Returns:
-        The clause, without a full stop.
-    """
+    """Say in one clause what happened, and how to mend it where that is known."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = f'{type(error).__name__}: {lines[0].rstrip(".") if lines else "no message"}'
     frames = traceback.extract_tb(error.__traceback__)
@@ -771,11 +764,7 @@ def _table(header: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
 
 
 def _read(path: Path) -> dict[str, Parameter]:
-    """Read parameters; they have no modifiers.
-
-    Raises:
-        ParameterError: There is no such file, or it does not hold parameters.
-    """
+    """Read parameters; they have no modifiers."""
     if not path.is_file():
         siblings = [entry.name for entry in path.parent.glob('*.y*ml')]
         msg = f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'

@@ -61,12 +61,7 @@ class Recorded(NamedTuple):
     def predicted(
         self, readings: tuple[Readings, ...], values: tuple[NDArray[np.float64], ...]
     ) -> TimeSeries:
-        """Return what a candidate predicts of the measured samples.
-
-        Args:
-            readings: The sequence's, prepared for simulation.
-            values: (n, k) predicted for each of them.
-        """
+        """Return what a candidate predicts of the measured samples."""
         data = np.full_like(self.measured.matrix, np.nan)
         for each, own in zip(readings, values, strict=True):
             data[:, each.own] = own
@@ -82,22 +77,7 @@ def record(
     resample: bool = True,
     signals: Collection[str] | None = None,
 ) -> Recorded:
-    """Turn a measured trajectory into a sequence.
-
-    Args:
-        model: The compiled model.
-        name: Name of the sequence.
-        trajectory: What was measured.
-        stamps: ``rollout`` when a sensor's stamp is that of ``mujoco.rollout``'s state in the same
-            row, which is one step later than what it describes; otherwise it is that time.
-        resample: False takes both controls and measurements sample by sample, one per step,
-            whatever their stamps say.
-        signals: Names of the signals that are compared; all unless given.
-
-    Raises:
-        FitError: Controls and measurements do not overlap, a signal is not in the recording, or
-            the start is outside of the controls.
-    """
+    """Turn a measured trajectory into a sequence."""
     timestep = float(model.opt.timestep)
     control, sensordata = trajectory.control, trajectory.sensordata
     if not sensordata.signal_mapping:
@@ -176,12 +156,7 @@ def has_rollout_times(trajectory: SystemTrajectory) -> bool:
 
 
 def described(series: TimeSeries, shift: float) -> TimeSeries:
-    """Move sensors' samples in time, so that a stamp is the time that they describe.
-
-    Args:
-        series: Measured sensors, and parts of the state, which stay.
-        shift: Seconds; 0 moves nothing.
-    """
+    """Move sensors' samples in time, so that a stamp is the time that they describe."""
     of_state = {name: entry for name, entry in series.signal_mapping.items() if entry[0] in STATES}
     if not shift:
         return series
@@ -219,22 +194,12 @@ def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.floa
 
 
 def observed(observations: Observations, model: str) -> list[str] | None:
-    """Return the names of the signals that count for a model; None for all.
-
-    Args:
-        observations: Names or ``(name, SignalType)`` pairs, or name of a model to those.
-        model: The model's name.
-    """
+    """Return the names of the signals that count for a model; None for all."""
     return [name for name, _ in _pairs(observations, model)] or None
 
 
 def weights_of(weights: Weights, model: str) -> dict[str, float]:
-    """Return the factor on each signal of a model that has one.
-
-    Args:
-        weights: Signal name to a factor, or name of a model to such a mapping.
-        model: The model's name.
-    """
+    """Return the factor on each signal of a model that has one."""
     given = dict(weights or {})
     if any(hasattr(value, 'keys') for value in given.values()):
         return dict(given.get(model, {}))
@@ -244,17 +209,7 @@ def weights_of(weights: Weights, model: str) -> dict[str, float]:
 def check_selection(
     groups: Sequence[ModelSequences], observations: Observations, weights: Weights
 ) -> None:
-    """Check that what was chosen is what was measured.
-
-    Args:
-        groups: The models and their sequences.
-        observations: See `observed`.
-        weights: See `weights_of`.
-
-    Raises:
-        FitError: None of the models or no such signal is here, a signal is of another type, or a
-            weight is not a finite number of 0 or more.
-    """
+    """Check that what was chosen is what was measured."""
     names = [group.name for group in groups]
     per_model = any(hasattr(value, 'keys') for value in dict(weights or {}).values())
     if per_model:

@@ -142,11 +142,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
 def _one_per_motion(
     model: mujoco.MjModel | Sequence[mujoco.MjModel], states: NDArray[np.float64]
 ) -> list[mujoco.MjModel]:
-    """Check that models and states go together and return a model for every motion.
-
-    Raises:
-        ModelError: They do not.
-    """
+    """Check that models and states go together and return a model for every motion."""
     if states.ndim != len(('motions', 'steps', 'states')) or not states.shape[1]:
         msg = f'Expected states of shape (motions, steps, states), got {states.shape}.'
         raise ModelError(msg)
@@ -176,11 +172,7 @@ def _assets(model: mujoco.MjModel) -> tuple[int, int, int]:
 
 
 def _tints(models: list[mujoco.MjModel], colors: Sequence[Color] | None) -> list[Color | None]:
-    """Return the colour that each motion gets; None keeps that of its model.
-
-    Raises:
-        ModelError: There are fewer or more colours than motions.
-    """
+    """Return the colour that each motion gets; None keeps that of its model."""
     if colors is not None:
         if len(colors) != len(models):
             msg = f'Expected one colour per motion ({len(models)}), got {len(colors)}.'
@@ -206,11 +198,7 @@ def _scratch(model: mujoco.MjModel, data: mujoco.MjData | None) -> mujoco.MjData
 def _rows(
     models: list[mujoco.MjModel], states: NDArray[np.float64], framerate: float
 ) -> NDArray[np.int64]:
-    """Return (frames, motions): the state that each motion is in, frame by frame.
-
-    Raises:
-        ModelError: The rate is not a positive number.
-    """
+    """Return (frames, motions): the state that each motion is in, frame by frame."""
     if not (np.isfinite(framerate) and framerate > 0):
         msg = f'Expected a framerate above 0 Hz, got {framerate}.'
         raise ModelError(msg)
@@ -325,11 +313,7 @@ def _open_scene(
 
 
 def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
-    """Find a camera of a model.
-
-    Raises:
-        ModelError: There is none of that name or id.
-    """
+    """Find a camera of a model."""
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, view)
     if isinstance(camera, str):
@@ -350,11 +334,7 @@ def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
 
 
 def _backends() -> tuple[str, ...]:
-    """Return the OpenGL platforms to try, in order: MUJOCO_GL, or what works without a display.
-
-    Raises:
-        ModelError: MUJOCO_GL switches OpenGL off.
-    """
+    """Return the OpenGL platforms to try, in order: MUJOCO_GL, or what works without a display."""
     asked = os.environ.get('MUJOCO_GL', '').lower().strip()
     if asked in _GL_OFF:
         msg = f'Rendering is switched off: expected MUJOCO_GL egl, osmesa or unset, got {asked!r}.'
@@ -369,11 +349,7 @@ def _backends() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def gl_context(width: int, height: int) -> Iterator[None]:
-    """Make an OpenGL context current, on the first platform that gives one.
-
-    Raises:
-        ModelError: None does.
-    """
+    """Make an OpenGL context current, on the first platform that gives one."""
     reasons = []
     context: Any = None
     for backend in _backends():

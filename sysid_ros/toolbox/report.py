@@ -78,11 +78,7 @@ class ToolboxReport:
         return self._html
 
     def save(self, path: str | Path) -> None:
-        """Write the HTML page; an existing file is replaced only when all is written.
-
-        Raises:
-            ResultError: The file cannot be written.
-        """
+        """Write the HTML page; an existing file is replaced only when all is written."""
         replace_file(Path(path), self._html.encode('utf-8'))
 
 
@@ -163,11 +159,7 @@ def _films(
     opt_params: ParameterDict,
     build_model: BuildModelFn,
 ) -> tuple[Film, ...]:
-    """Draw the first recordings with the initial values, the fitted ones and as measured.
-
-    Raises:
-        ModelError: There is no OpenGL.
-    """
+    """Draw the first recordings with the initial values, the fitted ones and as measured."""
     found: list[Film] = []
     for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
         models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
@@ -178,12 +170,7 @@ def _films(
 
 
 def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
-    """Encode (height, width, 3) RGB frames as an animated WebP that repeats.
-
-    Args:
-        frames: At least one.
-        framerate: Hz; the format stores whole milliseconds per frame, so their ends are rounded.
-    """
+    """Encode (height, width, 3) RGB frames as an animated WebP that repeats."""
     from PIL import Image  # noqa: PLC0415 (see the module's docstring)
 
     pictures = [Image.fromarray(frame) for frame in frames]
@@ -267,14 +254,7 @@ def _measured_states(
     clock: NDArray[np.float64],
     like: NDArray[np.float64],
 ) -> NDArray[np.float64] | None:
-    """Return the states that the measured joint positions say; None unless all are measured.
-
-    Args:
-        model: The model.
-        sensordata: What was measured.
-        clock: (n,) times of the states wanted, on the clock of the measurements.
-        like: (n, states) states of the same times, for their own time.
-    """
+    """Return the states that the measured joint positions say; None unless all are measured."""
     if not model.njnt or any(mujoco.mjtJoint(int(kind)) not in _SCALAR for kind in model.jnt_type):
         return None
     columns = _position_columns(model, sensordata)

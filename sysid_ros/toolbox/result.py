@@ -72,20 +72,7 @@ def fitted_result(
     opt_result: scipy.optimize.OptimizeResult,
     remarks: Sequence[str] = (),
 ) -> CalibrationResult:
-    """Evaluate a fit's beginning and end; all its recordings are training data.
-
-    Args:
-        model: What was fitted.
-        models_sequences: Models and their recordings.
-        initial_params: Where the fit began.
-        opt_params: Where it ended.
-        residual_fn: Returns residuals, predictions and records, as of `build_residual_fn`.
-        opt_result: What the solver said; its ``jac`` gives the intervals.
-        remarks: Further warnings.
-
-    Raises:
-        FitError: The residual function returns other sequences than there are.
-    """
+    """Evaluate a fit's beginning and end; all its recordings are training data."""
     labels = [
         (label, group.gt_model)
         for group, own in zip(models_sequences, sequence_labels(models_sequences), strict=True)

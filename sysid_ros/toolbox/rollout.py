@@ -220,14 +220,6 @@ def _set_clock(
 
     Mechanics does not depend on the time, but delayed actuators and sensors compare it with the
     stamps of their buffers.
-
-    Args:
-        model: The model.
-        states: (n, nstate) states of kind ``mjSTATE_FULLPHYSICS``.
-        times: (n,) seconds.
-
-    Returns:
-        (n, nstate) copies.
     """
     moved: NDArray[np.float64] = states.copy()
     moved[:, 0] = times

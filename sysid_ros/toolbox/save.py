@@ -149,11 +149,7 @@ def _summary(
 def _models(
     models_sequences: Sequence[ModelSequences], params: ParameterDict
 ) -> Iterator[tuple[str, str]]:
-    """Write every model with the identified parameters, as file name and text.
-
-    Raises:
-        ModelError: MuJoCo cannot compile or write one of them.
-    """
+    """Write every model with the identified parameters, as file name and text."""
     taken: set[str] = set()
     for group in models_sequences:
         stem = _UNSAFE.sub('_', group.name).strip('. ') or 'model'

@@ -95,11 +95,7 @@ def apply_gain(ts: TimeSeries, sensor_name: str, gain: Parameter) -> TimeSeries:
 
 
 def per_column(parameter: Parameter, signal: str, width: int) -> NDArray[np.float64]:
-    """Return a parameter's value as one number for all columns of a signal or one for each.
-
-    Raises:
-        SignalError: It has another size.
-    """
+    """Return a parameter's value as one number for all columns of a signal or one for each."""
     value = np.ravel(parameter.value).astype(np.float64)
     if len(value) not in {1, width}:
         expected = '1 value' if width == 1 else f'1 or {width} values'
@@ -323,9 +319,6 @@ def in_order_of(ts: TimeSeries, other: TimeSeries) -> TimeSeries:
     """Return the signals of another series out of a series, in that one's columns.
 
     Series without names are taken as they are.
-
-    Raises:
-        SignalError: A signal of the other series is missing, or has another width here.
     """
     if not (ts.signal_mapping and other.signal_mapping):
         return ts

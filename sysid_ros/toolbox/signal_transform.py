@@ -198,12 +198,6 @@ class SignalTransform:
 
         Where several models have different sensors, this is called with those of all of them;
         ``apply`` then accepts that a model lacks some.
-
-        Args:
-            sensor_names: Names of all sensors.
-
-        Raises:
-            SignalError: A pattern matches no sensor, or an enabled or weighted one is missing.
         """
         for rule in (*self._delays, *self._gains, *self._biases):
             if not any(rule.acts_on(name, rule.side) for name in sensor_names):
@@ -220,14 +214,7 @@ class SignalTransform:
         self._checked = True
 
     def sensor_parameters(self, sensor_names: Sequence[str]) -> tuple[SensorParameters, ...]:
-        """Return what acts on each sensor.
-
-        Args:
-            sensor_names: Names of all sensors, of all models.
-
-        Raises:
-            SignalError: See ``check``.
-        """
+        """Return what acts on each sensor."""
         self.check(sensor_names)
         return tuple(self._acting_on(name) for name in sensor_names)
 

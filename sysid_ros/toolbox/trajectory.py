@@ -385,15 +385,7 @@ class ModelSequences:
 
     @classmethod
     def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
-        """Pair the model of trajectories, of which there is no spec, with them.
-
-        Args:
-            name: Of the model.
-            trajectories: At least one, all of the same model; sensors may be missing.
-
-        Raises:
-            FitError: A trajectory does not belong to the model.
-        """
+        """Pair the model of trajectories, of which there is no spec, with them."""
         found = object.__new__(cls)
         found._set(
             (name, mujoco.MjSpec(), trajectories[0].model, True),
@@ -550,17 +542,6 @@ def control_columns(model: mujoco.MjModel, control: TimeSeries) -> NDArray[np.in
 
     The names decide, with or without ``_ctrl``. Only columns without names, or named as custom
     observations that are none of the model's actuators, are taken in the model's order.
-
-    Args:
-        model: The model.
-        control: The commands.
-
-    Returns:
-        (nu,) columns of the series.
-
-    Raises:
-        FitError: A name is not an actuator of the model, an actuator has no command, or the
-            number of columns is not that of the controls.
     """
     mapping = control.signal_mapping
     controls = control_mapping(model)
@@ -592,11 +573,7 @@ def control_columns(model: mujoco.MjModel, control: TimeSeries) -> NDArray[np.in
 
 
 def check_controls(model: mujoco.MjModel, control: TimeSeries) -> None:
-    """Check that there is a finite command for each control of the model.
-
-    Raises:
-        FitError: There is none, or see ``control_columns``.
-    """
+    """Check that there is a finite command for each control of the model."""
     values = control.matrix[:, control_columns(model, control)]
     if not len(control):
         msg = 'Expected at least one command, found a control series without samples.'
@@ -615,18 +592,7 @@ def check_controls(model: mujoco.MjModel, control: TimeSeries) -> None:
 def check_sensors(
     model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missing: bool = False
 ) -> None:
-    """Check that what was measured is in the model, by name, in any order.
-
-    Args:
-        model: The model.
-        sensordata: Sensors and states of the model, custom observations, or, without names, all
-            sensors in the model's order.
-        allow_missing: Do not expect that all sensors of the model were measured.
-
-    Raises:
-        FitError: A signal is not in the model or has another width there, or sensors of the model
-            were not measured.
-    """
+    """Check that what was measured is in the model, by name, in any order."""
     mapping = sensordata.signal_mapping
     if not mapping:
         _check_width('Sensor', sensordata, model.nsensordata)
@@ -664,17 +630,6 @@ def start_time(
     The state belongs to the first command. Only where its own time is not zero does that decide:
     it is the time of the first command, or of an instant within the commands, where the sequence
     then begins.
-
-    Args:
-        model: The model.
-        initial_state: (nstate,) state of kind ``mjSTATE_FULLPHYSICS``.
-        control: The commands.
-
-    Returns:
-        Seconds.
-
-    Raises:
-        FitError: The state's time lies outside of the commands.
     """
     times = control.times
     if not len(times):
@@ -696,16 +651,7 @@ def start_time(
 
 
 def check_overlap(start: float, control: TimeSeries, sensordata: TimeSeries) -> None:
-    """Check that something was measured between the start and the last command.
-
-    Args:
-        start: Time of the initial state, seconds.
-        control: The commands.
-        sensordata: The measurements.
-
-    Raises:
-        FitError: Nothing was.
-    """
+    """Check that something was measured between the start and the last command."""
     if not len(sensordata):
         msg = 'Expected at least one measurement, found a sensor series without samples.'
         raise FitError(msg)

@@ -27,18 +27,7 @@ def unknowns_of(
     frozen: bool = False,
     spec: mujoco.MjSpec | None = None,
 ) -> tuple[Unknown, ...]:
-    """Return one unknown per component of every parameter that is not frozen.
-
-    Args:
-        params: The parameters, at their start values.
-        model: The compiled model whose elements targets name; without one, no targets are found.
-        sequences: Names of the sequences that targets may name.
-        frozen: Return those that are frozen after the others; their bounds are their value.
-        spec: What the model was compiled from: default classes are found in it.
-
-    Raises:
-        ParameterError: A target does not fit its parameter.
-    """
+    """Return one unknown per component of every parameter that is not frozen."""
     chosen = [parameter for parameter in params.values() if not parameter.frozen]
     if frozen:
         chosen += [parameter for parameter in params.values() if parameter.frozen]
@@ -52,15 +41,7 @@ def unknowns_of(
 def check_targets(
     params: ParameterDict, models: Sequence[tuple[mujoco.MjModel, Sequence[str], mujoco.MjSpec]]
 ) -> None:
-    """Check that every target is found in some model.
-
-    Args:
-        params: The parameters.
-        models: Compiled models, each with the names of its sequences and its spec.
-
-    Raises:
-        ParameterError: A target is malformed, or no model has what it names.
-    """
+    """Check that every target is found in some model."""
     for parameter in params.values():
         paths = parameter.target or ()
         for path in (paths,) if isinstance(paths, str) else paths:
@@ -78,9 +59,6 @@ def component_targets(
 
     A model that has nothing of what a path names is not affected; that some model has is checked
     where all of them are known.
-
-    Raises:
-        ParameterError: A path names as many targets as fit no component.
     """
     if parameter.target is None:
         return [()] * parameter.size
