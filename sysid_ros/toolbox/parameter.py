@@ -27,7 +27,7 @@ from sysid_ros.files import replace_file
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 #: Edits a spec so that it has the parameter's value; what it returns is not used.
 ModifierFn: TypeAlias = Callable[[mujoco.MjSpec, 'Parameter'], object]
 
-_SCALES = ('linear', 'log')
 __all__ = ['InertiaType', 'ModifierFn', 'Parameter', 'ParameterDict', 'component_names']
+_SCALES = ('linear', 'log')
 #: Attributes that are polynomials since MuJoCo 3.7: an array of three instead of a number.
 _POLYNOMIALS = ('damping', 'stiffness')
 #: A value is on a bound within this share of the range between the bounds.
@@ -110,19 +110,11 @@ class Parameter:
         prior: tuple[ArrayLike, ArrayLike] | None = None,
         scale: Scale = 'linear',
     ) -> None:
-        """Describe a parameter.
+        """Describe a parameter; the attributes say what the arguments are.
 
-        Args:
-            name: Unique name.
-            nominal: Start value, finite; a number is stored as an array of one element.
-            min_value: Lower bound: a number for all components, or one for each; may be -inf.
-            max_value: Upper bound, likewise.
-            frozen: See the attribute, as for all that follow.
-            modifier: Called as ``modifier(spec, parameter)``.
-            target: One path, or one for each component.
-            unit: For tables.
-            prior: ``(mean, standard deviation)``, numbers or arrays of the nominal's shape.
-            scale: ``'linear'`` or ``'log'``.
+        The start value ``nominal`` is finite; a number is stored as an array of one element.
+        Bounds and prior are numbers for all components, or arrays of the nominal's shape; bounds
+        may be infinite.
 
         Raises:
             ParameterError: A shape, bound, prior or scale is not valid.
@@ -237,11 +229,7 @@ class Parameter:
         return np.array(self._nominal).reshape(-1)
 
     def update_from_vector(self, vector: ArrayLike) -> None:
-        """Set the value from a flat vector (size,), which is copied.
-
-        Raises:
-            ParameterError: It has another length, or is not finite.
-        """
+        """Set the value from a flat, finite vector (size,), which is copied."""
         self.value = vector
 
     def get_bounds(self) -> tuple[Array, Array]:
@@ -275,13 +263,7 @@ class Parameter:
         self.value = self._nominal
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
-        """Draw a value from within the bounds, evenly on the parameter's scale.
-
-        Args:
-            rng: Source of randomness; the default is a new, unseeded one.
-
-        Returns:
-            (size,); the parameter itself is left as it is.
+        """Draw a value (size,) from within the bounds, evenly on the parameter's scale.
 
         Raises:
             ParameterError: A bound is infinite.
@@ -361,6 +343,9 @@ class Parameter:
         return array
 
     def _checked_prior(self, prior: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
+        if not isinstance(prior, (tuple, list)) or len(prior) != 2:  # noqa: PLR2004 (a pair)
+            msg = f'Expected (mean, standard deviation) as prior of {self.name!r}, found {prior!r}.'
+            raise ParameterError(msg)
         mean, std = prior
         checked = (
             self._shaped(mean, 'mean of the prior', finite=True),
@@ -390,33 +375,18 @@ class ParameterDict:
     """
 
     def __init__(self, parameters: Mapping[str, Parameter] | None = None) -> None:
-        """Collect parameters.
-
-        Args:
-            parameters: Name to parameter; the names here count, should the parameters' differ.
-        """
+        """Collect parameters; the names here count, should the parameters' differ."""
         self.parameters: dict[str, Parameter] = {}
         for name, parameter in (parameters or {}).items():
             self[name] = parameter
 
     def __getitem__(self, key: str) -> Parameter:
-        """Return a parameter.
-
-        Raises:
-            ParameterError: There is none of that name.
-        """
-        try:
-            return self.parameters[key]
-        except KeyError as err:
+        if key not in self.parameters:
             msg = f'No parameter {key!r}; {nearest(str(key), self.parameters)}.'
-            raise ParameterError(msg) from err
+            raise ParameterError(msg)
+        return self.parameters[key]
 
     def __setitem__(self, key: str, value: Parameter) -> None:
-        """Add a parameter, or put one in the place of another.
-
-        Raises:
-            ParameterError: The value is not a parameter.
-        """
         if not isinstance(value, Parameter):
             msg = f'Expected a Parameter under {key!r}, found {type(value).__name__}.'
             raise ParameterError(msg)
@@ -453,10 +423,7 @@ class ParameterDict:
         Raises:
             ParameterError: There is one of that name.
         """
-        if param.name in self.parameters:
-            msg = f'There is a parameter {param.name!r} already; give one of them another name.'
-            raise ParameterError(msg)
-        self[param.name] = param
+        self.update(ParameterDict({param.name: param}))
 
     def update(self, pdict: ParameterDict) -> None:
         """Add the parameters of another collection; the parameters themselves are shared.
@@ -473,23 +440,20 @@ class ParameterDict:
     @property
     def size(self) -> int:
         """Number of components of the parameters that are not frozen."""
-        return sum(parameter.size for _, parameter in self._free())
+        return sum(parameter.size for parameter in self._free().values())
 
     def as_vector(self, include_frozen: bool = False) -> Array:  # noqa: FBT002 (the toolbox's)
         """Return the values, flat; those of frozen parameters only where asked for."""
-        chosen = self.values() if include_frozen else [parameter for _, parameter in self._free()]
-        return _joined([parameter.as_vector() for parameter in chosen])
+        chosen = self.parameters if include_frozen else self._free()
+        return _joined(parameter.as_vector() for parameter in chosen.values())
 
     def as_nominal_vector(self, include_frozen: bool = False) -> Array:  # noqa: FBT002
         """Return the nominal values, flat; those of frozen ones only where asked for."""
-        chosen = self.values() if include_frozen else [parameter for _, parameter in self._free()]
-        return _joined([parameter.as_nominal_vector() for parameter in chosen])
+        chosen = self.parameters if include_frozen else self._free()
+        return _joined(parameter.as_nominal_vector() for parameter in chosen.values())
 
     def update_from_vector(self, vector: ArrayLike) -> None:
-        """Set the values of the parameters that are not frozen.
-
-        Args:
-            vector: (size,) in the order of :meth:`as_vector`; copied.
+        """Set the parameters that are not frozen to (size,) values, in :meth:`as_vector`'s order.
 
         Raises:
             ParameterError: It has another length, or is not finite; then nothing is changed.
@@ -500,24 +464,20 @@ class ParameterDict:
             msg = f'The value of parameter {name!r} must be finite.'
             raise ParameterError(msg)
         start = 0
-        for _, parameter in self._free():
+        for parameter in self._free().values():
             parameter.update_from_vector(values[start : start + parameter.size])
             start += parameter.size
 
     def get_bounds(self) -> tuple[Array, Array]:
-        """Return the lower and upper bounds (size,) of the parameters that are not frozen.
-
-        Raises:
-            ParameterError: Bounds are reversed.
-        """
-        bounds = [parameter.get_bounds() for _, parameter in self._free()]
-        return _joined([low for low, _ in bounds]), _joined([high for _, high in bounds])
+        """Return the lower and upper bounds (size,) of the parameters that are not frozen."""
+        bounds = [parameter.get_bounds() for parameter in self._free().values()]
+        return _joined(low for low, _ in bounds), _joined(high for _, high in bounds)
 
     def get_non_frozen_parameter_names(self) -> list[str]:
         """Return a name for each entry of the vector: ``mass``, ``gains[0]``, ``map[0,1]``."""
         return [
             component
-            for name, parameter in self._free()
+            for name, parameter in self._free().items()
             for component in component_names(name, parameter.shape)
         ]
 
@@ -533,23 +493,15 @@ class ParameterDict:
             ParameterError: A bound is infinite.
         """
         rng = np.random.default_rng() if rng is None else rng
-        return _joined([parameter.sample(rng) for _, parameter in self._free()])
+        return _joined(parameter.sample(rng) for parameter in self._free().values())
 
     def randomize(self, rng: np.random.Generator | None = None) -> None:
-        """Set the parameters that are not frozen to a sample.
-
-        Raises:
-            ParameterError: A bound is infinite.
-        """
+        """Set the parameters that are not frozen to a :meth:`sample`."""
         self.update_from_vector(self.sample(rng))
 
     def move_off_bounds(self, fraction: float = 0.05, at_bound_tol: float = 1e-3) -> ParameterDict:
-        """Call :meth:`Parameter.move_off_bound` on the parameters that are not frozen.
-
-        Returns:
-            Itself, for chaining.
-        """
-        for _, parameter in self._free():
+        """Call :meth:`Parameter.move_off_bound` on what is not frozen; return itself."""
+        for parameter in self._free().values():
             parameter.move_off_bound(fraction=fraction, at_bound_tol=at_bound_tol)
         return self
 
@@ -579,7 +531,7 @@ class ParameterDict:
         if not self.size:
             return 'No non-frozen parameters to compare.'
         low, high = self.get_bounds()
-        units = [parameter.unit for _, parameter in self._free() for _ in parameter.as_vector()]
+        units = [entry.unit for entry in self._free().values() for _ in range(entry.size)]
         initial = self._checked(init_params, 'initial values')
         identified = self._checked(predicted_params, 'identified values')
         change = identified - initial
@@ -615,17 +567,11 @@ class ParameterDict:
         """Return a table of names, shapes and units, and of which are frozen."""
         if not self.parameters:
             return 'No parameters in dictionary.'
-        entries = list(self.parameters.values())
-        return _table(
-            ['Name', 'Size', 'Shape', 'Frozen', 'Unit'],
-            [
-                list(self.parameters),
-                [str(entry.size) for entry in entries],
-                [str(entry.shape) for entry in entries],
-                ['yes' if entry.frozen else 'no' for entry in entries],
-                [entry.unit for entry in entries],
-            ],
-        )
+        rows = [
+            (name, str(p.size), str(p.shape), 'yes' if p.frozen else 'no', p.unit)
+            for name, p in self.parameters.items()
+        ]
+        return _table(['Name', 'Size', 'Shape', 'Frozen', 'Unit'], list(zip(*rows, strict=True)))
 
     def save_to_disk(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters to a YAML file that MuJoCo's toolbox reads too.
@@ -652,7 +598,24 @@ class ParameterDict:
         Raises:
             ParameterError: There is no such file, or it does not hold parameters.
         """
-        return cls(_read(Path(path)))
+        path = Path(path)
+        if not path.is_file():
+            siblings = [entry.name for entry in path.parent.glob('*.y*ml')]
+            msg = f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
+            raise ParameterError(msg)
+        try:
+            content = yaml.safe_load(path.read_text('utf-8'))
+        except (yaml.YAMLError, UnicodeDecodeError) as err:
+            clause = ' '.join(str(err).split())
+            msg = f'The parameter file {str(path)!r} is not YAML: {clause}.'
+            raise ParameterError(msg) from err
+        if not isinstance(content, dict):
+            found = type(content).__name__
+            msg = f'Expected a mapping of names to parameters in {str(path)!r}, found {found}.'
+            raise ParameterError(msg)
+        return cls(
+            {str(name): _parameter(str(name), entry, path) for name, entry in content.items()}
+        )
 
     def __repr__(self) -> str:
         if not self.parameters:
@@ -671,8 +634,8 @@ class ParameterDict:
                 )
         return 'ParameterDict(\n' + '\n'.join(lines) + '\n)'
 
-    def _free(self) -> list[tuple[str, Parameter]]:
-        return [(name, entry) for name, entry in self.parameters.items() if not entry.frozen]
+    def _free(self) -> dict[str, Parameter]:
+        return {name: entry for name, entry in self.parameters.items() if not entry.frozen}
 
     def _checked(self, vector: ArrayLike, what: str) -> Array:
         array = np.atleast_1d(np.asarray(vector, dtype=np.float64))
@@ -685,8 +648,8 @@ class ParameterDict:
         return array
 
 
-def _joined(vectors: list[Array]) -> Array:
-    return np.concatenate(vectors) if vectors else np.empty(0)
+def _joined(vectors: Iterable[Array]) -> Array:
+    return np.concatenate([np.empty(0), *vectors])
 
 
 def _explained(error: Exception) -> str:
@@ -714,16 +677,10 @@ def _explained(error: Exception) -> str:
 
 def _notes(values: Array, lows: Array, highs: Array) -> list[str]:
     """Return which bound each value lies on; empty where on none."""
-    tolerance = _AT_BOUND * (highs - lows)
-    rows = zip(values, lows, highs, tolerance, strict=True)
-    return [
-        'at lower bound'
-        if np.isfinite(low) and value - low <= (slack if np.isfinite(slack) else 0.0)
-        else 'at upper bound'
-        if np.isfinite(high) and high - value <= (slack if np.isfinite(slack) else 0.0)
-        else ''
-        for value, low, high, slack in rows
-    ]
+    span = highs - lows
+    slack = np.where(np.isfinite(span), _AT_BOUND * span, 0.0)
+    upper = np.where(highs - values <= slack, 'at upper bound', '')
+    return [str(note) for note in np.where(values - lows <= slack, 'at lower bound', upper)]
 
 
 def _relative(difference: Array, base: Array) -> Array:
@@ -761,25 +718,6 @@ def _table(header: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
 
     rule = '  '.join('-' * width for width in widths)
     return '\n'.join([line(header), rule, *(line(row) for row in zip(*columns, strict=True))])
-
-
-def _read(path: Path) -> dict[str, Parameter]:
-    """Read parameters; they have no modifiers."""
-    if not path.is_file():
-        siblings = [entry.name for entry in path.parent.glob('*.y*ml')]
-        msg = f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
-        raise ParameterError(msg)
-    try:
-        content = yaml.safe_load(path.read_text('utf-8'))
-    except (yaml.YAMLError, UnicodeDecodeError) as err:
-        clause = ' '.join(str(err).split())
-        msg = f'The parameter file {str(path)!r} is not YAML: {clause}.'
-        raise ParameterError(msg) from err
-    if not isinstance(content, dict):
-        found = type(content).__name__
-        msg = f'Expected a mapping of names to parameters in {str(path)!r}, found {found}.'
-        raise ParameterError(msg)
-    return {str(name): _parameter(str(name), entry, path) for name, entry in content.items()}
 
 
 def _entry(parameter: Parameter) -> dict[str, Any]:
@@ -822,7 +760,7 @@ def _parameter(name: str, entry: Any, path: Path) -> Parameter:
         bool(entry['frozen']),
         target=entry.get('target'),
         unit=str(entry.get('unit', '')),
-        prior=_prior(name, entry.get('prior')),
+        prior=entry.get('prior'),
         scale=entry.get('scale', 'linear'),
     )
     parameter.value = entry['value']
@@ -835,12 +773,3 @@ def _parameter(name: str, entry: Any, path: Path) -> Parameter:
         parameter.inertia_type = InertiaType[kind]
         parameter.scale_rot_inertia = bool(entry.get('scale_rot_inertia', False))
     return parameter
-
-
-def _prior(name: str, prior: Any) -> tuple[Any, Any] | None:
-    if prior is None:
-        return None
-    if not isinstance(prior, list) or len(prior) != 2:  # noqa: PLR2004 (mean and deviation)
-        msg = f'Expected [mean, standard deviation] as prior of {name!r}, found {prior!r}.'
-        raise ParameterError(msg)
-    return prior[0], prior[1]
