@@ -261,12 +261,6 @@ def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSp
     return copy
 
 
-def is_writable(spec: mujoco.MjSpec, targets: Sequence[Target]) -> bool:
-    """Whether what a spec compiles to can be written as it is; see :func:`writable_spec`."""
-    by_compiler = any(target.role is Role.SPEC for target in targets)
-    return not by_compiler and not any(body.simple for body in _made_general(spec, targets))
-
-
 def _made_general(spec: mujoco.MjSpec, targets: Sequence[Target]) -> Iterator[mujoco.MjsBody]:
     """Yield the bodies that must not be compiled as "simple"."""
     for target in targets:

@@ -13,7 +13,7 @@ import importlib
 import os
 import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -22,9 +22,11 @@ from sysid_ros.errors import ModelError, nearest
 from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]
 
 
 Color = tuple[float, float, float, float]
@@ -51,24 +53,6 @@ _FARTHEST = 6.0
 _ROUNDING = 1e-6
 _GL_OFF = ('disable', 'disabled', 'off', 'false', '0')
 _GL_MODULES = ('egl', 'osmesa', 'glfw')
-
-
-class Scene(NamedTuple):
-    """What is needed to draw one size of picture: context, scene and camera."""
-
-    context: mujoco.MjrContext
-    scene: mujoco.MjvScene
-    camera: mujoco.MjvCamera
-    option: mujoco.MjvOption
-    viewport: mujoco.MjrRect
-
-    def pixels(self) -> NDArray[np.uint8]:
-        """Draw the scene as it is: (height, width, 3) RGB, the top row first."""
-        image = np.empty((self.viewport.height, self.viewport.width, 3), dtype=np.uint8)
-        mujoco.mjr_render(self.viewport, self.scene, self.context)
-        mujoco.mjr_readPixels(image, None, self.viewport, self.context)
-        upright: NDArray[np.uint8] = image[::-1].copy()
-        return upright
 
 
 def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
@@ -118,24 +102,36 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     datas = [_scratch(m, data) for m in models]
     frames = []
     shown = _rows(models, states, framerate)
-    with _open_scene(models, camera, width, height) as scene:
-        if scene.camera.type == mujoco.mjtCamera.mjCAMERA_FREE:
-            scene.camera.distance *= _reach(models, datas, states, shown)
+    option = mujoco.MjvOption()
+    option.geomgroup[_SPARE_GROUP] = not all(
+        np.any(m.geom_group[m.body_weldid[m.geom_bodyid] != 0] < _SPARE_GROUP) for m in models
+    )
+    view = _camera(models[0], camera)
+    if view.type == mujoco.mjtCamera.mjCAMERA_FREE:
+        view.distance *= _reach(models, datas, states, shown)
+    with _drawing(models[0], width, height) as picture:
+        scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)
+        # Copies that are seen through each other would shade each other; and without a graphics
+        # card most of the time goes into shadows.
+        scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(models) == 1
         for rows in shown:
-            drawn = 0
+            scene.ngeom = 0
+            drawn = False
             for motion, row in enumerate(rows):
                 if np.isfinite(states[motion, row]).all():
-                    mujoco.mj_setState(
-                        models[motion], datas[motion], states[motion, row], FULLPHYSICS
-                    )
-                    mujoco.mj_forward(models[motion], datas[motion])
-                    _draw(scene, models[motion], datas[motion], tints[motion], first=drawn == 0)
-                    drawn += 1
-            if not drawn:
-                scene.scene.ngeom = 0
+                    own, data_ = models[motion], datas[motion]
+                    mujoco.mj_setState(own, data_, states[motion, row], FULLPHYSICS)
+                    mujoco.mj_forward(own, data_)
+                    start = scene.ngeom if drawn else 0
+                    if drawn:  # the first brings the surroundings
+                        mujoco.mjv_addGeoms(own, data_, option, mujoco.MjvPerturb(), _MOVING, scene)
+                    else:
+                        mujoco.mjv_updateScene(own, data_, option, None, view, _ALL, scene)
+                    _tint(scene.geoms[start : scene.ngeom], tints[motion])
+                    drawn = True
             if light_pos is not None:
-                _add_spotlight(scene.scene, light_pos)
-            frames.append(scene.pixels())
+                _add_spotlight(scene, light_pos)
+            frames.append(picture(scene))
     return frames
 
 
@@ -244,28 +240,11 @@ def _reach(
     return min(farthest / extent, _FARTHEST)
 
 
-def _draw(
-    scene: Scene,
-    model: mujoco.MjModel,
-    data: mujoco.MjData,
-    tint: Color | None,
-    *,
-    first: bool,
-) -> None:
-    """Put a model into the scene: the first with its surroundings, others the moving parts."""
-    if first:
-        mujoco.mjv_updateScene(model, data, scene.option, None, scene.camera, _ALL, scene.scene)
-        start = 0
-    else:
-        start = scene.scene.ngeom
-        mujoco.mjv_addGeoms(model, data, scene.option, mujoco.MjvPerturb(), _MOVING, scene.scene)
-    if tint is None:
-        return
-    for geom in scene.scene.geoms[start : scene.scene.ngeom]:
-        if geom.category == _MOVING:
-            geom.rgba = tint
-            geom.matid = -1
-            geom.transparent = int(tint[3] < 1)
+def _tint(geoms: Sequence[mujoco.MjvGeom], tint: Color | None) -> None:
+    """Give moving geoms a colour; None leaves them theirs."""
+    for geom in geoms:
+        if tint is not None and geom.category == _MOVING:
+            geom.rgba, geom.matid, geom.transparent = tint, -1, int(tint[3] < 1)
 
 
 def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
@@ -282,32 +261,23 @@ def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
 
 
 @contextlib.contextmanager
-def _open_scene(
-    models: list[mujoco.MjModel], camera: str | int, width: int, height: int
-) -> Iterator[Scene]:
-    """Open an OpenGL context for pictures of one size."""
-    view = _camera(models[0], camera)
-    option = mujoco.MjvOption()
-    option.geomgroup[_SPARE_GROUP] = not all(
-        np.any(model.geom_group[model.body_weldid[model.geom_bodyid] != 0] < _SPARE_GROUP)
-        for model in models
-    )
+def _drawing(model: mujoco.MjModel, width: int, height: int) -> Iterator[Callable[..., Pixels]]:
+    """Open an OpenGL context; what is returned draws a scene, (height, width, 3) RGB."""
+    viewport = mujoco.MjrRect(0, 0, width, height)
     with gl_context(width, height):
-        context = mujoco.MjrContext(models[0], mujoco.mjtFontScale.mjFONTSCALE_150.value)
+        context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
+
+        def picture(scene: mujoco.MjvScene) -> Pixels:
+            image = np.empty((height, width, 3), dtype=np.uint8)
+            mujoco.mjr_render(viewport, scene, context)
+            mujoco.mjr_readPixels(image, None, viewport, context)
+            upright: Pixels = image[::-1].copy()
+            return upright
+
         try:
             mujoco.mjr_resizeOffscreen(width, height, context)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
-            scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)
-            # Copies that are seen through each other would shade each other; and without a
-            # graphics card most of the time goes into shadows.
-            scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(models) == 1
-            yield Scene(
-                context,
-                scene,
-                view,
-                option,
-                mujoco.MjrRect(0, 0, width, height),
-            )
+            yield picture
         finally:
             context.free()
 

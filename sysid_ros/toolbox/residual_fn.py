@@ -13,7 +13,7 @@ import numpy as np
 from sysid_ros.errors import FitError, SysidError, nearest
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.model.loading import is_writable, writable_model
+from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
 from sysid_ros.rollout.measurement import MeasurementModel
@@ -363,7 +363,7 @@ def _group(
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
         if options.build_model is apply_param_modifiers:  # a user's own may do anything
             rebuild.learn()
-    elif spec is not group.spec or group.changed or not is_writable(spec, targets):
+    else:
         model = writable_model(spec, targets)
     simulator = Simulator(
         model,

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
+import io
 import re
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.errors import ModelError, ResultError
+from sysid_ros.errors import ModelError
+from sysid_ros.files import check_writable, replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.toolbox.modifiers import apply_param_modifiers_spec
 from sysid_ros.toolbox.optimization import calculate_intervals
@@ -66,18 +66,12 @@ def save_results(
     ``results.json``, the outcome with the interval and the verdict of each parameter;
     ``results.npz``, the solver's arrays with covariance and half-widths, for
     ``numpy.load(allow_pickle=False)``; and ``NAME.xml`` for each model, with the identified values.
-    All is written beside the folder and moved there at the end; other files in it stay.
+    Each file is there whole or not at all, and none unless all could be made; others stay.
 
     The specs that are passed are not changed. ``mujoco.sysid`` writes the spec in whatever state
     the last evaluation left it, and pickles the rest.
 
-    Args:
-        experiment_results_folder: The folder, made if it is not there.
-        models_sequences: Models and their recordings.
-        initial_params: Where the fit began.
-        opt_params: Where it ended.
-        opt_result: What `optimize` returned beside the parameters.
-        residual_fn: What was minimised, from `build_residual_fn`.
+    The arguments are those of `default_report`; the folder is made if it is not there.
 
     Raises:
         ResultError: The folder cannot be written.
@@ -85,36 +79,24 @@ def save_results(
     """
     folder = Path(experiment_results_folder)
     residuals, _, _ = residual_fn(opt_params.as_vector(), opt_params)
-    summary = _summary(initial_params, opt_params, residuals, opt_result)
     covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
     arrays: dict[str, Any] = {
         name: np.asarray(opt_result[name], dtype=np.float64)
         for name in _SOLVER_ARRAYS
         if opt_result.get(name) is not None
     }
-    arrays |= {'covariance': covariance, 'intervals': half_widths}
-    models = dict(_models(models_sequences, opt_params))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
-        try:
-            initial_params.save_to_disk(beside / INITIAL)
-            opt_params.save_to_disk(beside / IDENTIFIED)
-            (beside / SUMMARY).write_text(summary, encoding='utf-8')
-            np.savez(beside / ARRAYS, **arrays)
-            for name, text in models.items():
-                (beside / name).write_text(text, encoding='utf-8')
-            beside.chmod(0o755)
-            if not folder.exists():
-                beside.replace(folder)
-                return
-            for path in sorted(beside.iterdir()):
-                path.replace(folder / path.name)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    except OSError as err:
-        msg = f'Cannot write results into {str(folder)!r}: {err.strerror}.'
-        raise ResultError(msg) from err
+    packed = io.BytesIO()
+    np.savez(packed, covariance=covariance, intervals=half_widths, **arrays)
+    files = {
+        SUMMARY: _summary(initial_params, opt_params, residuals, opt_result).encode(),
+        ARRAYS: packed.getvalue(),
+        **dict(_models(models_sequences, opt_params)),
+    }
+    check_writable(folder)
+    initial_params.save_to_disk(folder / INITIAL)
+    opt_params.save_to_disk(folder / IDENTIFIED)
+    for name, content in files.items():
+        replace_file(folder / name, content)
 
 
 def _summary(
@@ -148,8 +130,8 @@ def _summary(
 
 def _models(
     models_sequences: Sequence[ModelSequences], params: ParameterDict
-) -> Iterator[tuple[str, str]]:
-    """Write every model with the identified parameters, as file name and text."""
+) -> Iterator[tuple[str, bytes]]:
+    """Write every model with the identified parameters, as file name and content."""
     taken: set[str] = set()
     for group in models_sequences:
         stem = _UNSAFE.sub('_', group.name).strip('. ') or 'model'
@@ -165,4 +147,4 @@ def _models(
         except (ValueError, RuntimeError) as err:
             msg = f'Cannot write model {group.name!r} with the identified values: {err}'
             raise ModelError(msg) from err
-        yield name, text
+        yield name, text.encode()

@@ -8,7 +8,6 @@ Recorded series are paired with a model by name, and lie on one clock.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import itertools
 from typing import TYPE_CHECKING, Any
@@ -38,28 +37,6 @@ _SLICES = {
 FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 #: A state's time may miss the stamp that it belongs to by this fraction of a step.
 _SAME_STEP = 1e-3
-_ELEMENTS = (
-    'bodies',
-    'joints',
-    'geoms',
-    'sites',
-    'cameras',
-    'actuators',
-    'sensors',
-    'tendons',
-    'equalities',
-    'pairs',
-    'excludes',
-    'meshes',
-    'hfields',
-    'flexes',
-    'plugins',
-)
-_SECTIONS = ('option', 'compiler', 'stat')
-#: What compiling sets.
-_COMPILED = frozenset({'id', 'signature'})
-#: Types of plain attributes beside arrays.
-_PLAIN = (bool, int, float, str)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,25 +352,30 @@ class ModelSequences:
             msg = f'Cannot compile the model {name!r}: {one_sentence(err)}.'
             raise ModelError(msg) from err
         names = [sequence_name] if isinstance(sequence_name, str) else list(sequence_name)
-        self._set(
-            (name, spec, compiled, allow_missing_sensors),
-            names,
-            _states(initial_state),
-            _several(control),
-            _several(sensordata),
-        )
+        if isinstance(initial_state, np.ndarray) and initial_state.ndim == 1:
+            initial_state = [initial_state]
+        states = [np.array(state, dtype=np.float64) for state in initial_state]
+        controls = [control] if isinstance(control, TimeSeries) else list(control)
+        measured = [sensordata] if isinstance(sensordata, TimeSeries) else list(sensordata)
+        counts = len(names), len(states), len(controls), len(measured)
+        if len(set(counts)) > 1:
+            msg = (
+                f'Expected as many names, initial states, controls and sensor series for model '
+                f'{name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
+            )
+            raise FitError(msg)
+        rollouts = [
+            SystemTrajectory(compiled, *series, None)
+            for series in zip(controls, measured, states, strict=True)
+        ]
+        self._set(name, spec, names, rollouts, allow_missing_sensors)
 
     @classmethod
     def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
         """Pair the model of trajectories, of which there is no spec, with them."""
         found = object.__new__(cls)
-        found._set(
-            (name, mujoco.MjSpec(), trajectories[0].model, True),
-            [f'trajectory {index}' for index in range(len(trajectories))],
-            [trajectory.initial_state for trajectory in trajectories],
-            [trajectory.control for trajectory in trajectories],
-            [trajectory.sensordata for trajectory in trajectories],
-        )
+        names = [f'trajectory {index}' for index in range(len(trajectories))]
+        found._set(name, mujoco.MjSpec(), names, list(trajectories), True)  # noqa: FBT003
         return found
 
     def __getitem__(self, key: int | slice) -> ModelSequences:
@@ -402,52 +384,36 @@ class ModelSequences:
         places = chosen if isinstance(chosen, range) else (chosen,)
         part = object.__new__(ModelSequences)
         part._set(
-            (self.name, self.spec, self.gt_model, self.allow_missing_sensors),
+            self.name,
+            self.spec,
             [self.sequence_name[place] for place in places],
-            [self.initial_state[place] for place in places],
-            [self.control[place] for place in places],
-            [self.sensordata[place] for place in places],
+            [self.measured_rollout[place] for place in places],
+            self.allow_missing_sensors,
         )
         return part
-
-    @property
-    def changed(self) -> bool:
-        """Whether the spec is another one than `gt_model` was compiled from."""
-        return _fingerprint(self.spec) != self._fingerprint
 
     def __len__(self) -> int:
         return len(self.measured_rollout)
 
     def _set(
         self,
-        model: tuple[str, mujoco.MjSpec, mujoco.MjModel, bool],
+        name: str,
+        spec: mujoco.MjSpec,
         names: list[str],
-        states: list[NDArray[np.float64]],
-        controls: list[TimeSeries],
-        sensordata: list[TimeSeries],
+        rollouts: list[SystemTrajectory],
+        allow_missing_sensors: bool,
     ) -> None:
-        self.name, self.spec, self.gt_model, self.allow_missing_sensors = model
-        self._fingerprint = _fingerprint(self.spec)
-        self.sequence_name = names
-        self.initial_state = states
-        self.control = controls
-        self.sensordata = sensordata
-        counts = len(names), len(states), len(controls), len(sensordata)
-        if len(set(counts)) > 1:
-            msg = (
-                f'Expected as many names, initial states, controls and sensor series for model '
-                f'{self.name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
-            )
-            raise FitError(msg)
-        self.measured_rollout = [
-            SystemTrajectory(self.gt_model, control, measured, state, None)
-            for control, measured, state in zip(controls, sensordata, states, strict=True)
-        ]
-        for sequence, trajectory in zip(names, self.measured_rollout, strict=True):
+        self.name, self.spec, self.allow_missing_sensors = name, spec, allow_missing_sensors
+        self.sequence_name, self.measured_rollout = names, rollouts
+        self.gt_model = rollouts[0].model
+        self.initial_state = [rollout.initial_state for rollout in rollouts]
+        self.control = [rollout.control for rollout in rollouts]
+        self.sensordata = [rollout.sensordata for rollout in rollouts]
+        for sequence, trajectory in zip(names, rollouts, strict=True):
             try:
-                trajectory.check_compatible(self.allow_missing_sensors)
+                trajectory.check_compatible(allow_missing_sensors)
             except SysidError as err:
-                msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
+                msg = f'Sequence {sequence!r} of model {name!r}: {err}'
                 raise FitError(msg) from err
 
 
@@ -456,18 +422,6 @@ def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
     if len(groups) == 1:
         return [list(groups[0].sequence_name)]
     return [[f'{group.name}/{name}' for name in group.sequence_name] for group in groups]
-
-
-def _states(
-    given: NDArray[np.float64] | Sequence[NDArray[np.float64]],
-) -> list[NDArray[np.float64]]:
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        given = [given]
-    return [np.array(state, dtype=np.float64) for state in given]
-
-
-def _several(given: TimeSeries | Sequence[TimeSeries]) -> list[TimeSeries]:
-    return [given] if isinstance(given, TimeSeries) else list(given)
 
 
 def state_size(model: mujoco.MjModel) -> int:
@@ -682,33 +636,3 @@ def _check_signal_width(name: str, own: NDArray[np.int64], expected: int) -> Non
 
 def _listed(names: list[str], limit: int = 8) -> str:
     return ', '.join(names[:limit]) + (', …' if len(names) > limit else '')
-
-
-def _fingerprint(spec: mujoco.MjSpec) -> int:
-    """Return a number that changes when an attribute of an element or option of a spec changes."""
-    owners = itertools.chain(
-        (getattr(spec, section) for section in _SECTIONS),
-        *(getattr(spec, kind) for kind in _ELEMENTS),
-    )
-    values: list[Any] = []
-    for owner in owners:
-        for name in _names(owner.__class__):
-            value = getattr(owner, name)
-            if isinstance(value, np.ndarray):
-                values.append(value.tobytes())
-            elif isinstance(value, _PLAIN):
-                # NaN equals itself as a text.
-                values.append(repr(value) if isinstance(value, float) else value)
-    return hash(tuple(values))
-
-
-@functools.cache
-def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of a class's attributes that are not methods."""
-    return tuple(
-        name
-        for name in dir(kind)
-        if not name.startswith('_')
-        and name not in _COMPILED
-        and not callable(getattr(kind, name, None))
-    )

@@ -182,5 +182,5 @@ def test_nothing_is_written_when_a_model_cannot_be(fit: Fit, tmp_path: Path):
 def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(fit: Fit, tmp_path: Path):
     (tmp_path / 'file').write_text('')
 
-    with pytest.raises(ResultError, match=r"^Cannot write results into '.*fit': .*\.$"):
+    with pytest.raises(ResultError, match=r"^Cannot write into '.*fit': .*\.$"):
         save_results(tmp_path / 'file' / 'fit', *fit)
