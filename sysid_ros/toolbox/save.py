@@ -86,7 +86,7 @@ def save_results(
         if opt_result.get(name) is not None
     }
     packed = io.BytesIO()
-    np.savez(packed, covariance=covariance, intervals=half_widths, **arrays)
+    np.savez(packed, **arrays, covariance=covariance, intervals=half_widths)
     files = {
         SUMMARY: _summary(initial_params, opt_params, residuals, opt_result).encode(),
         ARRAYS: packed.getvalue(),

@@ -37,12 +37,7 @@ def get_sensor_indices(
     sensor_name: str | Sequence[str],
     sort: bool = False,  # noqa: FBT002 (the toolbox's signature)
 ) -> list[int]:
-    """Return the places of one or several sensors in ``sensordata``.
-
-    Args:
-        model: The model that has the sensors.
-        sensor_name: One name, or several.
-        sort: Whether to sort the places; otherwise they follow the names.
+    """Return the places of one or several sensors in ``sensordata``, in the order of the names.
 
     Raises:
         SignalError: The model has no sensor of a name.
@@ -61,36 +56,33 @@ def get_sensor_indices(
 
 
 def apply_bias(ts: TimeSeries, sensor_name: str, bias: Parameter) -> TimeSeries:
-    """Add a parameter's value to a signal.
-
-    Args:
-        ts: The series.
-        sensor_name: The signal.
-        bias: Value of one element, or of one for each column of the signal, in its unit.
+    """Add a parameter's value, one for all columns of a signal or one for each, in its unit.
 
     Raises:
         SignalError: There is no such signal, or the parameter has another size.
     """
-    columns = ts.get_indices(sensor_name)[1]
-    data = np.array(ts.matrix)
-    data[:, columns] += per_column(bias, sensor_name, len(columns))
-    return TimeSeries(ts.times, data.reshape(ts.data.shape), ts.signal_mapping)
+    return corrected(ts, sensor_name, [], [bias])
 
 
 def apply_gain(ts: TimeSeries, sensor_name: str, gain: Parameter) -> TimeSeries:
-    """Multiply a signal by a parameter's value.
-
-    Args:
-        ts: The series.
-        sensor_name: The signal.
-        gain: Value of one element, or of one for each column of the signal.
+    """Multiply a signal by a parameter's value, one for all of its columns or one for each.
 
     Raises:
         SignalError: There is no such signal, or the parameter has another size.
     """
-    columns = ts.get_indices(sensor_name)[1]
+    return corrected(ts, sensor_name, [gain], [])
+
+
+def corrected(
+    ts: TimeSeries, signal: str, gains: Sequence[Parameter], biases: Sequence[Parameter]
+) -> TimeSeries:
+    """Multiply a signal by parameters and then add others."""
+    columns = ts.get_indices(signal)[1]
     data = np.array(ts.matrix)
-    data[:, columns] *= per_column(gain, sensor_name, len(columns))
+    for gain in gains:
+        data[:, columns] *= per_column(gain, signal, len(columns))
+    for bias in biases:
+        data[:, columns] += per_column(bias, signal, len(columns))
     return TimeSeries(ts.times, data.reshape(ts.data.shape), ts.signal_mapping)
 
 
@@ -110,12 +102,8 @@ def per_column(parameter: Parameter, signal: str, width: int) -> NDArray[np.floa
 def apply_delay(ts: TimeSeries, sensor_name: str, delay: Parameter) -> TimeSeries:
     """Delay a signal: out(t) = in(t - d), linear between samples; the others stay as they are.
 
-    Before the first sample that arrives, its value is returned. NaN samples stay NaN locally.
-
-    Args:
-        ts: The series.
-        sensor_name: The signal.
-        delay: Value of one element, seconds; negative to advance it.
+    Before the first sample that arrives, its value is returned. NaN samples stay NaN locally. The
+    parameter has one element, in seconds, negative to advance the signal.
 
     Raises:
         SignalError: There is no such signal, or the parameter has another size.
@@ -126,14 +114,7 @@ def apply_delay(ts: TimeSeries, sensor_name: str, delay: Parameter) -> TimeSerie
 
 
 def apply_time_window(ts: TimeSeries, min_t: float, max_t: float) -> TimeSeries:
-    """Keep the samples from one instant to another, both included.
-
-    A stamp that misses a limit by no more than its rounding is on it.
-
-    Args:
-        ts: The series.
-        min_t: First instant, seconds.
-        max_t: Last instant, seconds.
+    """Keep the samples from one instant to another, s; a stamp just beside one is on it.
 
     Raises:
         SignalError: No sample would be left.
@@ -155,13 +136,7 @@ def apply_delayed_ts_window(
     """Keep the samples that can be compared with a series whatever its delay.
 
     A series from t₀ to t₁ that is delayed by d is known from t₀ + d to t₁ + d; for every d between
-    the two delays it is known from t₀ + max_delay to t₁ + min_delay.
-
-    Args:
-        ts: The series to shorten.
-        ts_delayed: The series that will be delayed.
-        min_delay: Smallest delay, seconds; may be negative.
-        max_delay: Largest delay, seconds.
+    the two delays, in seconds, it is known from t₀ + max_delay to t₁ + min_delay.
 
     Raises:
         SignalError: The delays are in the wrong order, or no sample would be left.
@@ -184,8 +159,10 @@ def apply_resample_and_delay(
 ) -> TimeSeries:
     """Evaluate a series at other instants, each signal delayed by its own time.
 
+    It is linear between samples, held before the first and after the last.
+
     Args:
-        ts: The series; linear between samples, held before the first and after the last.
+        ts: The series.
         times: (m,) instants, seconds, strictly increasing.
         default_delay: Delay of all signals that have none of their own, seconds.
         sensor_delays: Name of a signal to its delay, seconds.
@@ -215,15 +192,11 @@ def prepare_sensor_weights(
     *,
     signal_mapping: SignalMapping | None = None,
 ) -> NDArray[np.float64]:
-    """Return one weight for each column; 1 for those that are not named.
+    """Return one weight for each of (k,) columns; 1 for those that are not named.
 
-    Args:
-        sensor_weights: Name of a signal to its weight, which all of its columns get; or the (k,)
-            weights themselves.
-        n_sensors: Number of columns, k.
-        model: Where names are looked up when there is no mapping: columns are then the model's
-            ``sensordata``. With a mapping, names of sensors that it lacks are passed over.
-        signal_mapping: Name of a signal to its type and columns.
+    Weights are those numbers themselves, or go by the name of a signal, all columns of which get
+    one. Names are looked up in the mapping, and without one in the model, of whose ``sensordata``
+    the columns then are. With a mapping, sensors of the model that it lacks are passed over.
 
     Raises:
         SignalError: A name is unknown, the number of weights is wrong, or a weight is negative or
@@ -269,20 +242,11 @@ def weighted_diff(
     *,
     signal_mapping: SignalMapping | None = None,
 ) -> NDArray[np.float64]:
-    """Return measured minus predicted, times the weights.
+    """Return measured minus predicted times weights, (n, k) in the order of the measured columns.
 
     Series that name their signals are compared signal by signal, and weights are looked up by
-    name, so that neither the order of the columns nor missing sensors matter.
-
-    Args:
-        predicted_data: (n, k) values, or a series with at least the measured signals.
-        measured_data: (n, k) values, or a series.
-        model: Where the names of the weights are looked up when the columns have no names.
-        sensor_weights: Name of a signal to its weight, 1 for the others; or (k,) weights.
-        signal_mapping: Names of the columns where arrays are given.
-
-    Returns:
-        (n, k) differences in the order of the measured columns; NaN where a value is.
+    name, so that neither the order of the columns nor missing sensors matter. Arrays are (n, k),
+    and ``signal_mapping`` may name their columns. NaN stays NaN.
 
     Raises:
         SignalError: The shapes differ, a measured signal is not predicted, or see
@@ -335,18 +299,11 @@ def in_order_of(ts: TimeSeries, other: TimeSeries) -> TimeSeries:
 def normalize_residual(
     residual: NDArray[np.float64], measured_data: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Divide each channel's residual by how much the channel varies.
+    """Divide each channel's residual by how much the channel varies; (n, k) each.
 
     The scale is the standard deviation of the measured samples around their mean, so that neither
-    an offset nor the length of the recording changes a residual. A channel that does not vary says
-    nothing about the model: its residual becomes zero.
-
-    Args:
-        residual: (n, k), in the unit of each channel.
-        measured_data: (n, k), likewise; NaN samples do not count.
-
-    Returns:
-        (n, k) dimensionless residuals; NaN where they were in a channel that varies.
+    an offset nor the length of the recording changes a residual; NaN samples do not count. A
+    channel that does not vary says nothing about the model: its residual becomes zero.
     """
     measured = np.asarray(measured_data, dtype=np.float64)
     known = np.isfinite(measured)

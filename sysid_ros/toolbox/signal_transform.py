@@ -14,9 +14,9 @@ from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.signal_modifier import (
     apply_delayed_ts_window,
     apply_resample_and_delay,
+    corrected,
     in_order_of,
     normalize_residual,
-    per_column,
     weighted_diff,
 )
 
@@ -113,9 +113,7 @@ class SignalTransform:
     def delay(self, pattern: str, param: Parameter) -> None:
         """Delay sensors: a sample describes the state of the model ``param.value`` seconds before.
 
-        Args:
-            pattern: Which sensors.
-            param: Seconds; its bounds decide which samples are compared.
+        The parameter's bounds decide which samples are compared.
 
         Raises:
             ParameterError: The parameter has more than one component.
@@ -126,12 +124,9 @@ class SignalTransform:
         self._add(self._delays, pattern, param, 'predicted')
 
     def gain(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
-        """Multiply sensors by a parameter.
+        """Multiply sensors by a parameter, one factor for all columns of a sensor or one for each.
 
-        Args:
-            pattern: Which sensors.
-            param: One factor, or one for each column of the sensor.
-            target: Whether what is ``'predicted'``, what was ``'measured'``, or ``'both'``.
+        ``target`` is whether what is ``'predicted'``, what was ``'measured'``, or ``'both'``.
 
         Raises:
             SignalError: ``target`` is none of these.
@@ -139,12 +134,9 @@ class SignalTransform:
         self._add(self._gains, pattern, param, target)
 
     def bias(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
-        """Add a parameter to sensors.
+        """Add a parameter to sensors, one value in their unit for all columns or one for each.
 
-        Args:
-            pattern: Which sensors.
-            param: One value in the sensor's unit, or one for each of its columns.
-            target: Whether to what is ``'predicted'``, what was ``'measured'``, or ``'both'``.
+        ``target`` is whether to what is ``'predicted'``, what was ``'measured'``, or ``'both'``.
 
         Raises:
             SignalError: ``target`` is none of these.
@@ -152,10 +144,7 @@ class SignalTransform:
         self._add(self._biases, pattern, param, target)
 
     def enable_sensors(self, sensor_names: Iterable[str]) -> None:
-        """Let only some sensors count.
-
-        Args:
-            sensor_names: Their names, in the order of the residual's columns.
+        """Let only some sensors count, in the order of the residual's columns.
 
         Raises:
             SignalError: There is none.
@@ -168,10 +157,7 @@ class SignalTransform:
             raise SignalError(msg)
 
     def set_sensor_weights(self, weights: Mapping[str, float]) -> None:
-        """Set the factors of residuals.
-
-        Args:
-            weights: Name of a sensor to a factor of at least 0; 1 for the others.
+        """Set the factors of residuals: name of a sensor to 0 or more, 1 for the others.
 
         Raises:
             SignalError: A weight is negative or not finite.
@@ -198,6 +184,9 @@ class SignalTransform:
 
         Where several models have different sensors, this is called with those of all of them;
         ``apply`` then accepts that a model lacks some.
+
+        Raises:
+            SignalError: A pattern matches no sensor, or an enabled or weighted one is missing.
         """
         for rule in (*self._delays, *self._gains, *self._biases):
             if not any(rule.acts_on(name, rule.side) for name in sensor_names):
@@ -235,13 +224,10 @@ class SignalTransform:
     def delay_bounds(
         self, params: ParameterDict, sensor_names: Sequence[str] | None = None
     ) -> tuple[float, float]:
-        """Return the smallest and the largest delay that any sensor may have, seconds.
+        """Return the smallest and the largest delay that any of the sensors may have, seconds.
 
-        A sensor without delay has 0, a frozen parameter its value.
-
-        Args:
-            params: The parameters.
-            sensor_names: The sensors; unknown ones may have no delay.
+        A sensor without delay has 0, a frozen parameter its value. Where sensors are not given,
+        some may have no delay.
 
         Raises:
             ParameterError: A delay's parameter is not among them.
@@ -255,7 +241,7 @@ class SignalTransform:
             if name is None:
                 limits.append(0.0)
                 continue
-            param = _named(params, name)
+            param = params[name]
             bounds = (param.value,) if param.frozen else (param.min_value, param.max_value)
             limits.extend(float(np.ravel(bound)[0]) for bound in bounds)
         return min(limits), max(limits)
@@ -274,17 +260,8 @@ class SignalTransform:
 
         Measurements are compared at their own times, from the start of the rollout plus the
         largest delay to its end plus the smallest; the sensors of the two series are paired by
-        name. Samples that were not measured (NaN) have residual zero.
-
-        Args:
-            params: The parameters.
-            sensordata_predicted: The rollout's sensors.
-            sensordata_measured: The measurements; columns without names are the model's
-                ``sensordata``.
-            model: The model of the rollout.
-            return_pred_all: Whether to keep sensors that are not enabled.
-            state: Not used.
-            sensor_weights: Name of a sensor to a factor, instead of ``set_sensor_weights``.
+        name. Samples that were not measured (NaN) have residual zero. ``return_pred_all`` keeps
+        sensors that are not enabled, ``sensor_weights`` take the place of ``set_sensor_weights``.
 
         Returns:
             (m, k) residuals, and the two series with m samples of the k columns.
@@ -301,40 +278,39 @@ class SignalTransform:
         names = measured.names
         if not return_pred_all and self._enabled is not None:
             names = tuple(name for name in self._enabled if name in names)
+        if not names:
+            msg = f'None of the enabled sensors was measured; {nearest(" ", measured.names)}.'
+            raise SignalError(msg)
         measured = _only(measured, names)
         predicted = in_order_of(predicted, measured)
         sensors = [self._acting_on(name) for name in measured.names]
         window = self.delay_bounds(params, measured.names)
         measured = apply_delayed_ts_window(measured, predicted, *window)
         delays = {
-            acting.sensor: float(np.ravel(_named(params, acting.delay).value)[0])
+            acting.sensor: float(np.ravel(params[acting.delay].value)[0])
             for acting in sensors
             if acting.delay is not None
         }
         predicted = apply_resample_and_delay(predicted, measured.times, 0.0, delays)
-        predicted = _corrected(
-            predicted,
-            params,
-            [(acting.predicted_gains, acting.predicted_biases) for acting in sensors],
-        )
-        measured = _corrected(
-            measured,
-            params,
-            [(acting.measured_gains, acting.measured_biases) for acting in sensors],
-        )
+        for own in sensors:
+            predicted = corrected(
+                predicted,
+                own.sensor,
+                [params[name] for name in own.predicted_gains],
+                [params[name] for name in own.predicted_biases],
+            )
+            measured = corrected(
+                measured,
+                own.sensor,
+                [params[name] for name in own.measured_gains],
+                [params[name] for name in own.measured_biases],
+            )
         residual = weighted_diff(
             predicted, measured, model, sensor_weights or self._weights or None
         )
         if self.normalize:
             residual = normalize_residual(residual, measured.data)
         return np.where(np.isfinite(measured.data), residual, 0.0), predicted, measured
-
-
-def _named(params: ParameterDict, name: str) -> Parameter:
-    if name not in params:
-        msg = f'The transform needs parameter {name!r}; {nearest(name, list(params))}.'
-        raise ParameterError(msg)
-    return params[name]
 
 
 def _named_series(
@@ -360,30 +336,11 @@ def _named_series(
 
 def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:
     """Return some signals of a series, their columns in the order of the names."""
-    data, mapping, first = [], {}, 0
-    for name in names:
-        kind, columns = series.get_indices(name)
-        data.append(series.matrix[:, columns])
-        mapping[name] = (kind, np.arange(first, first + len(columns)))
-        first += len(columns)
-    if not data:
-        msg = f'None of the enabled sensors was measured; {nearest(" ", series.names)}.'
-        raise SignalError(msg)
-    return TimeSeries(series.times, np.hstack(data), mapping)
-
-
-def _corrected(
-    series: TimeSeries,
-    params: ParameterDict,
-    gains_and_biases: Sequence[tuple[tuple[str, ...], tuple[str, ...]]],
-) -> TimeSeries:
-    """Return a series times gains plus biases; one pair of names for each signal, in order."""
-    data = np.array(series.matrix)
-    for (name, (_, columns)), (gains, biases) in zip(
-        series.signal_mapping.items(), gains_and_biases, strict=True
-    ):
-        for gain in gains:
-            data[:, columns] *= per_column(_named(params, gain), name, len(columns))
-        for bias in biases:
-            data[:, columns] += per_column(_named(params, bias), name, len(columns))
-    return TimeSeries(series.times, data, series.signal_mapping)
+    found = [series.get_indices(name) for name in names]
+    ends = np.cumsum([len(columns) for _, columns in found])
+    mapping = {
+        name: (kind, np.arange(end - len(columns), end))
+        for name, (kind, columns), end in zip(names, found, ends, strict=True)
+    }
+    data = np.hstack([series.matrix[:, columns] for _, columns in found])
+    return TimeSeries(series.times, data, mapping)
