@@ -53,6 +53,9 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
 ) -> Parameter:
     """Make a parameter of a body's inertia, at its value in a compiled model.
 
+    Bounds by default are .1 and 10 times the mass, ∓.5 m about the centre of mass, .5 and 2 times
+    the squared stretches e^2d, and ∓.5 about the shears; (2,) arrays replace them.
+
     Args:
         spec: The spec; it is not read and not changed.
         model: What it compiles to.
@@ -61,10 +64,10 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
             m) or ``Pseudo``, the ten numbers of ``sysid_ros.model.inertia``.
         scale_rot_inertia: Whether the rotational inertia about the centre of mass scales with the
             mass or stays; ``Pseudo`` has it as unknowns of its own.
-        mass_bound_mult: (2,) lower and upper factor on the mass; default .1 and 10.
-        ipos_bound_off: (2,) offsets of the centre of mass, m; default ∓.5.
-        stretch_bound_mult: (2,) factors on the squared stretches e^2d; default .5 and 2.
-        shear_bound_off: (2,) offsets of the shears; default ∓.5.
+        mass_bound_mult: Lower and upper factor on the mass.
+        ipos_bound_off: Offsets of the centre of mass, m.
+        stretch_bound_mult: Factors on the squared stretches.
+        shear_bound_off: Offsets of the shears.
         param_name: The default is the body's name with ``_inertia``.
         modifier: Writes the parameter to a spec; the default is :func:`apply_body_inertia`, and
             then the parameter has the same as its target.
@@ -128,12 +131,9 @@ class _Written:
 
 
 def apply_body_inertia(spec: mujoco.MjSpec, name: str, param: Parameter) -> None:
-    """Write a parameter that :func:`body_inertia_param` made to a body of a spec.
+    """Write a parameter that :func:`body_inertia_param` made to a body of a spec, in place.
 
-    Args:
-        spec: Changed in place; the bodies that no parameter names compile to what they did.
-        name: The body.
-        param: Has an ``inertia_type``, and for masses ``scale_rot_inertia``.
+    The bodies that no parameter names compile to what they did.
 
     Raises:
         ParameterError: The parameter has no inertia type, or the body cannot be written.
@@ -160,24 +160,17 @@ def apply_body_mass_ipos(
     ipos: ArrayLike | None = None,
     rot_inertia_scale: bool = False,  # noqa: FBT002 (the toolbox's signature)
 ) -> mujoco.MjSpec:
-    """Set mass and centre of mass of a body.
+    """Set mass, kg, and centre of mass, (3,) in the body frame, m, of a body of a spec, in place.
 
-    Args:
-        spec: Changed in place.
-        body_name: The body.
-        mass: kg; a number or an array of one; None leaves it.
-        ipos: (3,) in the body frame, m; None leaves it.
-        rot_inertia_scale: Whether the inertia about the centre of mass scales with the mass.
-
-    Returns:
-        The same spec.
+    None leaves what is there. ``rot_inertia_scale`` scales the inertia about the centre of mass
+    with the mass. The spec is returned.
 
     Raises:
         ParameterError: A value has another size or is not finite, or the body cannot be written.
     """
     body = explicit_inertial(spec, body_name)
     if mass is not None:
-        value = float(_sized(mass, 1, 'mass', body_name)[0])
+        value = float(finite_values(mass, 1, f'mass of body {body_name!r}')[0])
         if rot_inertia_scale:
             if not body.mass > 0:
                 msg = f'Body {body_name!r} has no mass, expected one to scale its inertia with.'
@@ -185,46 +178,32 @@ def apply_body_mass_ipos(
             _scale(body, value / body.mass)
         body.mass = value
     if ipos is not None:
-        body.ipos = _sized(ipos, 3, 'centre of mass', body_name)
+        body.ipos = finite_values(ipos, 3, f'centre of mass of body {body_name!r}')
     return spec
 
 
 def scale_body_inertia(spec: mujoco.MjSpec, body_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Multiply the rotational inertia of a body about its centre of mass, and leave its mass.
-
-    Args:
-        spec: Changed in place.
-        body_name: The body.
-        value: Factor; a number or an array of one.
-
-    Returns:
-        The same spec.
+    """Multiply the inertia of a body of a spec about its centre of mass, in place; return the spec.
 
     Raises:
         ParameterError: The factor is not a finite number, or the body cannot be written.
     """
     body = explicit_inertial(spec, body_name)
-    _scale(body, float(_sized(value, 1, 'factor', body_name)[0]))
+    _scale(body, float(finite_values(value, 1, f'factor of body {body_name!r}')[0]))
     return spec
 
 
 def apply_body_theta_inertia(
     spec: mujoco.MjSpec, body_name: str, theta: ArrayLike
 ) -> mujoco.MjSpec:
-    """Set mass, centre of mass and rotational inertia of a body from θ.
+    """Set mass, centre of mass and inertia of a body of a spec from θ, in place; return the spec.
 
-    Args:
-        spec: Changed in place.
-        body_name: The body.
-        theta: (10,), see ``sysid_ros.model.inertia``.
-
-    Returns:
-        The same spec.
+    θ (10,) is that of ``sysid_ros.model.inertia``.
 
     Raises:
         ParameterError: θ has another size or is not finite, or the body cannot be written.
     """
-    inertial = body_from_theta(_sized(theta, len(THETA_NAMES), 'θ', body_name))
+    inertial = body_from_theta(finite_values(theta, len(THETA_NAMES), f'θ of body {body_name!r}'))
     body = explicit_inertial(spec, body_name)
     body.mass = float(inertial.mass)
     body.ipos, body.iquat, body.inertia = inertial.ipos, inertial.iquat, inertial.inertia
@@ -321,13 +300,15 @@ def _pair(values: ArrayLike | None, default: tuple[float, float], what: str) -> 
     return pair
 
 
-def _sized(values: ArrayLike, size: int, what: str, body_name: str) -> Array:
+def finite_values(values: ArrayLike, size: int, what: str) -> Array:
+    """Return so many values as an array.
+
+    Raises:
+        ParameterError: There are fewer or more, or one is not finite.
+    """
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if array.size != size or not np.all(np.isfinite(array)):
-        msg = (
-            f'Expected {size} finite value(s) as {what} of body {body_name!r}, '
-            f'found {array.tolist()}.'
-        )
+        msg = f'Expected {size} finite value(s) as {what}, found {array.tolist()}.'
         raise ParameterError(msg)
     return array
 

@@ -22,6 +22,7 @@ from sysid_ros.toolbox.inertia_parameter import (
     apply_body_theta_inertia,
     body_inertia_param,
     explicit_inertial,
+    finite_values,
     infer_only_where_absent,
     pi_from_body,
     scale_body_inertia,
@@ -71,13 +72,6 @@ _OF_MASSES = frozenset(
 def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjModel:
     """Compile a copy of a spec with the values of all parameters, the frozen ones too.
 
-    Args:
-        params: The parameters.
-        spec: Not changed.
-
-    Returns:
-        The compiled model.
-
     Raises:
         ParameterError: A modifier failed, or a target does not fit its parameter.
         ModelError: The spec does not compile with these values.
@@ -91,19 +85,12 @@ def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.
 
 
 def apply_param_modifiers_spec(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Write the values of all parameters, the frozen ones too, to a spec.
+    """Write the values of all parameters, the frozen ones too, to a spec, in place, and return it.
 
     Parameters with a modifier are written by it, in their order; then those that only have a
     target, to what their targets name. A target that this spec does not have is left out, since
     the parameters of a fit of several models are applied to each of them; so are delays, gains and
     biases of commands and sensors, which are not the model's.
-
-    Args:
-        params: The parameters.
-        spec: Changed in place; give a copy to keep it.
-
-    Returns:
-        The same spec.
 
     Raises:
         ParameterError: A modifier failed, or a target does not fit its parameter.
@@ -117,49 +104,35 @@ def apply_param_modifiers_spec(params: ParameterDict, spec: mujoco.MjSpec) -> mu
 
 
 def apply_pgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Set the proportional gain kp of a position actuator.
+    """Set the proportional gain kp, N·m/rad or N/m, of a position actuator; return the spec.
 
     Where the actuator has a ``dampratio``, the compiler makes the velocity gain from it, from kp
     and from the inertia that the actuator moves: there kv changes with kp and with every mass or
     armature of the spec. A servo's gain does not; set it with :func:`apply_dgain`, which takes the
     place of the ratio.
 
-    Args:
-        spec: Changed in place.
-        actuator_name: The actuator.
-        value: kp, N·m/rad or N/m; a number or an array of one.
-
-    Returns:
-        The same spec.
-
     Raises:
         ParameterError: There is no such actuator, it is no position actuator, or the value is not
             a finite number.
     """
-    actuator, (gain,) = _servo(spec, actuator_name), _gains(value, 1, 'kp', actuator_name)
+    actuator = _servo(spec, actuator_name)
+    (gain,) = finite_values(value, 1, f'kp of actuator {actuator_name!r}')
     actuator.gainprm[0] = gain
     actuator.biasprm[1] = -gain
     return spec
 
 
 def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Set the velocity gain kv of a position actuator.
+    """Set the velocity gain kv, N·m·s/rad or N·s/m, of a position actuator; return the spec.
 
     A ``dampratio`` of the actuator is replaced by it.
-
-    Args:
-        spec: Changed in place.
-        actuator_name: The actuator.
-        value: kv, N·m·s/rad or N·s/m; a number or an array of one.
-
-    Returns:
-        The same spec.
 
     Raises:
         ParameterError: There is no such actuator, it is no position actuator, or the value is not
             a finite number that is not negative: a spec has damping ratios below zero.
     """
-    actuator, (gain,) = _servo(spec, actuator_name), _gains(value, 1, 'kv', actuator_name)
+    actuator = _servo(spec, actuator_name)
+    (gain,) = finite_values(value, 1, f'kv of actuator {actuator_name!r}')
     if gain < 0:
         msg = f'Expected a kv of actuator {actuator_name!r} of 0 or more, found {gain:g}.'
         raise ParameterError(msg)
@@ -168,30 +141,18 @@ def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
 
 
 def apply_pdgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Set kp and kv of a position actuator; see :func:`apply_pgain` and :func:`apply_dgain`.
-
-    Args:
-        spec: Changed in place.
-        actuator_name: The actuator.
-        value: (2,) kp and kv.
-
-    Returns:
-        The same spec.
+    """Set kp and kv, (2,), of a position actuator; see :func:`apply_pgain` and :func:`apply_dgain`.
 
     Raises:
         ParameterError: As in those, or there are not two values; then nothing is changed.
     """
-    stiff, damping = _gains(value, 2, 'kp and kv', actuator_name)
+    stiff, damping = finite_values(value, 2, f'kp and kv of actuator {actuator_name!r}')
     apply_dgain(spec, actuator_name, damping)
     return apply_pgain(spec, actuator_name, stiff)
 
 
 def is_position_actuator(actuator: Any) -> bool:
-    """Tell whether an actuator of a spec or a compiled model is a servo with gain kp, bias -kp.
-
-    Args:
-        actuator: ``spec.actuator(name)`` or ``model.actuator(name)``.
-    """
+    """Tell whether an actuator of a spec or a compiled model is a servo with gain kp, bias -kp."""
     return bool(
         mujoco.mjtGain(_number(actuator.gaintype)) == mujoco.mjtGain.mjGAIN_FIXED
         and mujoco.mjtBias(_number(actuator.biastype)) == mujoco.mjtBias.mjBIAS_AFFINE
@@ -207,14 +168,7 @@ def get_actuator_pd_gains(model: mujoco.MjModel, actuator_name: str) -> tuple[fl
     Raises:
         ParameterError: There is no such actuator, or it is no position actuator.
     """
-    row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, actuator_name)
-    if row < 0:
-        names = [model.actuator(other).name for other in range(model.nactuator)]
-        msg = f'No actuator {actuator_name!r}; {nearest(actuator_name, filter(None, names))}.'
-        raise ParameterError(msg)
-    actuator = model.actuator(row)
-    _check_servo(actuator, actuator_name)
-    bias = np.ravel(actuator.biasprm)
+    bias = np.ravel(_servo(model, actuator_name).biasprm)
     return -float(bias[1]), -float(bias[2])
 
 
@@ -222,31 +176,20 @@ def _number(value: Any) -> int:
     return int(np.ravel(value)[0]) if isinstance(value, np.ndarray) else int(value)
 
 
-def _servo(spec: mujoco.MjSpec, name: str) -> mujoco.MjsActuator:
-    actuator = spec.actuator(name)
-    if actuator is None:
-        names = [other.name for other in spec.actuators if other.name]
-        msg = f'No actuator {name!r}; {nearest(name, names)}.'
+def _servo(owner: mujoco.MjSpec | mujoco.MjModel, name: str) -> Any:
+    """Return a position actuator of a spec or a compiled model."""
+    if isinstance(owner, mujoco.MjSpec):
+        names = [actuator.name for actuator in owner.actuators]
+    else:
+        names = [owner.actuator(row).name for row in range(owner.nactuator)]
+    if name not in names:
+        msg = f'No actuator {name!r}; {nearest(name, filter(None, names))}.'
         raise ParameterError(msg)
-    _check_servo(actuator, name)
-    return actuator
-
-
-def _check_servo(actuator: Any, name: str) -> None:
+    actuator = owner.actuator(name)
     if not is_position_actuator(actuator):
         msg = f'Actuator {name!r} is not a position actuator, expected gain kp and bias -kp.'
         raise ParameterError(msg)
-
-
-def _gains(values: ArrayLike, size: int, what: str, name: str) -> list[float]:
-    array = np.asarray(values, dtype=np.float64).reshape(-1)
-    if array.size != size or not np.all(np.isfinite(array)):
-        msg = (
-            f'Expected {size} finite value(s) as {what} of actuator {name!r}, '
-            f'found {array.tolist()}.'
-        )
-        raise ParameterError(msg)
-    return [float(value) for value in array]
+    return actuator
 
 
 class _Compiled(NamedTuple):
@@ -340,19 +283,13 @@ def _write_body(spec: mujoco.MjSpec, target: Target, value: float) -> None:
 
 
 def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Copy a spec without its visuals; what it compiles to has the same dynamics.
+    """Return a copy of a spec without its visuals; what it compiles to has the same dynamics.
 
     Materials, textures, skins, geoms that collide with nothing and meshes that are then not used
     are left out. Geoms that something refers to stay (a sensor, a contact pair, a tendon), as do
     those that a surrounding fluid acts on. Inertia that was inferred from what is left out becomes
     explicit. All stay where rangefinders measure, for which every geom is an obstacle, and where
     islands may sleep, for which MuJoCo measures how fast a body is by the size of its geoms.
-
-    Args:
-        in_spec: Not changed.
-
-    Returns:
-        A new spec.
 
     Raises:
         ModelError: A mesh that inertia is inferred from cannot be read.
