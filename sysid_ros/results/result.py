@@ -8,13 +8,11 @@ from enum import StrEnum
 from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     ValidationError,
     computed_field,
     model_validator,
@@ -39,10 +37,6 @@ _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
 
 
-def _encode(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
 def _decode(value: object) -> object:
     """Read null as NaN, also inside of an array or object."""
     nan = float('nan')
@@ -56,13 +50,9 @@ def _decode(value: object) -> object:
 #: What arrived on a topic; a rate that is NaN here is null on disk.
 StoredTopicRate = Annotated[TopicRate, BeforeValidator(_decode)]
 #: A float that may be NaN or infinite; JSON has neither, so it is null on disk and NaN again here.
-MaybeFloat = Annotated[float, BeforeValidator(_decode), PlainSerializer(_encode)]
+MaybeFloat = Annotated[float, BeforeValidator(_decode)]
 #: Samples of a curve; gaps are NaN here and null on disk.
-Samples = Annotated[
-    tuple[float, ...],
-    BeforeValidator(_decode),
-    PlainSerializer(lambda values: [_encode(value) for value in values]),
-]
+Samples = Annotated[tuple[float, ...], BeforeValidator(_decode)]
 
 
 class Frozen(BaseModel):

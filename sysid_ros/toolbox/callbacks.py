@@ -74,13 +74,8 @@ class CustomResiduals(FunctionResiduals):
     """Residuals of a user's own comparison or simulation, as a function of the candidates.
 
     Attributes:
-        unknowns: What a candidate's values are.
-        evaluations: Number of simulations so far.
-        diverged: How many candidates had a residual that is not finite, or no model.
         refused: Why no model could be built for some candidates of the last call, by their index.
-        refusals: Number of such candidates so far.
-        unstable: (m,) the same for each candidate of the last call.
-        exact: (p,) all False: every derivative is a difference.
+        refusals: Number of such candidates so far; they count as diverged, too.
     """
 
     def __init__(
@@ -226,9 +221,6 @@ class CustomResiduals(FunctionResiduals):
                 raise FitError(msg)
             return made[0], made[1], made[2]
         series = entry.trajectory.sensordata
-        if not series.signal_mapping:
-            mapping = TimeSeries.compute_all_sensor_mapping(model)
-            series = TimeSeries(series.times, series.data, mapping)
         if entry.signals is not None:
             series = series.slice_by_name(list(entry.signals))
         measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)

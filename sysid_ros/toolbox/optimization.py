@@ -160,9 +160,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
         nothing, text = np.empty(0), 'There is nothing to fit.'
         end = Solution(nothing, nothing, 0.0, 'gradient', text, success=True, trace=())
-        result = _result(end, 0)
-        result.update(attempts=(), refused=0, shift=None, excluded=0, dead=())
-        return params, result
+        return params, _result(end, diverged=0, attempts=())
     x0 = params.as_vector()
     residuals: ResidualLike
     if isinstance(residual_fn, ResidualFunction):
@@ -170,10 +168,10 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     else:
         function = _OwnFunction(residual_fn, params, single=optimizer == 'scipy')
         residuals = FunctionResiduals(function, unknowns_of(params))
-    before = 0
-    if isinstance(residuals, (Residuals, CustomResiduals)):
-        residuals.check(x0)
-        before = residuals.refusals
+    compiling = residuals if isinstance(residuals, (Residuals, CustomResiduals)) else None
+    if compiling is not None:
+        compiling.check(x0)
+    before = 0 if compiling is None else compiling.refusals
     if check_conditioning:
         _check_conditioning(residuals, x0)
     search = _MinimumSearch(
@@ -184,15 +182,11 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     attempts: tuple[Attempt, ...] = ()
     if starts > 1:
         candidates = spread(residuals.unknowns, starts, seed=seed)
-        found = solve_from(
-            residuals, candidates, settings=search.settings, cancel=cancel, observe=search.observe
-        )
+        found = solve_from(residuals, candidates, **search._asdict())
         solution, attempts = found.solution, found.attempts
     else:
         solution = search.from_any(residuals, (x0, params.as_nominal_vector()))
-    refused = 0
-    if isinstance(residuals, (Residuals, CustomResiduals)):
-        refused = residuals.refusals - before
+    refused = 0 if compiling is None else compiling.refusals - before
     shift, excluded = None, 0
     dead: tuple[str, ...] = ()
     if isinstance(residuals, Residuals) and isinstance(residual_fn, ResidualFunction):
@@ -207,8 +201,8 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         )
         warnings.warn(msg, CandidateWarning, stacklevel=2)
     params.update_from_vector(solution.x)
-    result = _result(solution, residuals.diverged)
-    result.update(attempts=attempts, refused=refused, shift=shift, excluded=excluded, dead=dead)
+    result = _result(solution, diverged=residuals.diverged, attempts=attempts)
+    result.update(refused=refused, shift=shift, excluded=excluded, dead=dead)
     if verbose:
         _say(
             params.compare_parameters(
@@ -228,26 +222,13 @@ class _MinimumSearch(NamedTuple):
 
     def all_data(self, residuals: ResidualLike, x: NDArray[np.float64]) -> Solution:
         """Solve on all data at once."""
-        return solve(
-            residuals,
-            x,
-            settings=self.settings,
-            cancel=self.cancel,
-            observe=self.observe,
-        )
+        return solve(residuals, x, **self._asdict())
 
     def staged(self, residuals: ResidualLike, x: NDArray[np.float64]) -> Solution:
         """Solve on growing parts of the data where they can be parted."""
         if not isinstance(residuals, Residuals):
             return self.all_data(residuals, x)
-        return solve_in_stages(
-            residuals,
-            x,
-            settings=self.settings,
-            noise_known=True,
-            cancel=self.cancel,
-            observe=self.observe,
-        )
+        return solve_in_stages(residuals, x, noise_known=True, **self._asdict())
 
     def from_any(self, residuals: ResidualLike, starts: Sequence[NDArray[np.float64]]) -> Solution:
         """Solve from the first start, or from another where all sequences are unstable there.
@@ -400,40 +381,34 @@ class _OwnFunction:
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self._single:
             try:
-                return self._batch(candidates)
+                return self._evaluated(candidates.T, len(candidates))
             except CandidateError:
                 if self._size is None and len(candidates) == 1:
                     raise
-        return np.stack([self._one(x) for x in candidates], axis=1)
+        return np.concatenate([self._one(x) for x in candidates], axis=1)
 
-    def _batch(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        count = len(candidates)
-        parts = [
-            np.asarray(part, dtype=np.float64)
-            for part in self._function(candidates.T.copy(), self._params)[0]
-        ]
-        for part in parts:
+    def _evaluated(self, x: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+        """Return the (n, count) residuals of ``x``, (p,) or (p, count)."""
+        found = self._function(x.copy(), self._params)[0]
+        parts = [np.asarray(part, dtype=np.float64) for part in found]
+        for part in parts if x.ndim > 1 else ():
             if part.shape[1:] != (count,) and not (count == 1 and part.ndim == 1):
                 msg = (
-                    f'Expected residuals of shape (n, {count}) for x of shape '
-                    f"{candidates.T.shape}, found {part.shape}; optimizer='scipy' asks for one "
-                    'candidate at a time.'
+                    f'Expected residuals of shape (n, {count}) for x of shape {x.shape}, found '
+                    f"{part.shape}; optimizer='scipy' asks for one candidate at a time."
                 )
                 raise FitError(msg)
-        found = np.concatenate([part.reshape(-1, count) for part in parts])
-        self._size = len(found)
-        return found
+        residuals = np.concatenate([part.reshape(-1, count) for part in parts])
+        self._size = len(residuals)
+        return residuals
 
     def _one(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         try:
-            parts = self._function(x.copy(), self._params)[0]
+            return self._evaluated(x, 1)
         except CandidateError:
             if self._size is None:
                 raise
-            return np.full(self._size, np.nan)
-        found = np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
-        self._size = len(found)
-        return found
+            return np.full((self._size, 1), np.nan)
 
 
 def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> None:
@@ -452,7 +427,9 @@ def _check_conditioning(residuals: ResidualLike, x0: NDArray[np.float64]) -> Non
         warnings.warn(msg, ConditionWarning, stacklevel=3)
 
 
-def _result(solution: Solution, diverged: int) -> scipy.optimize.OptimizeResult:
+def _result(
+    solution: Solution, *, diverged: int, attempts: tuple[Attempt, ...]
+) -> scipy.optimize.OptimizeResult:
     return scipy.optimize.OptimizeResult(
         x=solution.x,
         cost=solution.cost,
@@ -472,6 +449,11 @@ def _result(solution: Solution, diverged: int) -> scipy.optimize.OptimizeResult:
             'candidate': [np.array(entry.x) for entry in solution.trace],
         },
         diverged=diverged,
+        attempts=attempts,
+        refused=0,
+        shift=None,
+        excluded=0,
+        dead=(),
     )
 
 
@@ -484,12 +466,12 @@ def calculate_intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return covariance and half-widths of the parameters from the Jacobian at the optimum.
 
-    They hold for residuals that are independent and equally noisy: ``s² (JᵀJ)⁻¹`` with the
-    variance ``s² = rᵀr / (n − p)``. Residuals of a robot are not; the intervals of a calibration
-    allow for that.
+    They hold for residuals that are independent and equally noisy: ``s² (JᵀJ)⁻¹`` with the variance
+    ``s² = rᵀr / (n − p)``. Residuals of a robot are not; the intervals of a calibration allow for
+    that.
 
-    A direction that the data do not see has an infinite variance, which reaches only the
-    parameters that take part in it.
+    A direction that the data do not see has an infinite variance, which reaches only the parameters
+    that take part in it.
 
     Args:
         residuals_star: Residuals at the optimum, one array per sequence, n numbers in all.
@@ -500,8 +482,7 @@ def calculate_intervals(
             count as zero.
 
     Returns:
-        The (p, p) covariance, infinite in the directions that the data do not see, and the (p,)
-        half-widths, in the parameters' units.
+        The (p, p) covariance and the (p,) half-widths, in the parameters' units.
 
     Raises:
         FitError: There are not more residuals than parameters.

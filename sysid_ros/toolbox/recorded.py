@@ -16,7 +16,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.mapping import STATES
+from sysid_ros.signals.mapping import STATES, control_mapping, sensor_mapping
 from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
@@ -77,12 +77,12 @@ def record(
     resample: bool = True,
     signals: Collection[str] | None = None,
 ) -> Recorded:
-    """Turn a measured trajectory into a sequence."""
+    """Turn a measured trajectory into a sequence.
+
+    Without ``resample``, controls and measurements are one per step, whatever their stamps say.
+    """
     timestep = float(model.opt.timestep)
     control, sensordata = trajectory.control, trajectory.sensordata
-    if not sensordata.signal_mapping:
-        mapping = TimeSeries.compute_all_sensor_mapping(model)
-        sensordata = TimeSeries(sensordata.times, sensordata.data, mapping)
     if signals is not None:
         missing = [signal for signal in signals if signal not in sensordata.signal_mapping]
         if missing:
@@ -114,17 +114,14 @@ def record(
         sensordata.times[kept], sensordata.matrix[kept], sensordata.signal_mapping
     )
     groups: list[TimeSeries] = []
-    for of_state, times in (
-        (False, np.maximum(described, 0.0)[kept]),
-        (True, np.maximum(sample_times, 0.0)[kept]),
-    ):
+    for of_state, times in ((False, described), (True, sample_times)):
         mapping = {
             signal: entry
             for signal, entry in sensordata.signal_mapping.items()
             if (entry[0] in STATES) is of_state
         }
         if mapping:
-            groups.append(TimeSeries(times, measured.data, mapping))
+            groups.append(TimeSeries(np.maximum(times[kept], 0.0), measured.data, mapping))
     data = mujoco.MjData(model)
     mujoco.mj_setState(model, data, trajectory.initial_state, FULLPHYSICS)
     return Recorded(
@@ -181,16 +178,12 @@ def _snapped(times: NDArray[np.float64], timestep: float, tolerance: float) -> N
 
 def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.float64]) -> TimeSeries:
     """Return the controls with actuators' names, in seconds from the start."""
-    mapping = control.signal_mapping or TimeSeries.compute_all_control_mapping(model)
     actuators = {model.actuator(i).name for i in range(model.nactuator)}
-    return TimeSeries(
-        times,
-        control.matrix,
-        {
-            name if name in actuators else name.removesuffix('_ctrl'): entry
-            for name, entry in mapping.items()
-        },
-    )
+    mapping = {
+        name if name in actuators else name.removesuffix('_ctrl'): entry
+        for name, entry in (control.signal_mapping or control_mapping(model)).items()
+    }
+    return TimeSeries(times, control.matrix, mapping)
 
 
 def observed(observations: Observations, model: str) -> list[str] | None:
@@ -219,7 +212,7 @@ def check_selection(
     signals: dict[str, dict[str, SignalType]] = {}
     for group in groups:  # the sensors of its model, and what else was measured of it
         measured = (run.sensordata.signal_mapping for run in group.measured_rollout)
-        mappings = (TimeSeries.compute_all_sensor_mapping(group.gt_model), *measured)
+        mappings = (sensor_mapping(group.gt_model), *measured)
         signals[group.name] = {n: kind for m in mappings for n, (kind, _) in m.items()}
     all_signals = [signal for some in signals.values() for signal in some]
     for group in groups:
@@ -236,7 +229,7 @@ def check_selection(
             if name not in known:
                 msg = f'There is no signal {name!r} to weight; {nearest(name, known)}.'
                 raise FitError(msg)
-            if not (np.ndim(weight) == 0 and np.isfinite(weight) and weight >= 0):
+            if not (np.ndim(weight) == 0 and 0 <= weight < np.inf):
                 msg = f'Expected a weight of signal {name!r} of 0 or more, found {weight!r}.'
                 raise FitError(msg)
 

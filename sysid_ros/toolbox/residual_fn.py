@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import mujoco
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.rollout.measurement import Signal
     from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
-    from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+    from sysid_ros.toolbox.parameter import ModifierFn, Parameter, ParameterDict
 
     Outcome = tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]
 
@@ -70,7 +69,14 @@ class Prepared(NamedTuple):
 
     residuals: Residuals | CustomResiduals
     recorded: tuple[Recorded, ...]
-    key: tuple[Any, ...]
+    structure: tuple[Any, ...]
+    modifiers: tuple[ModifierFn | None, ...]
+
+    def serves(self, params: ParameterDict) -> bool:
+        """Whether it is for parameters like these, whatever their values."""
+        # Callables are the same only as objects: some have an equality that is no truth value.
+        same = zip(self.modifiers, (p.modifier for p in params.values()), strict=False)
+        return self.structure == _structure(params) and all(mine is theirs for mine, theirs in same)
 
 
 class ResidualFunction:
@@ -86,13 +92,7 @@ class ResidualFunction:
         self._prepared: Prepared | None = None
 
     def __call__(self, x: NDArray[np.float64], params: ParameterDict, **overrides: Any) -> Outcome:
-        """Evaluate candidates; see `residual`.
-
-        Args:
-            x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
-            params: The parameters; they are not changed.
-            **overrides: Other options for this call.
-        """
+        """Evaluate candidates with other options for this call, if any; see `residual`."""
         if overrides:
             options = _checked({**self.options._asdict(), **overrides})
             return ResidualFunction(options)(x, params)
@@ -117,9 +117,8 @@ class ResidualFunction:
 
     def prepared(self, params: ParameterDict) -> Prepared:
         """Return the residuals for some parameters, made anew when their structure changes."""
-        key = _structure(params)
-        if self._prepared is None or self._prepared.key != key:
-            self._prepared = _prepare(self.options, params, key)
+        if self._prepared is None or not self._prepared.serves(params):
+            self._prepared = _prepare(self.options, params)
         return self._prepared
 
     def one_step_earlier(self) -> ResidualFunction | None:
@@ -200,37 +199,14 @@ def _checked(options: dict[str, Any]) -> Options:
     return found
 
 
-class _Identity:
-    """Equals what holds the same callable, whose own idea of equality need not be a truth value.
-
-    It holds the callable because the id of one that is gone may be given to another.
-    """
-
-    def __init__(self, modifier: Callable[..., object] | None) -> None:
-        self.callable = modifier
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Identity):
-            return NotImplemented
-        if isinstance(self.callable, types.MethodType) and isinstance(
-            other.callable, types.MethodType
-        ):
-            return bool(self.callable == other.callable)  # every access makes another object
-        return self.callable is other.callable
-
-    def __hash__(self) -> int:
-        return id(self.callable)
-
-
 def _structure(params: ParameterDict) -> tuple[Any, ...]:
-    """Return what residuals depend on, beside the values of what is not frozen."""
+    """Return what residuals depend on, beside modifiers and the values of what is not frozen."""
     return tuple(
         (
             name,
             p.size,
             p.frozen,
             p.target,
-            _Identity(p.modifier),
             p.scale,
             p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
             tuple(bound.tobytes() for bound in p.get_bounds()),
@@ -272,7 +248,7 @@ class _CallbackBuilder:
         return ', '.join(f'{name} = {value:.6g}' for name, value in given)
 
 
-def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> Prepared:
+def _prepare(options: Options, params: ParameterDict) -> Prepared:
     groups = list(options.models_sequences)
     check_selection(groups, options.enabled_observations, options.sensor_weights)
     labels = sequence_labels(groups)
@@ -325,7 +301,8 @@ def _prepare(options: Options, params: ParameterDict, key: tuple[Any, ...]) -> P
             options.modify_residual, options.custom_rollout, options.return_pred_all
         )
         residuals = CustomResiduals(callbacks, params, unknowns, measured, noise)
-    return Prepared(residuals, recorded, key)
+    modifiers = tuple(parameter.modifier for parameter in params.values())
+    return Prepared(residuals, recorded, _structure(params), modifiers)
 
 
 def _group(
@@ -351,14 +328,16 @@ def _group(
         for label, trajectory in zip(labels, group.measured_rollout, strict=True)
     ]
     spec, called = _called(options, group, params)
+    own_builder = options.build_model is not apply_param_modifiers
     model = group.gt_model
-    if called and options.build_model is apply_param_modifiers:
+    if called and not own_builder:
         spec, model = _lean(spec, model, params, labels)
     unknowns = unknowns_of(params, model, labels, frozen=True, spec=spec)
     targets = [target for unknown in unknowns for target in unknown.targets]
     rebuild = None
-    if called or any(target.role is Role.SPEC for target in targets):
-        builder = _CallbackBuilder(options.build_model, params) if called else None
+    if called or own_builder or any(target.role is Role.SPEC for target in targets):
+        built = called or own_builder
+        builder = _CallbackBuilder(options.build_model, params) if built else None
         rebuild = Rebuild(spec, unknowns, builder, called)
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
         if options.build_model is apply_param_modifiers:  # a user's own may do anything
@@ -443,27 +422,25 @@ def _laws(
     transform: SignalTransform, params: ParameterDict, simulators: list[Simulator]
 ) -> dict[Signal, MeasurementModel]:
     """Return what a transform does to each sensor, in terms of a candidate's columns."""
-    places: dict[str, int] = {}
-    for frozen in (False, True):
-        for name, parameter in params.items():
-            if parameter.frozen is frozen:
-                places[name] = sum(params[other].size for other in places)
-    sensors = dict.fromkeys(
-        sensor
-        for simulator in simulators
-        for run in simulator.runs
-        for readings in run.readings
-        for sensor in readings.sensors
-    )
+    # A candidate's columns are those of the free parameters, then those of the frozen ones.
+    order = sorted(params, key=lambda name: params[name].frozen)
+    sizes = [params[name].size for name in order]
+    places = dict(zip(order, np.cumsum([0, *sizes]).tolist(), strict=False))
+
+    def columns(names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(places[name] for name in names)
+
+    runs = (run for simulator in simulators for run in simulator.runs)
+    sensors = [sensor for run in runs for readings in run.readings for sensor in readings.sensors]
     return {
         acting.sensor: MeasurementModel(
-            tuple(places[name] for name in acting.predicted_gains),
-            tuple(places[name] for name in acting.predicted_biases),
-            tuple(places[name] for name in acting.measured_gains),
-            tuple(places[name] for name in acting.measured_biases),
+            columns(acting.predicted_gains),
+            columns(acting.predicted_biases),
+            columns(acting.measured_gains),
+            columns(acting.measured_biases),
             None if acting.delay is None else places[acting.delay],
         )
-        for acting in transform.sensor_parameters(list(sensors))
+        for acting in transform.sensor_parameters(list(dict.fromkeys(sensors)))
     }
 
 
@@ -499,21 +476,8 @@ def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     """Evaluate candidates once.
 
     Models are compiled and recordings prepared for this call only; a function made by
-    `build_residual_fn` keeps them.
-
-    Args:
-        x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
-        params: The parameters; they are not changed.
-        models_sequences: The models with their measurements.
-        build_model: See `build_residual_fn`, as for all that follow.
-        modify_residual: Replaces the comparison.
-        custom_rollout: Replaces the simulation.
-        n_threads: 0 for one per core.
-        return_pred_all: Also return series of sensors that do not count.
-        resample_true: False takes controls and measurements as one per step.
-        sensor_weights: Signal name to a factor.
-        enabled_observations: What counts; empty for all.
-        **options: The others.
+    `build_residual_fn` keeps them. That says what the options are. ``x`` is (p,) values of the
+    parameters that are not frozen, or (p, m) candidates; the parameters are not changed.
 
     Returns:
         For each sequence of each model, in order: the (n,) or (n, m) residuals, the predicted
@@ -553,22 +517,8 @@ def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
 ) -> tuple[NDArray[np.float64], list[TimeSeries], list[TimeSeries]]:
     """Evaluate candidates of one model on measured trajectories once.
 
-    The trajectories need not cover all sensors of the model.
-
-    Args:
-        x: (p,) values of the parameters that are not frozen, or (p, m) candidates.
-        params: The parameters; they are not changed.
-        build_model: Compiles a model with parameters, ``build_model(params)``; what targets of the
-            parameters name is its business, too.
-        traj_measured: The trajectory, or several.
-        modify_residual: As of `residual`, and so is all that follows.
-        custom_rollout: Replaces the simulation.
-        n_threads: 0 for one per core.
-        return_pred_all: Also return series of sensors that do not count.
-        resample_true: False takes controls and measurements as one per step.
-        sensor_weights: Signal name to a factor.
-        enabled_observations: What counts; empty for all.
-        **options: The others.
+    The trajectories need not cover all sensors of the model. ``build_model(params)`` compiles it;
+    what targets of the parameters name is its business, too. All else is as of `residual`.
 
     Returns:
         The (n,) or (n, m) residuals of all trajectories, and the predicted and measured series: of
@@ -622,12 +572,9 @@ def construct_ts_from_defaults(
 ) -> tuple[TimeSeries, TimeSeries]:
     """Pair what was simulated with what was measured, by name.
 
-    Args:
-        state_ts: Simulated states with their own stamps and names.
-        pred_sensordata: Simulated sensors; without names, their columns are those of
-            ``measured_sensordata``.
-        measured_sensordata: MeasuredTrajectory signals, with names.
-        enabled_observations: Names and types of those that count; all by default.
+    States and measurements have names; sensors that were simulated without have the columns of the
+    measured ones. ``enabled_observations`` are names and types of signals that count; all by
+    default.
 
     Returns:
         The measured series with its stamps, and the predicted one with those of

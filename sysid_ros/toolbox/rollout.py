@@ -89,9 +89,6 @@ def sysid_rollout(
             columns not counting the time; all by default. In the result they count it.
         ctrl_mapping: Names of the model's controls; all by default.
 
-    Returns:
-        One trajectory per rollout.
-
     Raises:
         FitError: The numbers of models, commands and states differ, a command is missing or not
             finite, a state has another size, its time lies outside of the commands, or these are

@@ -18,7 +18,13 @@ import numpy as np
 from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
 from sysid_ros.model.loading import one_sentence
 from sysid_ros.signals import TimeSeries, storage
-from sysid_ros.signals.mapping import STATES, SignalType, control_mapping, find_signal
+from sysid_ros.signals.mapping import (
+    STATES,
+    SignalType,
+    control_mapping,
+    find_signal,
+    sensor_mapping,
+)
 from sysid_ros.signals.resampling import slack
 
 if TYPE_CHECKING:
@@ -68,6 +74,14 @@ class SystemTrajectory:
         """Return a copy with some attributes replaced."""
         return dataclasses.replace(self, **kwargs)
 
+    def named(self) -> SystemTrajectory:
+        """Return it with names for its measurements; without any they are the model's sensors."""
+        measured = self.sensordata
+        if measured.signal_mapping:
+            return self
+        mapping = sensor_mapping(self.model)
+        return self.replace(sensordata=TimeSeries(measured.times, measured.data, mapping))
+
     @property
     def start(self) -> float:
         """Time of the initial state on the clock of the series, seconds.
@@ -86,13 +100,9 @@ class SystemTrajectory:
         return len(self.sensordata)
 
     def get_sensordata_slice(self, sensor: str = 'joint_pos') -> NDArray[np.float64]:
-        """Return the measurements of all sensors of one type.
+        """Return the (n, d) measurements of all sensors of one type, in the model's order.
 
-        Args:
-            sensor: ``joint_pos``, ``joint_vel`` or ``joint_torque``.
-
-        Returns:
-            (n, d) samples, in the model's order of sensors.
+        The type is ``joint_pos``, ``joint_vel`` or ``joint_torque``.
 
         Raises:
             FitError: There is no such type, or no sensor of it was measured.
@@ -100,12 +110,9 @@ class SystemTrajectory:
         if sensor not in _SLICES:
             msg = f'Unsupported sensor type {sensor!r}; {nearest(sensor, _SLICES)}.'
             raise FitError(msg)
-        mapping = self.sensordata.signal_mapping
-        mapping = mapping or TimeSeries.compute_all_sensor_mapping(self.model)
-        names = [
-            self.model.sensor(index).name or f'sensor[{index}]'
-            for index in np.flatnonzero(self.model.sensor_type == _SLICES[sensor].value)
-        ]
+        mapping = self.sensordata.signal_mapping or sensor_mapping(self.model)
+        every = list(sensor_mapping(self.model))
+        names = [every[k] for k in np.flatnonzero(self.model.sensor_type == _SLICES[sensor].value)]
         columns = [mapping[name][1] for name in names if name in mapping]
         if not columns:
             msg = f'No sensor of type {sensor!r} was measured; the model has {len(names)}.'
@@ -115,13 +122,10 @@ class SystemTrajectory:
     def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
         """Check that the series belong to the model, by name, and are on one clock.
 
-        Args:
-            allow_missing_sensors: Do not expect that all sensors of the model were measured.
-
         Raises:
             FitError: A signal is not in the model or has another width there, an actuator or
-                sensor of it is missing, a command is not finite, a state has another size, or
-                initial state, commands and measurements do not overlap.
+                (unless they may be missing) a sensor of it is missing, a command is not finite, a
+                state has another size, or state, commands and measurements do not overlap.
         """
         check_sensors(self.model, self.sensordata, allow_missing=allow_missing_sensors)
         check_controls(self.model, self.control)
@@ -140,13 +144,10 @@ class SystemTrajectory:
         check_overlap(self.start, self.control, self.sensordata)
 
     def split(self, chunk_size: int) -> list[SystemTrajectory]:
-        """Cut into consecutive runs.
+        """Cut into consecutive runs of so many measured rows.
 
         A chunk begins at the stamp of its first measurement, in the state of that instant, with
         the command that holds then. Measurements that do not fill a last chunk are dropped.
-
-        Args:
-            chunk_size: Measured rows per chunk.
 
         Raises:
             FitError: There are no states, none is stamped where a chunk begins, or the size is
@@ -193,16 +194,7 @@ class SystemTrajectory:
     def render(
         self, height: int = 240, width: int = 320, camera: str | int = -1, fps: int = 30
     ) -> list[NDArray[np.uint8]]:
-        """Draw the states.
-
-        Args:
-            height: Of a picture, pixels.
-            width: Of a picture, pixels.
-            camera: Name or index; -1 is the free camera.
-            fps: Pictures per second of the run.
-
-        Returns:
-            (height, width, 3) RGB pictures.
+        """Draw the states: (height, width, 3) RGB pictures, ``fps`` of them per second of the run.
 
         Raises:
             FitError: There are no states.
@@ -246,11 +238,6 @@ class SystemTrajectory:
         allow_missing_sensors: bool = False,  # noqa: FBT002
     ) -> SystemTrajectory:
         """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox.
-
-        Args:
-            path: The file.
-            model: What the run is compared with.
-            allow_missing_sensors: Do not expect that all sensors of the model were measured.
 
         Raises:
             SignalError: There is no such file, or it holds no trajectory.
@@ -329,17 +316,11 @@ class ModelSequences:
         sensordata: TimeSeries | Sequence[TimeSeries],
         allow_missing_sensors: bool = False,  # noqa: FBT002
     ) -> None:
-        """Pair a model with its sequences.
+        """Pair a model with its sequences; for one, what there is one of may be given alone.
 
-        Args:
-            name: Of the model.
-            spec: The model; candidates are written into copies of it.
-            sequence_name: Name of the sequence, or one per sequence.
-            initial_state: State of kind ``mjSTATE_FULLPHYSICS`` at the first command, or one per
-                sequence (``create_initial_state``).
-            control: Commands, or one series per sequence.
-            sensordata: Measurements, or one series per sequence.
-            allow_missing_sensors: Do not expect that all sensors of the model were measured.
+        An initial state is of kind ``mjSTATE_FULLPHYSICS``, at the first command
+        (``create_initial_state``). Candidates are written into copies of the spec. With
+        ``allow_missing_sensors`` not all sensors of the model need to be measured.
 
         Raises:
             ModelError: The model does not compile.
@@ -368,14 +349,15 @@ class ModelSequences:
             SystemTrajectory(compiled, *series, None)
             for series in zip(controls, measured, states, strict=True)
         ]
-        self._set(name, spec, names, rollouts, allow_missing_sensors)
+        self._set((name, spec, compiled, allow_missing_sensors), names, rollouts)
 
     @classmethod
     def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
         """Pair the model of trajectories, of which there is no spec, with them."""
         found = object.__new__(cls)
         names = [f'trajectory {index}' for index in range(len(trajectories))]
-        found._set(name, mujoco.MjSpec(), names, list(trajectories), True)  # noqa: FBT003
+        model = trajectories[0].model
+        found._set((name, mujoco.MjSpec(), model, True), names, list(trajectories))
         return found
 
     def __getitem__(self, key: int | slice) -> ModelSequences:
@@ -384,11 +366,9 @@ class ModelSequences:
         places = chosen if isinstance(chosen, range) else (chosen,)
         part = object.__new__(ModelSequences)
         part._set(
-            self.name,
-            self.spec,
+            (self.name, self.spec, self.gt_model, self.allow_missing_sensors),
             [self.sequence_name[place] for place in places],
             [self.measured_rollout[place] for place in places],
-            self.allow_missing_sensors,
         )
         return part
 
@@ -397,24 +377,22 @@ class ModelSequences:
 
     def _set(
         self,
-        name: str,
-        spec: mujoco.MjSpec,
+        model: tuple[str, mujoco.MjSpec, mujoco.MjModel, bool],
         names: list[str],
         rollouts: list[SystemTrajectory],
-        allow_missing_sensors: bool,
     ) -> None:
-        self.name, self.spec, self.allow_missing_sensors = name, spec, allow_missing_sensors
-        self.sequence_name, self.measured_rollout = names, rollouts
-        self.gt_model = rollouts[0].model
+        self.name, self.spec, self.gt_model, self.allow_missing_sensors = model
+        self.sequence_name = names
         self.initial_state = [rollout.initial_state for rollout in rollouts]
         self.control = [rollout.control for rollout in rollouts]
         self.sensordata = [rollout.sensordata for rollout in rollouts]
         for sequence, trajectory in zip(names, rollouts, strict=True):
             try:
-                trajectory.check_compatible(allow_missing_sensors)
+                trajectory.check_compatible(self.allow_missing_sensors)
             except SysidError as err:
-                msg = f'Sequence {sequence!r} of model {name!r}: {err}'
+                msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
                 raise FitError(msg) from err
+        self.measured_rollout = [rollout.named() for rollout in rollouts]
 
 
 def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
@@ -438,24 +416,13 @@ def create_initial_state(
     qvel_names: Sequence[str] | None = None,
     act_names: Sequence[str] | None = None,
 ) -> NDArray[np.float64]:
-    """Build a full physics state, at time zero, from its parts.
+    """Build a full physics state, (nstate,) of kind ``mjSTATE_FULLPHYSICS``, at time zero.
 
-    Names say which joints, free bodies or actuators the numbers belong to, with or without
-    ``_qpos``, ``_qvel``, ``_act``; a free joint takes 7 of them in ``qpos``, a ball joint 4. What
-    is not named keeps the model's ``qpos0``, or zero. Without names the numbers are in the
-    model's order.
-
-    Args:
-        model: The model.
-        qpos: (nq,) positions, or as many as the names need; rad, m, unit quaternions.
-        qvel: (nv,) velocities, rad/s, m/s; zero by default.
-        act: (na,) activations; zero by default.
-        qpos_names: What ``qpos`` is.
-        qvel_names: What ``qvel`` is.
-        act_names: What ``act`` is.
-
-    Returns:
-        (nstate,) vector of kind ``mjSTATE_FULLPHYSICS``.
+    ``qpos`` (nq,) is in rad, m and unit quaternions, ``qvel`` (nv,) in rad/s and m/s, ``act`` (na,)
+    activations; the latter two are zero by default. Names say which joints, free bodies or
+    actuators the numbers belong to, with or without ``_qpos``, ``_qvel``, ``_act``; a free joint
+    takes 7 of them in ``qpos``, a ball joint 4. What is not named keeps the model's ``qpos0``, or
+    zero. Without names the numbers are in the model's order.
 
     Raises:
         FitError: A part has the wrong length, is not finite, or has names but no values.
@@ -563,14 +530,13 @@ def check_sensors(
         _check_signal_width(name, own, len(signal.columns))
         if kind is SignalType.MjSensor:
             measured.add(signal.name)
-    names = [model.sensor(index).name or f'sensor[{index}]' for index in range(model.nsensor)]
-    missing = [name for name in names if name not in measured]
+    missing = [name for name in sensor_mapping(model) if name not in measured]
     if not missing or allow_missing:
         return
     if not measured and sensordata.matrix.shape[1] == model.nsensordata:
         return
     msg = (
-        f'Expected measurements of all {len(names)} sensors of the model, missing: '
+        f'Expected measurements of all {model.nsensor} sensors of the model, missing: '
         f'{_listed(missing)}; pass allow_missing_sensors=True to fit without them.'
     )
     raise FitError(msg)

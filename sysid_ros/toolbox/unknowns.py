@@ -27,15 +27,27 @@ def unknowns_of(
     frozen: bool = False,
     spec: mujoco.MjSpec | None = None,
 ) -> tuple[Unknown, ...]:
-    """Return one unknown per component of every parameter that is not frozen."""
-    chosen = [parameter for parameter in params.values() if not parameter.frozen]
-    if frozen:
-        chosen += [parameter for parameter in params.values() if parameter.frozen]
-    return tuple(
-        unknown
-        for parameter in chosen
-        for unknown in _components(parameter, model, sequences, spec)
-    )
+    """Return an unknown per component of every parameter that is not frozen.
+
+    Those that are follow where they are asked for, with their value as bounds. Without a model
+    there are no targets; default classes are found in the spec that it was compiled from.
+    """
+    found = []
+    for parameter in sorted(params.values(), key=lambda parameter: parameter.frozen):
+        if parameter.frozen and not frozen:
+            continue
+        values = parameter.as_vector()
+        low, high = (values, values) if parameter.frozen else parameter.get_bounds()
+        targets: list[tuple[Target, ...]] = [()] * parameter.size
+        if model is not None:
+            targets = component_targets(parameter, model, sequences, spec)
+        mean, deviation = (part.reshape(-1) for part in parameter.prior or (values, values))
+        for k, name in enumerate(parameter.component_names()):
+            prior = (float(mean[k]), float(deviation[k])) if parameter.prior else None
+            limits = float(low[k]), float(high[k])
+            start = float(values[k])
+            found.append(Unknown(name, targets[k], start, *limits, parameter.scale, prior))
+    return tuple(found)
 
 
 def check_targets(
@@ -84,34 +96,3 @@ def _resolved(
         return resolve(path, model, sequences, spec)
     except ParameterError:
         return ()
-
-
-def _components(
-    parameter: Parameter,
-    model: mujoco.MjModel | None,
-    sequences: Sequence[str],
-    spec: mujoco.MjSpec | None,
-) -> list[Unknown]:
-    values = parameter.as_vector()
-    low, high = (values, values) if parameter.frozen else parameter.get_bounds()
-    targets = (
-        [()] * parameter.size
-        if model is None
-        else component_targets(parameter, model, sequences, spec)
-    )
-    priors: list[tuple[float, float] | None] = [None] * parameter.size
-    if parameter.prior is not None:
-        mean, deviation = (part.reshape(-1) for part in parameter.prior)
-        priors = [(float(m), float(d)) for m, d in zip(mean, deviation, strict=True)]
-    return [
-        Unknown(
-            name,
-            targets[k],
-            float(values[k]),
-            float(low[k]),
-            float(high[k]),
-            parameter.scale,
-            priors[k],
-        )
-        for k, name in enumerate(parameter.component_names())
-    ]
