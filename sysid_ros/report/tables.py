@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import math
 from html import escape as html_escape
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,9 +17,10 @@ from rich.table import Table
 from sysid_ros.report.numbers import interval, padded, rounded, significant, times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sysid_ros.results.result import CalibrationResult, ParameterResult
+    from sysid_ros.inference.combinations import Combination
+    from sysid_ros.results.result import CalibrationResult, CombinationResult, ParameterResult
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 1000
@@ -28,26 +29,25 @@ _LINES = 15
 #: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
+_PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>start', 'verdict')
 _ACCEPTED, _REJECTED = '#1a7f4b', '#b3261e'
 
 
 def result_text(result: CalibrationResult) -> str:
     """Return what `print_result` prints, nothing folded."""
-    stream = io.StringIO()
-    print_result(Console(file=stream, highlight=False, width=WIDE), result)
-    return _trimmed(stream.getvalue())
+    return _printed(lambda console: print_result(console, result))
 
 
 def parameters_text(parameters: Sequence[ParameterResult]) -> str:
     """Return the table of parameters alone."""
+    return _printed(lambda console: _print_parameters(console, parameters))
+
+
+def _printed(show: Callable[[Console], None]) -> str:
+    """Return what is printed without the spaces that tables end their lines with."""
     stream = io.StringIO()
-    _print_parameters(Console(file=stream, highlight=False, width=WIDE), parameters)
-    return _trimmed(stream.getvalue())
-
-
-def _trimmed(text: str) -> str:
-    """Leave out the spaces that tables end their lines with."""
-    return '\n'.join(line.rstrip() for line in text.rstrip().splitlines())
+    show(Console(file=stream, highlight=False, width=WIDE))
+    return '\n'.join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
 def print_result(
@@ -76,39 +76,27 @@ def _print_parameters(
     parameters: Iterable[ParameterResult],
     truth: Mapping[str, float] | None = None,
 ) -> None:
-    true_value = ['>true'] if truth else []
-    columns = ['parameter', '>value', '>95 % interval', 'unit', '>start', *true_value, 'verdict']
-    rows = []
-    for parameter in parameters:
-        true = truth.get(parameter.name, math.nan) if truth else math.nan
-        rows.append(
-            (
-                parameter.name,
-                rounded(parameter.value, parameter.half_width),
-                interval(parameter.low, parameter.high),
-                parameter.unit,
-                significant(parameter.initial),
-                *([significant(true)] if truth else []),
-                parameter.verdict,
-            )
-        )
+    columns = list(_PARAMETER_COLUMNS)
+    rows = [_parameter_row(parameter) for parameter in parameters]
+    if truth:
+        columns.insert(-1, '>true')
+        for row in rows:
+            row.insert(-1, significant(truth.get(row[0], math.nan)))
     print_table(console, 'Parameters', columns, rows)
 
 
-class _Determined(Protocol):
-    """A combination of parameters, its value and the ends of its interval."""
-
-    @property
-    def expression(self) -> str: ...
-    @property
-    def value(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
+def _parameter_row(parameter: ParameterResult) -> list[str]:
+    return [
+        parameter.name,
+        rounded(parameter.value, parameter.half_width),
+        interval(parameter.low, parameter.high),
+        parameter.unit,
+        significant(parameter.initial),
+        parameter.verdict,
+    ]
 
 
-def determined(found: _Determined) -> str:
+def determined(found: CombinationResult | Combination) -> str:
     """Say what is determined of parameters that cannot be told apart."""
     value = rounded(found.value, (found.high - found.low) / 2)
     return f'determined is {found.expression}: {value} {interval(found.low, found.high)}'
@@ -216,20 +204,7 @@ def print_table(
 
 def parameters_html(parameters: Iterable[ParameterResult]) -> str:
     """Return the table of parameters: value, interval, unit, start and verdict."""
-    rows = [
-        (
-            parameter.name,
-            rounded(parameter.value, parameter.half_width),
-            interval(parameter.low, parameter.high),
-            parameter.unit,
-            significant(parameter.initial),
-            str(parameter.verdict),
-        )
-        for parameter in parameters
-    ]
-    return _table(
-        ('parameter', 'value', '95 % interval', 'unit', 'start', 'verdict'), rows, numbers={1, 2, 4}
-    )
+    return _table(_PARAMETER_COLUMNS, [_parameter_row(parameter) for parameter in parameters])
 
 
 def result_html(result: CalibrationResult) -> str:
@@ -237,12 +212,11 @@ def result_html(result: CalibrationResult) -> str:
     word, colour = ('accepted', _ACCEPTED) if result.accepted else ('rejected', _REJECTED)
     held_out = [error for error in result.errors if error.role == 'validate']
     errors = _table(
-        ('sensor', 'before', 'after', 'unit'),
+        ('sensor', '>before', '>after', 'unit'),
         [
             (error.sensor, padded(error.before), padded(error.after), error.unit)
             for error in held_out or result.errors
         ],
-        numbers={1, 2},
     )
     warnings = ''.join(f'<li>{html_escape(warning)}</li>' for warning in result.warnings)
     unsure = sum(1 for parameter in result.parameters if math.isnan(parameter.half_width))
@@ -256,15 +230,16 @@ def result_html(result: CalibrationResult) -> str:
     )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
-    """Return an HTML table; the columns in ``numbers`` are aligned on the right."""
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return an HTML table; ``>`` before a header says that its column is aligned on the right."""
 
-    def line(cells: Sequence[str], tag: str) -> str:
+    def line(cells: Iterable[str], tag: str) -> str:
         styled = (
-            f'<{tag} {_NUMBER if place in numbers else _NAME}>{html_escape(cell)}</{tag}>'
-            for place, cell in enumerate(cells)
+            f'<{tag} {_NUMBER if title.startswith(">") else _NAME}>{html_escape(cell)}</{tag}>'
+            for title, cell in zip(header, cells, strict=True)
         )
         return f'<tr>{"".join(styled)}</tr>'
 
+    head = line((title.lstrip('>') for title in header), 'th')
     body = ''.join(line(row, 'td') for row in rows)
-    return f'<table><thead>{line(header, "th")}</thead><tbody>{body}</tbody></table>'
+    return f'<table><thead>{head}</thead><tbody>{body}</tbody></table>'
