@@ -40,15 +40,8 @@ _HORIZON_TICKS = 6
 class Mark(NamedTuple):
     """One parameter; all positions from 0 (left end of the axis) to 1, None where there is none.
 
-    Attributes:
-        parameter: What is drawn.
-        initial: Position of the initial value.
-        value: Position of the identified value.
-        low: Lower end of the 95 % interval, cut to the axis.
-        high: Upper end, cut to the axis.
-        cut_low: Whether the interval goes on to the left of the axis.
-        cut_high: Whether it goes on to the right.
-        truth: Position of the true value.
+    The ends of the 95 % interval are cut to the axis; ``cut_low`` and ``cut_high`` are whether it
+    goes on to the left or to the right of it.
     """
 
     parameter: ParameterResult
@@ -204,15 +197,19 @@ def _steps(left: float, right: float) -> list[float]:
 
 
 def _decades(axis: _Axis) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten, thinned until few enough are left."""
-    powers = range(math.floor(axis.left), math.ceil(axis.right) + 1)
+    """Return 1, 2 and 5 times powers of ten on an axis, thinned until few enough are left."""
     for factors in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [factor * 10.0**power for power in powers for factor in factors]
-        ticks = [tick for tick in ticks if 0 <= axis.position(tick) <= 1]
+        ticks = _round_numbers(axis, factors)
         if len(ticks) <= _TICKS + 1:
             return ticks
-    stride = math.ceil(len(ticks) / _TICKS)
-    return ticks[::stride]
+    return ticks[:: math.ceil(len(ticks) / _TICKS)]
+
+
+def _round_numbers(axis: _Axis, factors: Sequence[int]) -> list[float]:
+    """Return some times powers of ten on a logarithmic axis."""
+    powers = range(math.floor(axis.left) - 1, math.ceil(axis.right) + 1)
+    found = [factor * 10.0**power for power in powers for factor in factors]
+    return [number for number in found if 0 <= axis.position(number) <= 1]
 
 
 class CorrelatedPair(NamedTuple):
@@ -234,7 +231,7 @@ class CorrelationCell(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of the picture of error over horizon: SVG points, 0 to 100 in both directions."""
+    """One line of the picture of errors: SVG points, 0 to 100 in both directions."""
 
     role: Role
     kind: str
@@ -271,14 +268,12 @@ def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
         return ()
     cells = []
     for i, row in enumerate(result.inference.correlation):
-        for j in range(i):
-            value = row[j]
+        for j, value in enumerate(row[:i]):
             text = f'{names[i]} and {names[j]}: {significant(value, 2)}'
+            tone, strength = 'pos' if value > 0 else 'neg', min(abs(value), 1.0)
             if not math.isfinite(value):
-                cells.append(CorrelationCell(i, j, 'none', 0.0, text))
-            else:
-                tone = 'pos' if value > 0 else 'neg'
-                cells.append(CorrelationCell(i, j, tone, min(abs(value), 1.0), text))
+                tone, strength = 'none', 0.0
+            cells.append(CorrelationCell(i, j, tone, strength, text))
     return tuple(cells)
 
 
@@ -294,6 +289,8 @@ def horizon(result: CalibrationResult) -> Horizon | None:
         return None
     errors = [e for p in points for e in (p.before, p.after)]
     across, up = _logarithmic(seconds), _logarithmic(errors)
+    ticks = _round_numbers(up, (1, 2, 5))
+    ticks = ticks[:: max(math.ceil(len(ticks) / _HORIZON_TICKS), 1)]
     lines = []
     for role in ROLES:
         own = sorted((p for p in points if p.role == role), key=lambda p: p.seconds)
@@ -307,7 +304,7 @@ def horizon(result: CalibrationResult) -> Horizon | None:
     return Horizon(
         tuple(lines),
         tuple(Tick(100 * across.position(s), significant(s, 2)) for s in seconds),
-        tuple(Tick(100 - 100 * up.position(e), significant(e, 2)) for e in _round_numbers(up)),
+        tuple(Tick(100 - 100 * up.position(e), significant(e, 2)) for e in ticks),
     )
 
 
@@ -317,11 +314,3 @@ def _logarithmic(numbers: Iterable[float]) -> _Axis:
     middle = (min(logs) + max(logs)) / 2
     half = max((max(logs) - min(logs)) / 2, 0.1)
     return _Axis(middle - half, middle + half, logarithmic=True)
-
-
-def _round_numbers(axis: _Axis) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten on a logarithmic axis, few enough for labels."""
-    powers = range(math.floor(axis.left) - 1, math.ceil(axis.right) + 1)
-    found = [f * 10.0**p for p in powers for f in (1, 2, 5)]
-    inside = [x for x in found if axis.left <= math.log10(x) <= axis.right]
-    return inside[:: max(math.ceil(len(inside) / _HORIZON_TICKS), 1)]
