@@ -15,6 +15,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.signal_modifier import apply_delayed_ts_window
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.simulation import Simulator
-    from sysid_ros.toolbox.recorded import Recorded
+    from sysid_ros.toolbox.recorded import Recorded, SensorStamps
+    from sysid_ros.toolbox.signal_transform import SignalTransform
+    from sysid_ros.toolbox.trajectory import ModelSequences
 
 
 #: Compiles a candidate: ``build_model(params, spec)``, with a copy of the spec that it may change.
@@ -42,6 +45,23 @@ CustomRolloutFn: TypeAlias = Callable[..., Sequence[SystemTrajectory]]
 ModifyResidualFn: TypeAlias = Callable[..., tuple[NDArray[np.float64], TimeSeries, TimeSeries]]
 #: Residuals of an unstable candidate, in units of the largest of the first stable one.
 _DIVERGED = 1e3
+
+
+class Options(NamedTuple):
+    """How residuals are made; see `build_residual_fn`."""
+
+    models_sequences: Sequence[ModelSequences]
+    build_model: BuildModelFn = apply_param_modifiers
+    modify_residual: ModifyResidualFn | None = None
+    custom_rollout: CustomRolloutFn | None = None
+    n_threads: int = 0
+    return_pred_all: bool = False
+    resample_true: bool = True
+    sensor_weights: Mapping[str, Any] | None = None
+    enabled_observations: Any = ()
+    signal_transform: SignalTransform | None = None
+    sensor_stamps: SensorStamps = 'auto'
+    noise: Mapping[str, float] | None = None
 
 
 class MeasuredTrajectory(NamedTuple):
@@ -62,14 +82,6 @@ class MeasuredTrajectory(NamedTuple):
     signals: Sequence[str] | None
 
 
-class Callbacks(NamedTuple):
-    """The user's own functions; see `build_residual_fn`."""
-
-    modify_residual: Callable[..., Any] | None
-    custom_rollout: Callable[..., Any] | None
-    return_pred_all: bool
-
-
 class CustomResiduals(FunctionResiduals):
     """Residuals of a user's own comparison or simulation, as a function of the candidates.
 
@@ -80,7 +92,7 @@ class CustomResiduals(FunctionResiduals):
 
     def __init__(
         self,
-        callbacks: Callbacks,
+        options: Options,
         params: ParameterDict,
         unknowns: tuple[Unknown, ...],
         measured: Sequence[MeasuredTrajectory],
@@ -91,7 +103,7 @@ class CustomResiduals(FunctionResiduals):
         self.refused: dict[int, CandidateError] = {}
         self.refusals = 0
         self._built = False
-        self._callbacks = callbacks
+        self._options = options
         self._params = params.copy()
         self._measured = tuple(measured)
         self._noise = noise
@@ -180,13 +192,13 @@ class CustomResiduals(FunctionResiduals):
             'rollout_state_mapping': {**qpos, **qvel, **act},
             'ctrl_mapping': ctrl,
         }
-        if self._callbacks.custom_rollout is None:
+        if self._options.custom_rollout is None:
             return sysid_rollout(**common)
         param_dicts = []
         for x in candidates:
             self._params.update_from_vector(x)
             param_dicts.append(self._params.copy())
-        made = self._callbacks.custom_rollout(**common, param_dicts=param_dicts)
+        made = self._options.custom_rollout(**common, param_dicts=param_dicts)
         rollouts: list[SystemTrajectory] = [] if made is None else list(made)
         if len(rollouts) != count:
             msg = (
@@ -203,14 +215,14 @@ class CustomResiduals(FunctionResiduals):
         rollout: SystemTrajectory,
         x: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], TimeSeries, TimeSeries]:
-        if self._callbacks.modify_residual is not None:
+        if self._options.modify_residual is not None:
             self._params.update_from_vector(x)
-            made = self._callbacks.modify_residual(
+            made = self._options.modify_residual(
                 self._params.copy(),
                 rollout.sensordata,
                 entry.trajectory.sensordata,
                 model,
-                self._callbacks.return_pred_all,
+                self._options.return_pred_all,
                 state=None if rollout.state is None else rollout.state.matrix,
             )
             if not isinstance(made, (tuple, list)) or len(made) != 3:  # noqa: PLR2004

@@ -16,7 +16,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.rendering import render_rollout
 from sysid_ros.toolbox.result import fitted_result
@@ -174,15 +174,13 @@ def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
     from PIL import Image  # noqa: PLC0415 (see the module's docstring)
 
     pictures = [Image.fromarray(frame) for frame in frames]
-    ends = [round(1000 * (number + 1) / framerate) for number in range(len(pictures))]
-    durations = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     stream = io.BytesIO()
     pictures[0].save(
         stream,
         format='WEBP',
         save_all=True,
         append_images=pictures[1:],
-        duration=durations,
+        duration=round(1000 / framerate),  # ms
         loop=0,
         quality=_QUALITY,
         method=_METHOD,
@@ -257,13 +255,16 @@ def _measured_states(
     """Return the states that the measured joint positions say; None unless all are measured."""
     if not model.njnt or any(mujoco.mjtJoint(int(kind)) not in _SCALAR for kind in model.jnt_type):
         return None
-    columns = _position_columns(model, sensordata)
-    if len(columns) < model.njnt:
-        return None
     states = np.zeros_like(like)
     states[:, 0] = like[:, 0]
-    for joint, column in columns.items():
-        values = sensordata.matrix[:, column]
+    for joint in range(model.njnt):
+        own = (model.sensor_type == _POSITION) & (model.sensor_objid == joint)
+        names = [model.sensor(int(sensor)).name for sensor in np.flatnonzero(own)]
+        names.append(f'{model.joint(joint).name}_qpos')
+        name = next((name for name in names if name in sensordata.signal_mapping), None)
+        if name is None:
+            return None
+        values = sensordata.get(name)[:, 0]
         known = np.isfinite(values)
         if not known.any():
             return None
@@ -271,19 +272,3 @@ def _measured_states(
             clock, sensordata.times[known], values[known]
         )
     return states
-
-
-def _position_columns(model: mujoco.MjModel, sensordata: TimeSeries) -> dict[int, int]:
-    """Return the column in which each joint's position was measured, by the joint's id."""
-    found: dict[int, int] = {}
-    mapping = sensordata.signal_mapping or TimeSeries.compute_all_sensor_mapping(model)
-    for name, (kind, indices) in mapping.items():
-        if kind is SignalType.MjSensor:
-            sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
-            if sensor >= 0 and model.sensor_type[sensor] == _POSITION:
-                found[int(model.sensor_objid[sensor])] = int(indices[0])
-        elif kind is SignalType.MjStateQPos:
-            joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name.removesuffix('_qpos'))
-            if joint >= 0:
-                found[joint] = int(indices[0])
-    return found

@@ -19,7 +19,7 @@ from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import STATES
-from sysid_ros.toolbox.callbacks import Callbacks, CustomResiduals, MeasuredTrajectory
+from sysid_ros.toolbox.callbacks import CustomResiduals, MeasuredTrajectory, Options
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.recorded import (
     Recorded,
@@ -45,23 +45,6 @@ if TYPE_CHECKING:
     from sysid_ros.toolbox.parameter import ModifierFn, Parameter, ParameterDict
 
     Outcome = tuple[list[NDArray[np.float64]], list[list[TimeSeries]], list[list[TimeSeries]]]
-
-
-class Options(NamedTuple):
-    """How residuals are made; see `build_residual_fn`."""
-
-    models_sequences: Sequence[ModelSequences]
-    build_model: BuildModelFn = apply_param_modifiers
-    modify_residual: ModifyResidualFn | None = None
-    custom_rollout: CustomRolloutFn | None = None
-    n_threads: int = 0
-    return_pred_all: bool = False
-    resample_true: bool = True
-    sensor_weights: Mapping[str, Any] | None = None
-    enabled_observations: Any = ()
-    signal_transform: SignalTransform | None = None
-    sensor_stamps: SensorStamps = 'auto'
-    noise: Mapping[str, float] | None = None
 
 
 class Prepared(NamedTuple):
@@ -297,10 +280,7 @@ def _prepare(options: Options, params: ParameterDict) -> Prepared:
             for group, (simulator, own) in zip(groups, made, strict=True)
             for trajectory, entry in zip(group.measured_rollout, own, strict=True)
         ]
-        callbacks = Callbacks(
-            options.modify_residual, options.custom_rollout, options.return_pred_all
-        )
-        residuals = CustomResiduals(callbacks, params, unknowns, measured, noise)
+        residuals = CustomResiduals(options, params, unknowns, measured, noise)
     modifiers = tuple(parameter.modifier for parameter in params.values())
     return Prepared(residuals, recorded, _structure(params), modifiers)
 
