@@ -147,12 +147,7 @@ def draw_sequence(group: signals.SequenceFigures) -> Drawing:
 
 
 def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
-    """Draw one sequence of a result, a held-out one where there is any.
-
-    Args:
-        result: What to show.
-        sensor: Only this one of the sensors; all unless given.
-    """
+    """Draw one sequence of a result, a held-out one where there is any: all sensors or one."""
     group = signals.sequences(result)[0]
     if sensor is not None:
         shown = tuple(entry for entry in group.figures if entry.plot.sensor == sensor)
@@ -191,15 +186,10 @@ def _file_names(groups: Sequence[signals.SequenceFigures]) -> list[str]:
 
 
 def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
-    """Write the figures of a result as PNG files.
+    """Write the figures of a result as PNG files into a folder, and return their paths.
 
-    Args:
-        result: What to show.
-        folder: Where the files go; made if it is not there.
-
-    Returns:
-        The files written: ``parameters.png``, one ``sequence_NAME.png`` per sequence with the
-        held-out ones first, and ``solver_trace.png``. What the result has no data for is left out.
+    They are ``parameters.png``, one ``sequence_NAME.png`` per sequence with the held-out ones
+    first, and ``solver_trace.png``. What the result has no data for is left out.
 
     Raises:
         ResultError: The folder cannot be written.

@@ -76,16 +76,10 @@ class SensorRow(NamedTuple):
 
 
 class Film(NamedTuple):
-    """An animation of one sequence.
+    """An animation of one sequence: an animated WebP, its size in pixels, how long it runs, s.
 
-    Attributes:
-        sequence: What it shows.
-        webp: The animated image.
-        width: Pixels.
-        height: Pixels.
-        seconds: How long it runs until it begins again.
-        shown: Names of the copies with the colour of each, as ``(name, '#rrggbb')``.
-        note: A sentence about what is not shown; empty where all is.
+    ``shown`` names the copies with the colour of each, as ``(name, '#rrggbb')``; ``note`` says what
+    is not shown, and is empty where all is.
     """
 
     sequence: str
@@ -278,12 +272,7 @@ def write_report(
     """Write a result as one HTML file that opens offline.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own two.
-
-    Args:
-        result: What to show.
-        path: The file; an existing one is replaced only when all is written.
-        truth: True values by parameter name or target, where they are known (a simulated robot).
+    else and run no script but its own two. True values are those of :func:`render_report`.
 
     Raises:
         ResultError: The file cannot be written.

@@ -53,13 +53,7 @@ def _printed(show: Callable[[Console], None]) -> str:
 def print_result(
     console: Console, result: CalibrationResult, truth: Mapping[str, float] | None = None
 ) -> None:
-    """Print the parameters of a result and its errors before and after.
-
-    Args:
-        console: Where to.
-        result: What was found.
-        truth: Parameter name to true value, where known.
-    """
+    """Print the parameters of a result, beside true values by name if known, and its errors."""
     _print_parameters(console, result.parameters, truth)
     _print_trust(console, result)
     _print_errors(console, result)

@@ -3,8 +3,8 @@
 """The names of MuJoCo's sysid toolbox, on this engine.
 
 ``from sysid_ros import toolbox as sysid`` runs code written for ``mujoco.sysid``; where that is
-wrong, the docstrings here say what is done instead. What draws and reports is loaded when it is
-first asked for.
+wrong, the docstrings here say what is done instead. What makes results is loaded when it is
+first asked for: that takes as long as all else.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sysid_ros.toolbox.modifiers import (
 )
 from sysid_ros.toolbox.optimization import StampWarning, calculate_intervals, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
+from sysid_ros.toolbox.rendering import render_rollout
 from sysid_ros.toolbox.residual_fn import (
     build_residual_fn,
     construct_ts_from_defaults,
@@ -53,7 +54,6 @@ from sysid_ros.toolbox.trajectory import (
 
 if TYPE_CHECKING:
     from sysid_ros.toolbox import report
-    from sysid_ros.toolbox.rendering import render_rollout
     from sysid_ros.toolbox.report import default_report
     from sysid_ros.toolbox.save import save_results
 
@@ -103,15 +103,11 @@ __all__ = [
     'weighted_diff',
 ]
 
-#: Modules of the names that are loaded when they are first asked for.
-_LATER = {'render_rollout': 'rendering', 'default_report': 'report', 'save_results': 'save'}
-
 
 def __getattr__(name: str) -> object:
-    """Load the module of a name that draws or reports."""
-    if name == 'report':
-        return importlib.import_module('sysid_ros.toolbox.report')
-    if name not in _LATER:
+    """Load the module of a name that makes results."""
+    if name not in {'report', 'default_report', 'save_results'}:
         msg = f'module {__name__!r} has no attribute {name!r}'
         raise AttributeError(msg)
-    return getattr(importlib.import_module(f'sysid_ros.toolbox.{_LATER[name]}'), name)
+    module = importlib.import_module(f'{__name__}.{"save" if name == "save_results" else "report"}')
+    return module if name == 'report' else getattr(module, name)

@@ -19,7 +19,6 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest
-from sysid_ros.toolbox.trajectory import FULLPHYSICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 Color = tuple[float, float, float, float]
 
+#: ``mjtState`` bits of the state vectors of the toolbox: everything that advances in time.
+FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 #: Red, green, blue, amber, violet: RGBA, transparent so that a copy behind another is seen.
 TINTS: tuple[Color, ...] = (
     (0.90, 0.25, 0.20, 0.55),

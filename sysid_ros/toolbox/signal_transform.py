@@ -82,6 +82,8 @@ class SignalTransform:
 
     Attributes:
         normalize: Whether ``apply`` divides residuals by how much each channel varies.
+        enabled: Names of the sensors that count; None for all.
+        weights: Name of a sensor to the factor of its residuals, 1 for the others; None for all 1.
     """
 
     def __init__(self, normalize: bool = True) -> None:  # noqa: FBT002 (the toolbox's signature)
@@ -90,8 +92,8 @@ class SignalTransform:
         self._delays: list[_Rule] = []
         self._gains: list[_Rule] = []
         self._biases: list[_Rule] = []
-        self._enabled: tuple[str, ...] | None = None
-        self._weights: dict[str, float] | None = None
+        self.enabled: tuple[str, ...] | None = None
+        self.weights: dict[str, float] | None = None
         self._checked = False
 
     @property
@@ -99,16 +101,6 @@ class SignalTransform:
         """Names of all parameters that act on some sensor."""
         rules = (*self._delays, *self._gains, *self._biases)
         return tuple(dict.fromkeys(rule.parameter for rule in rules))
-
-    @property
-    def enabled(self) -> tuple[str, ...] | None:
-        """Names of the sensors that count; None for all."""
-        return self._enabled
-
-    @property
-    def weights(self) -> Mapping[str, float] | None:
-        """Name of a sensor to the factor of its residuals, 1 for the others; None for all 1."""
-        return self._weights
 
     def delay(self, pattern: str, param: Parameter) -> None:
         """Delay sensors: a sample describes the state of the model ``param.value`` seconds before.
@@ -150,9 +142,9 @@ class SignalTransform:
             SignalError: There is none.
         """
         names = [sensor_names] if isinstance(sensor_names, str) else sensor_names
-        self._enabled = tuple(dict.fromkeys(names))
+        self.enabled = tuple(dict.fromkeys(names))
         self._checked = False
-        if not self._enabled:
+        if not self.enabled:
             msg = 'Expected the name of at least one sensor to enable, found none.'
             raise SignalError(msg)
 
@@ -166,7 +158,7 @@ class SignalTransform:
             if not (np.isfinite(weight) and weight >= 0):
                 msg = f'Expected a finite weight of at least 0 for {name!r}, found {weight}.'
                 raise SignalError(msg)
-        self._weights = {name: float(weight) for name, weight in weights.items()}
+        self.weights = {name: float(weight) for name, weight in weights.items()}
         self._checked = False
 
     def _add(self, rules: list[_Rule], pattern: str, param: Parameter, side: Side) -> None:
@@ -195,7 +187,7 @@ class SignalTransform:
                     f'{nearest(rule.pattern, sensor_names)}.'
                 )
                 raise SignalError(msg)
-        for what, names in (('enable', self._enabled or ()), ('weight', self._weights or ())):
+        for what, names in (('enable', self.enabled or ()), ('weight', self.weights or ())):
             for name in names:
                 if name not in sensor_names:
                     msg = f'There is no sensor {name!r} to {what}; {nearest(name, sensor_names)}.'
@@ -276,8 +268,8 @@ class SignalTransform:
         if not self._checked:
             self.check(predicted.names)
         names = measured.names
-        if not return_pred_all and self._enabled is not None:
-            names = tuple(name for name in self._enabled if name in names)
+        if not return_pred_all and self.enabled is not None:
+            names = tuple(name for name in self.enabled if name in names)
         if not names:
             msg = f'None of the enabled sensors was measured; {nearest(" ", measured.names)}.'
             raise SignalError(msg)
@@ -305,9 +297,7 @@ class SignalTransform:
                 [params[name] for name in own.measured_gains],
                 [params[name] for name in own.measured_biases],
             )
-        residual = weighted_diff(
-            predicted, measured, model, sensor_weights or self._weights or None
-        )
+        residual = weighted_diff(predicted, measured, model, sensor_weights or self.weights or None)
         if self.normalize:
             residual = normalize_residual(residual, measured.data)
         return np.where(np.isfinite(measured.data), residual, 0.0), predicted, measured

@@ -8,7 +8,6 @@ Recorded series are paired with a model by name, and lie on one clock.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from sysid_ros.signals.mapping import (
     sensor_mapping,
 )
 from sysid_ros.signals.resampling import slack
+from sysid_ros.toolbox.rendering import FULLPHYSICS, render_rollout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,6 @@ _SLICES = {
     'joint_vel': mujoco.mjtSensor.mjSENS_JOINTVEL,
     'joint_torque': mujoco.mjtSensor.mjSENS_JOINTACTFRC,
 }
-#: ``mjtState`` bits of the state vectors of the toolbox: everything that advances in time.
-FULLPHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 #: A state's time may miss the stamp that it belongs to by this fraction of a step.
 _SAME_STEP = 1e-3
 
@@ -202,18 +200,8 @@ class SystemTrajectory:
         if self.state is None:
             msg = 'Expected states to render, found none.'
             raise FitError(msg)
-        # Only who asks for pictures needs a graphics library.
-        rendering = importlib.import_module('sysid_ros.toolbox.rendering')
-        frames: list[NDArray[np.uint8]] = rendering.render_rollout(
-            self.model,
-            mujoco.MjData(self.model),
-            self.state.matrix[None],
-            fps,
-            camera=camera,
-            width=width,
-            height=height,
-        )
-        return frames
+        states = self.state.matrix[None]
+        return render_rollout(self.model, None, states, fps, camera, width, height)
 
     def save_to_disk(self, path: str | PathLike[str]) -> None:
         """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
