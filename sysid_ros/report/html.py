@@ -20,12 +20,13 @@ from plotly.offline import get_plotlyjs
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, signals
+from sysid_ros.results.result import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.results.result import CalibrationResult, ParameterResult, SensorError
+    from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: After these characters a long name, path or hash may be broken over lines.
 _BREAKS = ('/', '_', '.')
@@ -64,15 +65,6 @@ class ParameterRow(NamedTuple):
         if self.truth is None or math.isnan(self.parameter.low) or math.isnan(self.parameter.high):
             return None
         return self.parameter.low <= self.truth <= self.parameter.high
-
-
-class SensorRow(NamedTuple):
-    """The errors of one sensor on both roles; None where it was not measured in one."""
-
-    sensor: str
-    unit: str
-    train: SensorError | None
-    validate: SensorError | None
 
 
 class Film(NamedTuple):
@@ -131,16 +123,6 @@ def _headline(result: CalibrationResult) -> Headline:
         after,
         numbers.times(before, after),
     )
-
-
-def _sensor_rows(result: CalibrationResult) -> list[SensorRow]:
-    """Put the errors of each sensor on one line, in the order of the result."""
-    errors = {(error.sensor, error.role): error for error in result.errors}
-    units = {error.sensor: error.unit for error in result.errors}
-    return [
-        SensorRow(sensor, unit, errors.get((sensor, 'train')), errors.get((sensor, 'validate')))
-        for sensor, unit in units.items()
-    ]
 
 
 def _breakable(text: str) -> Markup:
@@ -209,6 +191,8 @@ def _context(
         )
         for parameter in result.parameters
     ]
+    errors = {(error.sensor, error.role): error for error in result.errors}
+    units = {error.sensor: error.unit for error in result.errors}
     counts = Counter(row.verdict.word for row in rows)
     groups = signals.sequences(result)
     bags = list(dict.fromkeys(topic.bag for topic in result.topics))
@@ -226,7 +210,10 @@ def _context(
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),
         'panels': pictures.panels(result, truth),
-        'sensors': _sensor_rows(result),
+        'sensors': [
+            {'sensor': name, 'unit': unit, **{role: errors.get((name, role)) for role in ROLES}}
+            for name, unit in units.items()
+        ],
         'sequences': groups,
         'noise_sources': list(dict.fromkeys(scale.source for scale in result.noise)),
         'unsure': [parameter for parameter in result.parameters if parameter.explanation],
@@ -238,10 +225,10 @@ def _context(
         'config_text': (
             yaml.safe_dump(config, sort_keys=False, allow_unicode=True) if config else ''
         ),
-        # The three below hold no text of the user's but inside the JSON, which escapes it.
+        # These hold no text of the user's.
         'style': Markup(_asset('report.css')),  # noqa: S704
         'scripts': (Markup(library), Markup(script)),  # noqa: S704
-        'curves': Markup(signals.curves_json(result, groups)),  # noqa: S704
+        'curves': signals.curves_json(result, groups),
         'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
     }
 

@@ -10,15 +10,17 @@ array of times is stored once.
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from jinja2.utils import htmlsafe_json_dumps
 
 from sysid_ros.report.numbers import significant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from markupsafe import Markup
 
     from sysid_ros.config.calibration import Role
     from sysid_ros.results.result import CalibrationResult, SensorError, SignalPlot
@@ -28,9 +30,6 @@ ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0
 _MARGIN = 0.05
-
-#: Characters that could end a script element or open a comment in it, and their JSON escapes.
-_ESCAPES = {'<': '\\u003c', '>': '\\u003e', '&': '\\u0026'}
 
 
 class Figure(NamedTuple):
@@ -84,14 +83,6 @@ def sequences(result: CalibrationResult) -> tuple[SequenceFigures, ...]:
     return tuple(found)
 
 
-def script_json(document: object) -> str:
-    """Write JSON that is safe inside a script element, whatever its strings hold."""
-    text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(',', ':'))
-    for character, escape in _ESCAPES.items():
-        text = text.replace(character, escape)
-    return text
-
-
 def limits(plot: SignalPlot) -> tuple[float, float] | None:
     """Return where a plot's axis ends when a prediction goes far beyond what was measured.
 
@@ -119,7 +110,7 @@ def _pack(values: Sequence[float]) -> str:
     return base64.b64encode(packed.tobytes()).decode('ascii')
 
 
-def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> str:
+def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> Markup:
     """Pack all plots, in the order of the report, and the solver's trace."""
     times: dict[str, int] = {}
     plots = []
@@ -145,4 +136,5 @@ def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) ->
             'cost': _pack([entry.cost for entry in trace]),
         },
     }
-    return script_json(document)
+    # Safe inside a script element, whatever the strings hold.
+    return htmlsafe_json_dumps(document, allow_nan=False, separators=(',', ':'))

@@ -59,10 +59,15 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
     """Return the result with its conditions, and whether all of them are met."""
     role: Role = 'train' if math.isnan(result.held_out_before) else 'validate'
     errors = [error for error in result.errors if error.role == role]
+    unstable = ', '.join(result.diverged)
     checks = [
         _improvement(result, role, config),
         _convergence(result, config),
-        _stability(result),
+        _check(
+            'stable',
+            f'The fitted model becomes unstable in {unstable}.' if unstable else '',
+            'The fitted model is stable in all sequences.',
+        ),
         _dead(result, errors),
     ]
     # Where the motion is chaotic, errors over whole sequences say nothing.
@@ -146,12 +151,6 @@ def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     if settled and solver.status is SolverStatus.ITERATIONS:
         detail = f'{said}, but the cost hardly fell any more.'
     return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
-
-
-def _stability(result: UnjudgedResult) -> GateCheck:
-    names = ', '.join(result.diverged)
-    wrong = f'The fitted model becomes unstable in {names}.' if names else ''
-    return _check('stable', wrong, 'The fitted model is stable in all sequences.')
 
 
 def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:

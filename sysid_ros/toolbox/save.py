@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import numbers
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,21 +35,6 @@ SUMMARY = 'results.json'
 ARRAYS = 'results.npz'
 #: Arrays of the solver's result that are kept, beside those of the statistics.
 _SOLVER_ARRAYS = ('x', 'fun', 'jac', 'grad', 'active_mask')
-#: What a summary holds of the solver's result; the arrays are in the other file.
-_SOLVER_FACTS = (
-    'status',
-    'message',
-    'success',
-    'cost',
-    'optimality',
-    'nfev',
-    'njev',
-    'nit',
-    'rollouts',
-    'diverged',
-    'backend',
-    'loss',
-)
 _UNSAFE = re.compile(r'[^A-Za-z0-9._ -]+')
 
 
@@ -107,7 +93,11 @@ def _summary(
 ) -> str:
     shift = opt_result.get('shift')
     document = {
-        'solver': {name: opt_result[name] for name in _SOLVER_FACTS if name in opt_result},
+        'solver': {
+            name: value
+            for name, value in opt_result.items()
+            if isinstance(value, (str, numbers.Number, np.bool_))
+        },
         'stamp_shift': None
         if shift is None
         else {
