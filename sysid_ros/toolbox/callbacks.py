@@ -22,7 +22,7 @@ from sysid_ros.toolbox.signal_modifier import apply_delayed_ts_window
 from sysid_ros.toolbox.trajectory import SystemTrajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.rollout.simulation import Simulator
@@ -72,14 +72,14 @@ class MeasuredTrajectory(NamedTuple):
         trajectory: As the user gave it, its sensors' stamps being the time that they describe.
         recorded: The same, prepared for the engine.
         weights: Signal name to a factor on its residuals.
-        signals: Names of the signals that count; None for all.
+        signals: Names of the signals that count; none for all.
     """
 
     simulator: Simulator
     trajectory: SystemTrajectory
     recorded: Recorded
     weights: Mapping[str, float]
-    signals: Sequence[str] | None
+    signals: Collection[str]
 
 
 class CustomResiduals(FunctionResiduals):
@@ -233,7 +233,7 @@ class CustomResiduals(FunctionResiduals):
                 raise FitError(msg)
             return made[0], made[1], made[2]
         series = entry.trajectory.sensordata
-        if entry.signals is not None:
+        if entry.signals:
             series = series.slice_by_name(list(entry.signals))
         measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)
         predicted = predicted_like(measured, rollout)

@@ -9,6 +9,7 @@ sequence begins. A sample is compared with the model at the time that it carries
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mujoco
@@ -21,7 +22,7 @@ from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.toolbox.rendering import FULLPHYSICS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -75,7 +76,7 @@ def record(
     *,
     stamps: SensorStamps = 'measured',
     resample: bool = True,
-    signals: Collection[str] | None = None,
+    signals: Collection[str] = (),
 ) -> Recorded:
     """Turn a measured trajectory into a sequence.
 
@@ -83,7 +84,7 @@ def record(
     """
     timestep = float(model.opt.timestep)
     control, sensordata = trajectory.control, trajectory.sensordata
-    if signals is not None:
+    if signals:
         missing = [signal for signal in signals if signal not in sensordata.signal_mapping]
         if missing:
             hint = nearest(missing[0], sensordata.signal_mapping)
@@ -186,17 +187,27 @@ def _commands(model: mujoco.MjModel, control: TimeSeries, times: NDArray[np.floa
     return TimeSeries(times, control.matrix, mapping)
 
 
-def observed(observations: Observations, model: str) -> list[str] | None:
-    """Return the names of the signals that count for a model; None for all."""
-    return [name for name, _ in _pairs(observations, model)] or None
+def observed(observations: Observations, model: str) -> dict[str, SignalType | None]:
+    """Return names and, where given, types of the signals that count for a model; none for all."""
+    chosen = _own(observations, model)
+    pairs = ((entry, None) if isinstance(entry, str) else entry for entry in chosen)
+    return dict(pairs)
 
 
 def weights_of(weights: Weights, model: str) -> dict[str, float]:
     """Return the factor on each signal of a model that has one."""
-    given = dict(weights or {})
-    if any(hasattr(value, 'keys') for value in given.values()):
-        return dict(given.get(model, {}))
-    return given
+    return dict(_own(weights, model))
+
+
+def _by_model(given: Observations | Weights) -> bool:
+    """Whether an option goes by the names of models: its values are those of an option, then."""
+    values = given.values() if hasattr(given, 'values') else ()
+    return any(isinstance(value, (Mapping, list, tuple)) for value in values)
+
+
+def _own(given: Observations | Weights, model: str) -> Any:
+    """Return the part of an option that is for a model."""
+    return given.get(model, ()) if _by_model(given) else given or ()
 
 
 def check_selection(
@@ -204,11 +215,11 @@ def check_selection(
 ) -> None:
     """Check that what was chosen is what was measured."""
     names = [group.name for group in groups]
-    per_model = any(hasattr(value, 'keys') for value in dict(weights or {}).values())
-    if per_model:
-        _check_names('sensor_weights', dict(weights), names)
-    if hasattr(observations, 'keys'):
-        _check_names('enabled_observations', observations, names)
+    for option, given in (('sensor_weights', weights), ('enabled_observations', observations)):
+        if _by_model(given) and given.keys().isdisjoint(names):
+            name = next(iter(given))
+            msg = f'{option} names the model {name!r}, which is not here; {nearest(name, names)}.'
+            raise FitError(msg)
     signals: dict[str, dict[str, SignalType]] = {}
     for group in groups:  # the sensors of its model, and what else was measured of it
         measured = (run.sensordata.signal_mapping for run in group.measured_rollout)
@@ -216,7 +227,7 @@ def check_selection(
         signals[group.name] = {n: kind for m in mappings for n, (kind, _) in m.items()}
     all_signals = [signal for some in signals.values() for signal in some]
     for group in groups:
-        for name, kind in _pairs(observations, group.name):
+        for name, kind in observed(observations, group.name).items():
             found = signals[group.name].get(name)
             if kind is not None and found is not None and found is not kind:
                 msg = (
@@ -225,24 +236,10 @@ def check_selection(
                 )
                 raise FitError(msg)
         for name, weight in weights_of(weights, group.name).items():
-            known = list(signals[group.name]) if per_model else all_signals
+            known = list(signals[group.name]) if _by_model(weights) else all_signals
             if name not in known:
                 msg = f'There is no signal {name!r} to weight; {nearest(name, known)}.'
                 raise FitError(msg)
             if not (np.ndim(weight) == 0 and 0 <= weight < np.inf):
                 msg = f'Expected a weight of signal {name!r} of 0 or more, found {weight!r}.'
                 raise FitError(msg)
-
-
-def _pairs(observations: Observations, model: str) -> list[tuple[str, SignalType | None]]:
-    chosen: Any = observations or ()
-    if hasattr(chosen, 'keys'):
-        chosen = chosen.get(model, ())
-    return [(entry, None) if isinstance(entry, str) else (entry[0], entry[1]) for entry in chosen]
-
-
-def _check_names(option: str, given: Mapping[str, object], models: list[str]) -> None:
-    if given and not any(name in models for name in given):
-        name = next(iter(given))
-        msg = f'{option} names the model {name!r}, which is not here; {nearest(name, models)}.'
-        raise FitError(msg)

@@ -36,7 +36,7 @@ from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, seque
 from sysid_ros.toolbox.unknowns import check_targets, unknowns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -240,6 +240,8 @@ def _prepare(options: Options, params: ParameterDict) -> Prepared:
         [(group.gt_model, own, group.spec) for group, own in zip(groups, labels, strict=True)],
     )
     transform = options.signal_transform
+    if transform is not None and transform.weights and not options.sensor_weights:
+        options = options._replace(sensor_weights=transform.weights)
     if transform is not None and any(params[name].size > 1 for name in transform.parameter_names):
         # One number for each axis of a sensor: the transform itself knows how.
         options = options._replace(modify_residual=transform.apply, signal_transform=None)
@@ -260,7 +262,7 @@ def _prepare(options: Options, params: ParameterDict) -> Prepared:
             noise,
             unknowns=unknowns,
             laws=None if transform is None else _laws(transform, params, simulators),
-            weights=[_weights(options, group.name) for group in groups],
+            weights=[weights_of(options.sensor_weights, group.name) for group in groups],
             enabled=[_enabled(options, group.name) for group in groups],
         )
     else:
@@ -274,7 +276,7 @@ def _prepare(options: Options, params: ParameterDict) -> Prepared:
                     )
                 ),
                 entry,
-                _weights(options, group.name),
+                weights_of(options.sensor_weights, group.name),
                 observed(options.enabled_observations, group.name),
             )
             for group, (simulator, own) in zip(groups, made, strict=True)
@@ -293,9 +295,8 @@ def _group(
     lead: float,
 ) -> tuple[Simulator, list[Recorded]]:
     """Return what simulates the sequences of one model, and the sequences."""
-    signals = None
-    if not options.return_pred_all and options.modify_residual is None:
-        signals = observed(options.enabled_observations, group.name)
+    every = options.return_pred_all or options.modify_residual is not None
+    signals = {} if every else observed(options.enabled_observations, group.name)
     recorded = [
         record(
             group.gt_model,
@@ -383,19 +384,12 @@ def _called(
     return spec, columns
 
 
-def _weights(options: Options, model: str) -> dict[str, float]:
-    transform = options.signal_transform
-    if not options.sensor_weights and transform is not None:
-        return dict(transform.weights or {})
-    return weights_of(options.sensor_weights, model)
-
-
 def _enabled(options: Options, model: str) -> Callable[[str], bool]:
-    signals = observed(options.enabled_observations, model)
-    if options.signal_transform is not None and options.signal_transform.enabled is not None:
-        chosen = set(options.signal_transform.enabled)
-        signals = [s for s in chosen if signals is None or s in signals]
-    return (lambda _: True) if signals is None else set(signals).__contains__
+    """Tell which sensors count: those that are enabled, by the transform as well."""
+    chosen: list[Collection[str]] = [observed(options.enabled_observations, model)]
+    if options.signal_transform is not None:
+        chosen.append(options.signal_transform.enabled or ())
+    return lambda sensor: all(not names or sensor in names for names in chosen)
 
 
 def _laws(
