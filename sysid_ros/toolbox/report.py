@@ -7,6 +7,7 @@ The report's packages are imported when a report is made: identification does no
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,27 +60,21 @@ _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 _POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
 
 
+@dataclasses.dataclass(frozen=True)
 class ToolboxReport:
-    """A report that is ready to be shown or saved.
+    """A report that is ready to be shown or saved, what stands above it, and what it shows."""
 
-    Attributes:
-        title: What stands above it.
-        result: What it shows.
-    """
-
-    def __init__(self, title: str, result: CalibrationResult, html: str) -> None:
-        """Keep what was rendered."""
-        self.title = title
-        self.result = result
-        self._html = html
+    title: str
+    result: CalibrationResult
+    html: str
 
     def build(self) -> str:
         """Return the HTML page, which carries all that it needs."""
-        return self._html
+        return self.html
 
     def save(self, path: str | Path) -> None:
         """Write the HTML page; an existing file is replaced only when all is written."""
-        replace_file(Path(path), self._html.encode('utf-8'))
+        replace_file(Path(path), self.html.encode('utf-8'))
 
 
 def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
@@ -163,9 +158,8 @@ def _films(
     found: list[Film] = []
     for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
         models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
-        for label, recorded in zip(labels, group.measured_rollout, strict=True):
-            if len(found) < MOST_FILMS:
-                found.append(_film(label, models, recorded))
+        runs = list(zip(labels, group.measured_rollout, strict=True))[: MOST_FILMS - len(found)]
+        found += [_film(label, models, run) for label, run in runs]
     return tuple(found)
 
 

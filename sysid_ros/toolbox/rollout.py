@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
     States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
 
-T = TypeVar('T')
-
 #: A history buffer begins with two numbers, then come the stamps (MuJoCo 4.0); the first of a
 #: sensor's is a stamp too, that of its last computation.
 _HISTORY_HEADER = 2
@@ -42,14 +40,7 @@ _ON_GRID = 1e-3
 
 
 class _Job(NamedTuple):
-    """One rollout.
-
-    Attributes:
-        model: The model.
-        initial_state: (nstate,) on the clock of the commands.
-        edges: (steps + 1,) limits of its steps, from there to the last command, seconds.
-        controls: (steps, nu) in the model's order.
-    """
+    """One rollout: where it begins on the clock of the commands, the limits of its steps, s."""
 
     model: mujoco.MjModel
     initial_state: NDArray[np.float64]
@@ -142,12 +133,9 @@ def _jobs(
     jobs = []
     # Candidates of one model share their commands, which are put on its steps only once.
     prepared: dict[tuple[int, bytes, float, float], tuple[Values, Values]] = {}
-    for model, control, state in zip(
-        _repeated(several_models, count),
-        _repeated(controls, count),
-        _repeated(states, count),
-        strict=True,
-    ):
+    for index in range(count):
+        model = several_models[index % len(several_models)]
+        control, state = controls[index % len(controls)], states[index % len(states)]
         if state.shape != (state_size(model),):
             size = state_size(model)
             msg = f'Initial state dimension {state.shape} does not match the ({size},) needed.'
@@ -157,10 +145,6 @@ def _jobs(
             prepared[key] = _steps(model, control, state)
         jobs.append(_Job(model, state.copy(), *prepared[key]))
     return jobs
-
-
-def _repeated(items: list[T], count: int) -> list[T]:
-    return items * count if len(items) == 1 else items
 
 
 def _steps(model: mujoco.MjModel, control: TimeSeries, state: Values) -> tuple[Values, Values]:
