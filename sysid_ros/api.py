@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from sysid_ros.alignment import describe
 from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
@@ -44,51 +44,45 @@ PathLike = str | Path
 ParameterLike = str | Mapping[str, Any]
 
 
-class Parameters(Sequence[ParameterResult]):
+class Parameters(tuple[ParameterResult, ...]):
     """The parameters of a result, by place, by name or in turn."""
 
-    def __init__(self, entries: Sequence[ParameterResult]) -> None:
-        self._entries = tuple(entries)
-        self._places = {entry.name: place for place, entry in enumerate(self._entries)}
+    __slots__ = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names, in order."""
-        return tuple(self._places)
+        return tuple(entry.name for entry in self)
 
     @overload
-    def __getitem__(self, key: int | str) -> ParameterResult: ...
+    def __getitem__(self, key: SupportsIndex | str) -> ParameterResult: ...
     @overload
     def __getitem__(self, key: slice) -> Parameters: ...
-    def __getitem__(self, key: int | str | slice) -> ParameterResult | Parameters:
+    def __getitem__(self, key: SupportsIndex | str | slice) -> ParameterResult | Parameters:
         """Return a parameter, or for a slice several.
 
         Raises:
             ParameterError: There is none of that name; the nearest is named.
         """
         if isinstance(key, slice):
-            return Parameters(self._entries[key])
-        if isinstance(key, str):
-            if key not in self._places:
-                msg = f'The result has no parameter {key!r}; {nearest(key, self.names)}.'
-                raise ParameterError(msg)
-            key = self._places[key]
-        return self._entries[key]
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._entries)
+            return Parameters(super().__getitem__(key))
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if key not in self.names:
+            msg = f'The result has no parameter {key!r}; {nearest(key, self.names)}.'
+            raise ParameterError(msg)
+        return super().__getitem__(self.names.index(key))
 
     def __contains__(self, key: object) -> bool:
         """Whether there is such a name, or such an entry."""
-        return key in self._places or key in self._entries
+        return key in self.names or super().__contains__(key)
 
     def __repr__(self) -> str:
         """Return the table that people read."""
-        return parameters_text(self._entries)
+        return parameters_text(self)
 
     def _repr_html_(self) -> str:
-        return parameters_html(self._entries)
+        return parameters_html(self)
 
 
 class Result:
