@@ -321,7 +321,7 @@ def _group(
         builder = _CallbackBuilder(options.build_model, params) if built else None
         rebuild = Rebuild(spec, unknowns, builder, called)
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
-        if options.build_model is apply_param_modifiers:  # a user's own may do anything
+        if not own_builder:  # a user's own may do anything
             rebuild.learn()
     else:
         model = writable_model(spec, targets)
