@@ -239,6 +239,17 @@ def test_a_model_builder_of_the_users_own_compiles_each_candidate() -> None:
     assert 0.7 in seen
 
 
+def test_a_model_builder_of_the_users_own_is_called_where_all_is_frozen() -> None:
+    def build(_: sysid.ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjModel:
+        truth(spec)
+        return spec.compile()
+
+    params = sysid.ParameterDict({'d': sysid.Parameter('d', 0.3, 0.01, 2.0, frozen=True)})
+    groups = sequences(*record(change=truth))
+    fn = sysid.build_residual_fn(models_sequences=groups, build_model=build)
+    assert np.max(np.abs(fn(params.as_vector(), params)[0][0])) < 1e-6
+
+
 def test_weights_scale_residuals_and_observations_choose_them() -> None:
     groups = sequences(*record())
     plain = sysid.build_residual_fn(models_sequences=groups)
