@@ -12,13 +12,6 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.model.compiler_choices import (
-    POSES,
-    copy_trees,
-    move_empty_frames,
-    simplify,
-    spec_to_decide,
-)
 from sysid_ros.model.description import read_description
 from sysid_ros.model.implied import add_joint_sensors
 from sysid_ros.model.mjcf.assets import drop_missing_files
@@ -46,8 +39,8 @@ _IGNORED_FIELDS = frozenset(
         *(f'{kind}_pathadr' for kind in ('hfield', 'mesh', 'skin', 'tex')),
     }
 )
-
-
+#: Targets that move a body.
+_POSES = frozenset({('body', 'pos'), ('body', 'quat')})
 #: Targets whose components after the first move a centre of mass.
 _MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
 #: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
@@ -182,7 +175,8 @@ def fitted_model(
 
     Where an actuator has a ``dampratio``, the velocity gain stays what the file as it is compiles
     to: a servo's gain does not follow our estimate of the inertia that it moves. Values that no
-    model has are left out: gain and bias of commands and sensors, starts of sequences.
+    model has are left out: gain and bias of commands and sensors, starts of sequences. What the
+    compiler decides by the values, such as how boxes around geoms are arranged, stays as it was.
 
     Args:
         path: MJCF file.
@@ -207,39 +201,30 @@ def fitted_model(
             msg = f'Expected a finite value for {target.path!r}, found {value}.'
             raise ParameterError(msg)
     written = writable_spec(spec, [target for target, _ in found])
-    seen_by_compiler = [entry for entry in found if entry[0].role is Role.SPEC]
-    for target, value in seen_by_compiler:
-        write_spec(written, target, value)
+    for target, value in found:
+        if target.role is Role.SPEC:
+            write_spec(written, target, value)
     write_delays(written, model, [entry for entry in found if entry[0].role is Role.COMMAND])
-    nominal, model = model, _compile_with(written, found, spec, path)
-    trial = spec_to_decide(written, spec, found, nominal, model)
-    if trial is not None:
-        decided = compile_spec(trial, path)
-        if simplify(written, spec, decided):
-            model = _compile_with(written, found, spec, path)
-        copy_trees(decided, model)
-    moved = [(t, value) for t, value in found if (t.element, t.attribute) in POSES]
-    for target, value in moved:
-        write_spec(written, target, value)
-    if moved:  # the place and size of the model, by which viewers are set
-        stat = compile_spec(written, path).stat
-        model.stat.extent, model.stat.center = stat.extent, stat.center
-    return model
-
-
-def _compile_with(
-    written: mujoco.MjSpec,
-    found: Sequence[tuple[Target, float]],
-    spec: mujoco.MjSpec,
-    path: Path,
-) -> mujoco.MjModel:
-    """Compile what was prepared for values, and write them."""
     model = compile_spec(written, path)
     writer = Writer(model, [(target, i) for i, (target, _) in enumerate(found)], spec=spec)
     writer.write(model, np.array([value for _, value in found]))
-    move_empty_frames(spec, model, found)
-    _set_constants(spec, model)
+    for target, _ in found:
+        if (target.element, target.attribute) in _POSES:
+            _move_empty_frame(model, target.row, spec)
+    mujoco.mj_setConst(model, mujoco.MjData(model))
     return model
+
+
+def _move_empty_frame(model: mujoco.MjModel, body: int, spec: mujoco.MjSpec) -> None:
+    """Move the inertial frame of a body that has none of its own.
+
+    The compiler gives a body without mass and geoms an inertial frame that is, in numbers, the
+    body's own frame in its parent (MuJoCo 4.0). Nothing but a sensor of that frame sees it.
+    """
+    empty = model.body_mass[body] == 0 and model.body_geomnum[body] == 0
+    if empty and not spec.body(model.body(body).name).explicitinertial:
+        model.body_ipos[body] = model.body_pos[body]
+        model.body_iquat[body] = model.body_quat[body]
 
 
 def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:
@@ -347,23 +332,6 @@ def write_delays(
             actuator.delay = actuator.nsample = actuator.interp = 0
 
 
-def _set_constants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:
-    """Update what the compiler derives from the fields that targets write.
-
-    ``mj_setConst`` leaves out the statistics that depend on masses (MuJoCo 4.0).
-    """
-    data = mujoco.MjData(model)
-    mujoco.mj_setConst(model, data)
-    if np.isnan(spec.stat.meanmass) and model.nbody > 1:
-        model.stat.meanmass = max(float(np.mean(model.body_mass[1:])), mujoco.mjMINVAL)
-    if np.isnan(spec.stat.meaninertia) and model.nv:
-        mujoco.mj_resetData(model, data)
-        mujoco.mj_fwdPosition(model, data)
-        inertia = np.zeros((model.nv, model.nv))
-        mujoco.mj_fullM(model, data, inertia)
-        model.stat.meaninertia = max(float(np.mean(np.diag(inertia))), mujoco.mjMINVAL)
-
-
 def differing_fields(
     a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = 1e-9
 ) -> tuple[str, ...]:
@@ -392,11 +360,6 @@ def _numbers(model: mujoco.MjModel) -> Iterator[tuple[str, Any]]:
 def _close(a: Any, b: Any, tolerance: float) -> bool:
     if np.array_equal(a, b):  # nearly all: no number of theirs has to be looked at
         return True
-    if a.shape != b.shape:
+    if a.shape != b.shape or a.dtype.kind != 'f':
         return False
-    if not (np.issubdtype(a.dtype, np.floating) and np.issubdtype(b.dtype, np.floating)):
-        return bool(np.array_equal(a, b))
-    scale = np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
-    with np.errstate(invalid='ignore'):
-        same = np.abs(a - b) <= tolerance * scale
-    return bool(np.all(same | (a == b) | (np.isnan(a) & np.isnan(b))))
+    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))

@@ -119,7 +119,7 @@ ARM = """
 </mujoco>
 """
 #: What the compiler alone computes, and no simulation reads: how a viewer and a reader of the model
-#: see its size. Fitted models have them: see ``models.fitted_model``.
+#: see its size.
 STATISTICS = {'stat.meanmass', 'stat.meaninertia', 'stat.center', 'stat.extent', 'stat.meansize'}
 #: Names of attributes in a spec, where they differ.
 SPELLINGS = {

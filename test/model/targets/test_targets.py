@@ -89,7 +89,7 @@ WRITTEN = [
     ('actuator/free/biasprm[1]', 'biasprm', 1.0),
     ('actuator/free/dynprm', 'dynprm', 1.0),
 ]
-#: What ``mj_setConst`` leaves to whoever compiles: see ``models.fitted_model``.
+#: What ``mj_setConst`` leaves to whoever compiles.
 STATISTICS = {'stat.meanmass', 'stat.meaninertia'}
 
 
