@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import ModelError, nearest
 from sysid_ros.files import sha256
-from sysid_ros.model.mjcf.text import decode, find_elements
+from sysid_ros.model.mjcf.text import Document, decode
 from sysid_ros.model.urdf.convert import convert
 from sysid_ros.model.urdf.packages import find_package
 from sysid_ros.model.urdf.tree import Urdf
@@ -93,7 +93,7 @@ def _is_bag(path: Path) -> bool:
 
 
 def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
-    elements = find_elements(text)
+    elements = Document(text).elements
     if elements and elements[0].tag == 'mujoco':
         # The simulated robot describes itself so, and as a file MuJoCo reads it best itself.
         in_file = path.is_file() and path.suffix in {_MJCF, _URDF}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.model.mjcf.attributes import Editable
-    from sysid_ros.model.mjcf.source import Node, Rewrite
+    from sysid_ros.model.mjcf.source import Rewrite
+    from sysid_ros.model.mjcf.text import Element
     from sysid_ros.model.targets import Target
 
 #: All elements that make an actuator, the one first that spells everything.
@@ -152,7 +152,7 @@ def spells_gain(tag: str, rewrite: Rewrite, target: Target, row: int) -> tuple[S
 
 def write_gain(
     rewrite: Rewrite,
-    element: Editable,
+    element: Element,
     target: Target,
     value: float,
     parameters: Callable[[str], NDArray[np.float64]],
@@ -196,7 +196,7 @@ def write_gain(
         element.set('inductance', join((0.0, constant)))
 
 
-def write_delay(rewrite: Rewrite, node: Node, target: Target, value: float) -> None:
+def write_delay(rewrite: Rewrite, node: Element, target: Target, value: float) -> None:
     """Write a delay as MuJoCo's own, and a note where that is another one."""
     actuator = rewrite.spec.actuator(target.name)
     inherited = actuator.classname.actuator
@@ -219,7 +219,7 @@ def write_delay(rewrite: Rewrite, node: Node, target: Target, value: float) -> N
         )
 
 
-def own_range(rewrite: Rewrite, node: Editable, row: int) -> bool:
+def own_range(rewrite: Rewrite, node: Element, row: int) -> bool:
     """Write the range of an actuator that took it from its joint; return whether it did."""
     name = 'actrange' if node.tag == 'intvelocity' else 'ctrlrange'
     if rewrite.spec.actuators[row].inheritrange <= 0 or node.get(name) is not None:
@@ -284,7 +284,7 @@ def pin_actuators(rewrite: Rewrite, written: mujoco.MjModel) -> bool:
     return pinned
 
 
-def _node(rewrite: Rewrite, row: int, what: str, source: str) -> tuple[Node, str | int]:
+def _node(rewrite: Rewrite, row: int, what: str, source: str) -> tuple[Element, str | int]:
     name = mujoco.mj_id2name(rewrite.nominal, mujoco.mjtObj.mjOBJ_ACTUATOR, row)
     nodes = rewrite.source.of_kind('actuator')
     if name:

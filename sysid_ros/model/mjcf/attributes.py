@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.mjcf.text import Element
 from sysid_ros.model.targets.kinds import MJCF_NAMES, SPEC_NAMES
 from sysid_ros.model.targets.spec import ANGLES, TURNING
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.model.mjcf.source import Node
 
 
 #: How MJCF spells an orientation.
@@ -59,14 +57,14 @@ class Pose(NamedTuple):
         return back
 
 
-def frames_around(node: Node, spec: mujoco.MjSpec) -> Pose | None:
+def frames_around(node: Element, spec: mujoco.MjSpec) -> Pose | None:
     """Return the pose of the ``<frame>`` elements around an element; None where there are none.
 
     Args:
         node: The element.
         spec: The model, whose angles the text has.
     """
-    frames: list[Node] = []
+    frames: list[Element] = []
     for ancestor in node.ancestors():
         if ancestor.tag != 'frame':
             break
@@ -74,19 +72,19 @@ def frames_around(node: Node, spec: mujoco.MjSpec) -> Pose | None:
     if not frames:
         return None
     angle = 'degree' if spec.compiler.degree else 'radian'
-    root = Draft('mujoco')
+    root = Element('mujoco')
     sequence = ''.join(spec.compiler.eulerseq)
-    root.add(Draft('compiler', angle=angle, eulerseq=sequence))
-    inside = root.add(Draft('worldbody'))
+    root.add(Element('compiler', angle=angle, eulerseq=sequence))
+    inside = root.add(Element('worldbody'))
     for frame in reversed(frames):
         texts = {name: frame.get(name) for name in ('pos', *ORIENTATIONS)}
-        inside = inside.add(Draft('frame', **{n: t for n, t in texts.items() if t is not None}))
-    inside.add(Draft('site'))
+        inside = inside.add(Element('frame', **{n: t for n, t in texts.items() if t is not None}))
+    inside.add(Element('site'))
     model = mujoco.MjModel.from_xml_string(str(root))
     return Pose(np.array(model.site_pos[0]), np.array(model.site_quat[0]))
 
 
-def set_orientation(element: Editable, quat: ArrayLike) -> None:
+def set_orientation(element: Element, quat: ArrayLike) -> None:
     """Write an orientation as a quaternion, in the place of any other spelling."""
     found = [name for name in ORIENTATIONS if element.get(name) is not None]
     if 'quat' in found or not found:
@@ -96,26 +94,6 @@ def set_orientation(element: Editable, quat: ArrayLike) -> None:
 
 
 _NUMBER = re.compile(r'\S+')
-
-
-class Editable(Protocol):
-    """An element whose attributes can be changed: of the text, or a new one."""
-
-    @property
-    def tag(self) -> str:
-        """The element's tag."""
-
-    def get(self, name: str) -> str | None:
-        """Return an attribute's value as changed so far; None where it is absent."""
-
-    def set(self, name: str, value: str) -> None:
-        """Change or add an attribute."""
-
-    def remove(self, name: str) -> None:
-        """Remove an attribute."""
-
-    def rename(self, old: str, new: str, value: str) -> None:
-        """Put another attribute into the place of one."""
 
 
 def number(value: float) -> str:
@@ -128,7 +106,7 @@ def join(values: Iterable[float]) -> str:
     return ' '.join(number(value) for value in values)
 
 
-def numbers_of(element: Editable, name: str) -> list[float]:
+def numbers_of(element: Element, name: str) -> list[float]:
     """Read the numbers of an attribute; none where it is absent or says something else."""
     try:
         return [float(entry) for entry in (element.get(name) or '').split()]
@@ -136,14 +114,14 @@ def numbers_of(element: Editable, name: str) -> list[float]:
         return []
 
 
-def set_scalar(element: Editable, name: str, value: float) -> None:
+def set_scalar(element: Element, name: str, value: float) -> None:
     """Write a number, unless the text says the same number already."""
     text = element.get(name)
     if text is None or not _same(text, value):
         element.set(name, number(value))
 
 
-def set_vector(element: Editable, name: str, values: Iterable[float]) -> None:
+def set_vector(element: Element, name: str, values: Iterable[float]) -> None:
     """Write all components of an attribute, unless the text says the same numbers already."""
     wanted = [float(value) for value in values]
     for index in range(len(wanted)):
@@ -151,7 +129,7 @@ def set_vector(element: Editable, name: str, values: Iterable[float]) -> None:
 
 
 def set_component(
-    element: Editable,
+    element: Element,
     name: str,
     index: int,
     value: float,
@@ -217,7 +195,7 @@ class AttributePlace(NamedTuple):
     vector: NDArray[np.float64]
     unit: float = 1.0
 
-    def write(self, element: Editable, value: float) -> None:
+    def write(self, element: Element, value: float) -> None:
         """Write the number, given in SI units."""
         written = value / self.unit
         if self.index is None:

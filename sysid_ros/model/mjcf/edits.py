@@ -28,7 +28,7 @@ from sysid_ros.model.mjcf.attributes import (
 )
 from sysid_ros.model.mjcf.inertials import ATTRIBUTES as INERTIAL
 from sysid_ros.model.mjcf.inertials import write_inertials
-from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.mjcf.text import Element
 from sysid_ros.model.targets import Role, read_spec
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.model.mjcf.attributes import AttributePlace, Editable
-    from sysid_ros.model.mjcf.source import Node, Rewrite, Source
+    from sysid_ros.model.mjcf.attributes import AttributePlace
+    from sysid_ros.model.mjcf.source import Rewrite, Source
     from sysid_ros.model.targets import Target
 
 #: Fields that hold places and orientations, which the text may have relative to a <frame>.
@@ -79,9 +79,9 @@ class _Classes:
             source: The text; elements may be added to it.
         """
         self._source = source
-        self._nodes: dict[str, list[Node]] = {}
+        self._nodes: dict[str, list[Element]] = {}
         self._below: dict[str, list[str]] = {}
-        self._drafts: dict[tuple[str, str], Draft] = {}
+        self._drafts: dict[tuple[str, str], Element] = {}
         for node in source.nodes:
             if node.tag == 'default':
                 name = node.get('class') or _MAIN
@@ -95,9 +95,9 @@ class _Classes:
         name: str,
         element: str,
         path: str,
-        says: Callable[[Editable], _Said],
-        can_say: Callable[[Editable], bool],
-    ) -> list[Editable]:
+        says: Callable[[Element], _Said],
+        can_say: Callable[[Element], bool],
+    ) -> list[Element]:
         """Return all elements of the text that must change for a class to give another value.
 
         These are the element of the class, which is added where there is none, and everything
@@ -125,12 +125,14 @@ class _Classes:
         below += [node for node in every if self._class_of(node) in names]
         return [first, *(node for node in below if says(node).given and says(node).same)]
 
-    def _of_class(self, name: str, element: str) -> list[Node]:
+    def _of_class(self, name: str, element: str) -> list[Element]:
         tags = TAGS if element == 'actuator' else (element,)
         holders = self._nodes.get(name, [])
         return [n for n in self._source.nodes if n.parent in holders and n.tag in tags]
 
-    def _followers(self, name: str, element: str, follows: Callable[[Node], bool]) -> Iterator[str]:
+    def _followers(
+        self, name: str, element: str, follows: Callable[[Element], bool]
+    ) -> Iterator[str]:
         """Yield the class and those below that give the same."""
         yield name
         for below in self._below.get(name, []):
@@ -138,17 +140,17 @@ class _Classes:
                 yield from self._followers(below, element, follows)
 
     @staticmethod
-    def _class_of(node: Node) -> str:
+    def _class_of(node: Element) -> str:
         names = [node.get('class'), *(around.get('childclass') for around in node.ancestors())]
         return next((name for name in names if name is not None), _MAIN)
 
-    def _added(self, name: str, element: str) -> Editable:
+    def _added(self, name: str, element: str) -> Element:
         if (name, element) not in self._drafts:
-            draft = Draft('general' if element == 'actuator' else element)
+            draft = Element('general' if element == 'actuator' else element)
             if name in self._nodes:
                 self._nodes[name][-1].add(draft)
             else:
-                section = Draft('default')
+                section = Element('default')
                 section.add(draft)
                 self._source.nodes[0].add(section)
             self._drafts[name, element] = draft
@@ -178,7 +180,7 @@ class Editor:
         """
         changed = [(target, value) for target, value in values if self._present(target) != value]
         write_inertials(self._rewrite, (t for t, _ in changed if _is_inertial(t)))
-        options: Draft | None = None
+        options: Element | None = None
         for target, value in changed:
             if _is_inertial(target):
                 continue
@@ -233,7 +235,7 @@ class Editor:
             degrees = turns(self._rewrite.nominal, row)
         return attribute_place(owner, element, attribute, target.index or 0, degrees=degrees)
 
-    def _place(self, node: Node, target: Target, value: float) -> None:
+    def _place(self, node: Element, target: Target, value: float) -> None:
         _refuse_ends(node, target)
         rewrite = self._rewrite
         frame = frames_around(node, rewrite.spec)
@@ -244,14 +246,14 @@ class Editor:
         for axis, number in enumerate(frame.place_inside(made)):
             set_component(node, 'pos', axis, float(number), np.zeros(3), 3)
 
-    def _orientation(self, node: Node, target: Target) -> None:
+    def _orientation(self, node: Element, target: Target) -> None:
         _refuse_ends(node, target)
         rewrite = self._rewrite
         frame = frames_around(node, rewrite.spec)
         made = np.array(getattr(rewrite.fitted, _ORIENTATIONS[target.element, 'quat'])[target.row])
         set_orientation(node, made if frame is None else frame.orientation_inside(made))
 
-    def _springlength(self, node: Node, target: Target) -> None:
+    def _springlength(self, node: Element, target: Target) -> None:
         shortest, longest = (float(v) for v in self._rewrite.fitted.tendon_lengthspring[target.row])
         one = len((node.get('springlength') or '').split()) <= 1
         if one and shortest == longest:
@@ -260,7 +262,7 @@ class Editor:
         for index, length in enumerate((shortest, longest)):
             set_component(node, 'springlength', index, length, (shortest, longest), 2)
 
-    def _option(self, target: Target, value: float, added: Draft | None) -> Draft | None:
+    def _option(self, target: Target, value: float, added: Element | None) -> Element | None:
         """Write an option where it counts; return the <option> that had to be added."""
         place = self._attribute_place(target, self._rewrite.spec.option)
         options = [node for node in self._rewrite.source.nodes if node.tag == 'option']
@@ -270,7 +272,7 @@ class Editor:
             place.write((holders or options)[-1], value)
             return None
         if added is None:
-            added = Draft('option')
+            added = Element('option')
             self._rewrite.source.nodes[0].add(added)
         place.write(added, value)
         return added
@@ -284,7 +286,7 @@ class Editor:
         place = self._attribute_place(target, owner)
         index = place.index or 0
 
-        def says(node: Editable) -> _Said:
+        def says(node: Element) -> _Said:
             return _Said.of(numbers_of(node, place.name), place.vector.tolist(), index)
 
         for holder in self._classes.holders(
@@ -299,10 +301,10 @@ class Editor:
         def parameters(name: str) -> NDArray[np.float64]:
             return np.array(getattr(owner, name), dtype=np.float64)
 
-        def can_say(node: Editable) -> bool:
+        def can_say(node: Element) -> bool:
             return bool(spells_gain(node.tag, rewrite, target, row))
 
-        def says(node: Editable) -> _Said:
+        def says(node: Element) -> _Said:
             if not can_say(node):
                 return _Said(given=False, same=True)
             first = spells_gain(node.tag, rewrite, target, row)[0]
@@ -320,7 +322,7 @@ def _is_inertial(target: Target) -> bool:
     return target.element == 'body' and target.attribute in INERTIAL
 
 
-def _refuse_ends(node: Node, target: Target) -> None:
+def _refuse_ends(node: Element, target: Target) -> None:
     if node.get('fromto') is not None:
         msg = (
             f'Cannot write {target.path!r} back: <{node.tag}> is placed by fromto; give it '

@@ -20,13 +20,13 @@ from sysid_ros.model.mjcf.attributes import (
     set_scalar,
     set_vector,
 )
-from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.mjcf.text import Element
 from sysid_ros.model.targets import subtree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sysid_ros.model.mjcf.source import Node, Rewrite
+    from sysid_ros.model.mjcf.source import Rewrite
     from sysid_ros.model.targets import Target
 
 #: Attributes of a body that are written into its ``<inertial>``.
@@ -81,7 +81,7 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
         if inertial is None:
             made = Inertial.of_body(rewrite.fitted, row)
             body.add(
-                Draft(
+                Element(
                     'inertial',
                     pos=join(made.ipos),
                     quat=join(made.iquat),
@@ -123,7 +123,7 @@ def _note_inserted(rewrite: Rewrite, rows: list[int]) -> None:
 
 
 def _change(
-    rewrite: Rewrite, inertial: Node, row: int, scale: float, nominal: Inertial | None
+    rewrite: Rewrite, inertial: Element, row: int, scale: float, nominal: Inertial | None
 ) -> None:
     """Change an ``<inertial>``, only where it differs from what it gave so far, where it did."""
     fitted = Inertial.of_body(rewrite.fitted, row)
@@ -159,7 +159,7 @@ def _change(
         set_orientation(inertial, local.iquat)
 
 
-def _scale_full(inertial: Node, fitted: Inertial, nominal: Inertial | None) -> bool:
+def _scale_full(inertial: Element, fitted: Inertial, nominal: Inertial | None) -> bool:
     """Scale the six numbers of the text where only the size of the inertia changed."""
     if nominal is None or not np.array_equal(fitted.iquat, nominal.iquat):
         return False
@@ -171,7 +171,7 @@ def _scale_full(inertial: Node, fitted: Inertial, nominal: Inertial | None) -> b
     return True
 
 
-def _set_full(inertial: Node, wanted: Inertial, scale: float) -> bool:
+def _set_full(inertial: Element, wanted: Inertial, scale: float) -> bool:
     """Write six numbers, unless nearly equal moments leave the axes to rounding errors."""
     full = full_inertia(wanted.iquat, wanted.inertia) / scale
     full[np.abs(full) < _ZERO * np.abs(full).max()] = 0.0

@@ -7,17 +7,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.mjcf.text import Document, decode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.mjcf.text import Document, Element, decode
 
 #: The section that holds the elements of a kind, and their tags; any tag where that is None.
 _PLACES: dict[str, tuple[str, tuple[str, ...] | None]] = {
@@ -33,54 +27,6 @@ _PLACES: dict[str, tuple[str, tuple[str, ...] | None]] = {
 #: Elements whose content is named by MuJoCo, not by the text.
 _GENERATORS = ('replicate', 'attach', 'composite', 'flexcomp')
 _FOLDERS = ('meshdir', 'texturedir', 'assetdir')
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """One element of the model, includes expanded.
-
-    Attributes:
-        document: The file that holds it.
-        index: Its position in the document.
-        parent: The element around it, which may be in another file; None for the root.
-    """
-
-    document: Document
-    index: int
-    parent: Node | None
-
-    @property
-    def tag(self) -> str:
-        """The element's tag."""
-        return self.document.elements[self.index].tag
-
-    def get(self, name: str) -> str | None:
-        """Return an attribute's value as changed so far; None where it is absent."""
-        return self.document.get(self.index, name)
-
-    def set(self, name: str, value: str) -> None:
-        """Change or add an attribute."""
-        self.document.set(self.index, name, value)
-
-    def remove(self, name: str) -> None:
-        """Remove an attribute."""
-        self.document.remove(self.index, name)
-
-    def rename(self, old: str, new: str, value: str) -> None:
-        """Put another attribute into the place of one."""
-        self.document.rename(self.index, old, new, value)
-
-    def add(self, child: Draft) -> Draft:
-        """Put a child in front of the others, and return it."""
-        self.document.insert_child(self.index, child)
-        return child
-
-    def ancestors(self) -> Iterator[Node]:
-        """Yield the elements around it, from the nearest to the root."""
-        node = self.parent
-        while node is not None:
-            yield node
-            node = node.parent
 
 
 @dataclass(frozen=True)
@@ -122,9 +68,8 @@ class Source:
         self.documents: dict[Path, Document] = {}
         if text is not None:
             self.documents[path] = Document(text)
-        self.nodes: list[Node] = []
-        root = self._read(path)
-        self._expand(root, 0, None, path.parent)
+        self.nodes: list[Element] = []
+        self._expand(self._read(path).elements[0], None, path.parent)
 
     def _read(self, path: Path) -> Document:
         if path not in self.documents:
@@ -135,19 +80,16 @@ class Source:
                 raise ModelError(msg) from err
         return self.documents[path]
 
-    def _expand(self, document: Document, index: int, parent: Node | None, folder: Path) -> None:
-        element = document.elements[index]
+    def _expand(self, element: Element, parent: Element | None, folder: Path) -> None:
         if element.tag == 'include':
-            file = element.find('file')
-            path = self._included(file.value if file else '', folder)
-            included = self._read(path)
-            for child in included.children(0):
-                self._expand(included, child, parent, path.parent)
+            path = self._included(element.get('file') or '', folder)
+            for child in self._read(path).elements[0].children:
+                self._expand(child, parent, path.parent)
             return
-        node = Node(document, index, parent)
-        self.nodes.append(node)
-        for child in document.children(index):
-            self._expand(document, child, node, folder)
+        element.parent = parent
+        self.nodes.append(element)
+        for child in element.children:
+            self._expand(child, element, folder)
 
     def _included(self, file: str, folder: Path) -> Path:
         """Find an included file as MuJoCo does: from the main file, else from the including one."""
@@ -157,7 +99,7 @@ class Source:
         msg = f'Cannot find the file {file!r} that {str(self.path)!r} includes.'
         raise ModelError(msg)
 
-    def find(self, element: str, name: str, path: str) -> Node:
+    def find(self, element: str, name: str, path: str) -> Element:
         """Find the element of that kind and name; ``path`` is the target, for the message.
 
         Raises:
@@ -174,7 +116,7 @@ class Source:
         )
         raise ModelError(msg)
 
-    def of_kind(self, element: str, *, generated: bool = False) -> list[Node]:
+    def of_kind(self, element: str, *, generated: bool = False) -> list[Element]:
         """Return the elements of a kind that the text spells out, in order.
 
         Args:
@@ -193,7 +135,7 @@ class Source:
                 found.append(node)
         return found
 
-    def body(self, model: mujoco.MjModel, row: int, path: str) -> Node:
+    def body(self, model: mujoco.MjModel, row: int, path: str) -> Element:
         """Find a body by its row in the compiled model; ``path`` is the target, for the message.
 
         Raises:
@@ -208,7 +150,7 @@ class Source:
         msg = f'Cannot write {path!r} back: give body {row}, which has no name, a name.'
         raise ModelError(msg)
 
-    def inertial(self, body: Node) -> Node | None:
+    def inertial(self, body: Element) -> Element | None:
         """Return the ``<inertial>`` of a body; a ``<frame>`` may be around it."""
         for node in self.nodes:
             if node.tag == 'inertial':
@@ -220,11 +162,10 @@ class Source:
     def absolute_references(self) -> list[str]:
         """Return the absolute paths that the text refers to, in order."""
         return [
-            attribute.value
+            value
             for node in self.nodes
-            for attribute in node.document.elements[node.index].attributes
-            if (attribute.name.startswith('file') or attribute.name in _FOLDERS)
-            and Path(attribute.value).is_absolute()
+            for name, value in node.attributes.items()
+            if (name.startswith('file') or name in _FOLDERS) and Path(value).is_absolute()
         ]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
 _TOKEN = re.compile(
     r"""<!--.*?-->                       # comment
@@ -33,54 +33,6 @@ _ATTRIBUTE = re.compile(
 )
 _ENTITY = re.compile(r'&(?:#x(?P<hex>[0-9A-Fa-f]+)|#(?P<decimal>[0-9]+)|(?P<name>\w+));')
 _ENTITIES = {'amp': '&', 'lt': '<', 'gt': '>', 'quot': '"', 'apos': "'"}
-
-
-class Attribute(NamedTuple):
-    """Where one attribute is.
-
-    Attributes:
-        name: Its name.
-        value: The text between the quotes, entities replaced.
-        start: Position of the name's first character.
-        value_start: Position of the first character between the quotes.
-        value_end: Position of the closing quote.
-    """
-
-    name: str
-    value: str
-    start: int
-    value_start: int
-    value_end: int
-
-
-class Element(NamedTuple):
-    """Where one element's opening tag is.
-
-    Attributes:
-        tag: Its name.
-        attributes: In the order of the text.
-        parent: Position in the list of elements; None for the root.
-        tag_end: Position behind the name of the tag.
-        open_end: Position behind the opening tag's ``>``.
-        empty: Whether the tag closes itself with ``/>``.
-    """
-
-    tag: str
-    attributes: tuple[Attribute, ...]
-    parent: int | None
-    tag_end: int
-    open_end: int
-    empty: bool
-
-    def find(self, name: str) -> Attribute | None:
-        """Return the attribute of that name."""
-        return next((entry for entry in self.attributes if entry.name == name), None)
-
-
-class _Splice(NamedTuple):
-    start: int
-    end: int
-    text: str
 
 
 def decode(content: bytes) -> str:
@@ -106,191 +58,185 @@ def unescape(raw: str) -> str:
     return _ENTITY.sub(replacement, raw)
 
 
-def find_elements(text: str) -> tuple[Element, ...]:
-    """Locate every element, in the order of the opening tags.
+class _Written(NamedTuple):
+    """Where the text has an attribute: its name, and its value between the quotes."""
 
-    Raises:
-        ModelError: A closing tag does not fit the open element.
-    """
-    elements: list[Element] = []
-    open_elements: list[int] = []
-    for match in _TOKEN.finditer(text):
-        if match['close']:
-            if not open_elements or elements[open_elements.pop()].tag != match['close']:
-                line = text.count('\n', 0, match.start()) + 1
-                msg = f'Expected well-formed XML, found a stray </{match["close"]}> in line {line}.'
-                raise ModelError(msg)
-        elif match['tag']:
-            elements.append(
-                Element(
-                    match['tag'],
-                    tuple(_attributes(match['attributes'], match.start('attributes'))),
-                    open_elements[-1] if open_elements else None,
-                    match.end('tag'),
-                    match.end(),
-                    bool(match['slash']),
-                )
-            )
-            if not match['slash']:
-                open_elements.append(len(elements) - 1)
-    return tuple(elements)
+    value: str
+    start: int
+    value_start: int
+    value_end: int
 
 
-def _attributes(text: str, offset: int) -> Iterable[Attribute]:
-    for match in _ATTRIBUTE.finditer(text):
-        group = 'single' if match['double'] is None else 'double'
-        yield Attribute(
-            match['name'],
-            unescape(match[group]),
-            offset + match.start(),
-            offset + match.start(group),
-            offset + match.end(group),
-        )
+class _OpeningTag(NamedTuple):
+    """Where the text has an element: behind its name, behind its ``>``, and if that is ``/>``."""
+
+    name_end: int
+    end: int
+    empty: bool
 
 
-class Draft:
-    """An element that the text does not have yet.
+class _Splice(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+class Element:
+    """An element of a text, with the changes that are wanted in it, or a new one.
 
     Attributes:
         tag: Its name.
+        parent: The element around it, which may be in another file; None for the root.
+        children: Those that the text has, in its order.
     """
 
     def __init__(self, tag: str, **attributes: str) -> None:
         self.tag = tag
-        self._attributes = dict(attributes)
-        self._children: list[Draft] = []
+        self.parent: Element | None = None
+        self.children: list[Element] = []
+        self._added: list[Element] = []
+        self._values: dict[str, str | None] = dict(attributes)
+        self._renamed: dict[str, str] = {}
+        self._written: dict[str, _Written] = {}
+        self._opening: _OpeningTag | None = None
 
-    def get(self, name: str) -> str | None:
-        """Return an attribute's value; None where it is absent."""
-        return self._attributes.get(name)
-
-    def set(self, name: str, value: str) -> None:
-        """Change or add an attribute. The value must need no escaping."""
-        self._attributes[name] = value
-
-    def remove(self, name: str) -> None:
-        """Remove an attribute."""
-        self._attributes.pop(name, None)
-
-    def rename(self, old: str, new: str, value: str) -> None:
-        """Put another attribute into the place of one."""
-        self.remove(old)
-        self.set(new, value)
-
-    def add(self, child: Draft) -> Draft:
-        """Put a child behind the others, and return it."""
-        self._children.append(child)
-        return child
-
-    def __str__(self) -> str:
-        """Return the XML."""
-        head = self.tag + ''.join(f' {name}="{text}"' for name, text in self._attributes.items())
-        body = ''.join(str(child) for child in self._children)
-        return f'<{head}>{body}</{self.tag}>' if body else f'<{head}/>'
-
-
-class Document:
-    """One XML text and the changes that are wanted in it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.elements = find_elements(text)
-        self._tree: dict[int | None, list[int]] = {}
-        for index, element in enumerate(self.elements):
-            self._tree.setdefault(element.parent, []).append(index)
-        self._values: dict[tuple[int, str], str | None] = {}
-        self._renamed: dict[tuple[int, str], str] = {}
-        self._children: dict[int, list[str | Draft]] = {}
+    def place(self, match: re.Match[str], parent: Element | None) -> Element:
+        """Put it where a token of the text opens it, inside of another element; return it."""
+        self._opening = _OpeningTag(match.end('tag'), match.end(), bool(match['slash']))
+        offset = match.start('attributes')
+        for entry in _ATTRIBUTE.finditer(match['attributes']):
+            group = 'single' if entry['double'] is None else 'double'
+            start, end = offset + entry.start(group), offset + entry.end(group)
+            written = _Written(unescape(entry[group]), offset + entry.start(), start, end)
+            self._written.setdefault(entry['name'], written)
+        self.parent = parent
+        if parent is not None:
+            parent.children.append(self)
+        return self
 
     @property
-    def changed(self) -> bool:
-        """Whether `render` gives another text than the one that was read."""
-        return self.render() != self.text
+    def attributes(self) -> dict[str, str]:
+        """Names and values as the text has them, in its order."""
+        return {name: written.value for name, written in self._written.items()}
 
-    def children(self, element: int) -> list[int]:
-        """Return the children of an element, in the order of the text."""
-        return self._tree.get(element, [])
-
-    def get(self, element: int, name: str) -> str | None:
+    def get(self, name: str) -> str | None:
         """Return an attribute's value as changed so far; None where it is absent."""
-        if (element, name) in self._values:
-            return self._values[element, name]
-        if (element, name) in self._renamed:
+        if name in self._values:
+            return self._values[name]
+        if name in self._renamed.values() or name not in self._written:
             return None
-        found = self.elements[element].find(name)
-        return found.value if found else None
+        return self._written[name].value
 
-    def set(self, element: int, name: str, value: str) -> None:
+    def set(self, name: str, value: str) -> None:
         """Change an attribute, or add it behind the last one. The value must need no escaping."""
-        self._values[element, name] = value
+        self._values[name] = value
 
-    def remove(self, element: int, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove an attribute and the white space before it."""
-        self._values[element, name] = None
+        self._values.pop(name, None)
+        if name in self._written:
+            self._values[name] = None
 
-    def rename(self, element: int, old: str, new: str, value: str) -> None:
+    def rename(self, old: str, new: str, value: str) -> None:
         """Put another attribute into the place of one; where that is absent, add it."""
-        if self.elements[element].find(old) and not self.elements[element].find(new):
-            self._renamed[element, old] = new
-        self._values[element, new] = value
+        self._values.pop(old, None)
+        if old in self._written and new not in self._written:
+            self._renamed[new] = old
+        self._values[new] = value
 
-    def insert_child(self, element: int, child: str | Draft) -> None:
-        """Put a child in front of the others, indented as the first of them.
+    def add(self, child: Element) -> Element:
+        """Put a new child in front of those of the text, indented as these, and return it.
 
-        A draft may still be filled: its text is taken when the document is rendered.
+        It may still be filled: its text is taken when the document is rendered.
         """
-        self._children.setdefault(element, []).append(child)
+        self._added.append(child)
+        return child
 
-    def render(self) -> str:
-        """Return the text with all changes."""
-        splices = [
-            splice
-            for index in sorted({index for index, _ in self._values})
-            for splice in self._element_splices(index)
-        ] + [
-            self._child_splice(index, [str(child) for child in children])
-            for index, children in self._children.items()
-        ]
-        text = self.text
-        for splice in sorted(splices, reverse=True):
-            text = text[: splice.start] + splice.text + text[splice.end :]
-        return text
+    def inside(self, *tags: str) -> Iterator[Element]:
+        """Yield the children of the text that have one of these tags."""
+        return (child for child in self.children if child.tag in tags)
 
-    def _element_splices(self, index: int) -> Iterable[_Splice]:
-        element = self.elements[index]
-        renamed = {new: old for (owner, old), new in self._renamed.items() if owner == index}
-        added: list[tuple[str, str]] = []
-        for (owner, name), value in self._values.items():
-            if owner != index:
-                continue
-            found = element.find(renamed.get(name, name))
+    def ancestors(self) -> Iterator[Element]:
+        """Yield the elements around it, from the nearest to the root."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def __str__(self) -> str:
+        """Return the XML of a new element."""
+        head = self.tag + ''.join(f' {name}="{text}"' for name, text in self._values.items())
+        body = ''.join(map(str, self._added))
+        return f'<{head}>{body}</{self.tag}>' if body else f'<{head}/>'
+
+    def splices(self, text: str) -> Iterator[_Splice]:
+        """Yield what is to be replaced in the text that has it."""
+        if self._opening is None:
+            return
+        added = ''
+        last = max(self._written.values(), key=lambda entry: entry.start, default=None)
+        quote = text[last.value_end] if last else '"'
+        for name, value in self._values.items():
+            old = self._renamed.get(name, name)
+            found = self._written.get(old)
             if found is None:
-                if value is not None:
-                    added.append((name, value))
+                added += f' {name}={quote}{value}{quote}'
             elif value is None:
-                start = len(self.text[: found.start].rstrip())
-                yield _Splice(start, found.value_end + 1, '')
+                yield _Splice(len(text[: found.start].rstrip()), found.value_end + 1, '')
             else:
-                if name in renamed:
-                    yield _Splice(found.start, found.start + len(found.name), name)
+                yield _Splice(found.start, found.start + len(old), name)
                 if value != found.value:
                     yield _Splice(found.value_start, found.value_end, value)
         if added:
-            last = element.attributes[-1] if element.attributes else None
-            place = last.value_end + 1 if last else element.tag_end
-            quote = self.text[last.value_end] if last else '"'
-            text = ''.join(f' {name}={quote}{value}{quote}' for name, value in added)
-            yield _Splice(place, place, text)
+            place = last.value_end + 1 if last else self._opening.name_end
+            yield _Splice(place, place, added)
+        if self._added:
+            yield self._child_splice(text, self._opening)
 
-    def _child_splice(self, index: int, children: list[str]) -> _Splice:
-        element = self.elements[index]
-        if element.empty:
-            body = ''.join(children)
-            return _Splice(element.open_end - 2, element.open_end, f'>{body}</{element.tag}>')
-        gap = re.compile(r'\s*').match(self.text, element.open_end)
-        space = gap[0] if gap else ''
+    def _child_splice(self, text: str, opening: _OpeningTag) -> _Splice:
+        if opening.empty:
+            body = ''.join(map(str, self._added))
+            return _Splice(opening.end - 2, opening.end, f'>{body}</{self.tag}>')
+        rest = text[opening.end :]
+        space = rest[: len(rest) - len(rest.lstrip())]
         start = max(space.rfind('\r\n'), space.rfind('\n') if '\r\n' not in space else -1, 0)
-        indent = space[start:]
-        return _Splice(
-            element.open_end, element.open_end, ''.join(indent + child for child in children)
-        )
+        children = ''.join(f'{space[start:]}{child}' for child in self._added)
+        return _Splice(opening.end, opening.end, children)
+
+
+class Document:
+    """One XML text and the changes that are wanted in it.
+
+    Attributes:
+        elements: All of them, in the order of the opening tags.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Locate every element.
+
+        Raises:
+            ModelError: A closing tag does not fit the open element.
+        """
+        self._text = text
+        self.elements: list[Element] = []
+        around: list[Element] = []
+        for match in _TOKEN.finditer(text):
+            if match['close']:
+                if not around or around.pop().tag != match['close']:
+                    line = text.count('\n', 0, match.start()) + 1
+                    found = f'</{match["close"]}> in line {line}'
+                    msg = f'Expected well-formed XML, found a stray {found}.'
+                    raise ModelError(msg)
+            elif match['tag']:
+                element = Element(match['tag']).place(match, around[-1] if around else None)
+                self.elements.append(element)
+                if not match['slash']:
+                    around.append(element)
+
+    def render(self) -> str:
+        """Return the text with all changes."""
+        text = self._text
+        splices = [splice for element in self.elements for splice in element.splices(text)]
+        for start, end, replacement in sorted(splices, reverse=True):
+            text = text[:start] + replacement + text[end:]
+        return text

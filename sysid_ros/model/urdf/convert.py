@@ -10,23 +10,24 @@ and each number is written in full. Where both read a file, they agree.
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, NamedTuple
-from xml.sax.saxutils import quoteattr
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest, some
+from sysid_ros.model.mjcf.attributes import join
 from sysid_ros.model.urdf.packages import find_mesh
-from sysid_ros.model.urdf.tree import Origin, Urdf, child, children, text_of
+from sysid_ros.model.urdf.tree import Origin, Urdf, child, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from sysid_ros.model.mjcf.source import Node
+    from sysid_ros.model.mjcf.text import Element
     from sysid_ros.model.urdf.tree import LinkInertia, UrdfJoint
 
 #: What moves and has no mass gets this one, kg; a body without an inertia, that of a solid ball of
@@ -77,67 +78,63 @@ class _Converter:
         self._urdf = urdf
         self._near = near
         self._packages = packages
+        self._root = ET.Element('mujoco', model=urdf.name)
+        compiler = {'angle': 'radian', 'autolimits': 'true', 'inertiafromgeom': 'false'}
+        ET.SubElement(self._root, 'compiler', compiler)
+        # The <mujoco> element that MuJoCo's users put into a URDF.
+        for extension in urdf.document.elements[0].inside('mujoco'):
+            for option in extension.inside('option'):
+                ET.SubElement(self._root, 'option', option.attributes)
+        default = ET.SubElement(self._root, 'default')
+        ET.SubElement(default, 'geom', contype='0', conaffinity='0')
+        self._assets = ET.SubElement(self._root, 'asset')
         self._meshes: dict[tuple[str, str], str] = {}
-        self._assets: list[str] = []
         self._absent: dict[str, str] = {}
         self._massless: list[str] = []
         self._mended: list[str] = []
 
     def convert(self) -> Converted:
-        urdf = self._urdf
-        in_world = urdf.root == _WORLD
-        bodies = list(self._inside(_WORLD, 2) if in_world else self._body(urdf.root, None, 2))
-        coupled = list(self._mimics())
-        lines = [
-            f'<mujoco model={quoteattr(urdf.name)}>',
-            '  <compiler angle="radian" autolimits="true" inertiafromgeom="false"/>',
-            *self._options(),
-            '  <default>',
-            '    <geom contype="0" conaffinity="0"/>',
-            '  </default>',
-            *_section('asset', self._assets),
-            *_section('worldbody', bodies),
-            *_section('equality', coupled),
-            '</mujoco>',
-        ]
-        return Converted('\n'.join(lines) + '\n', tuple(self._notes(in_world=in_world)))
+        in_world = self._urdf.root == _WORLD
+        world = ET.SubElement(self._root, 'worldbody')
+        if in_world:
+            self._fill(world, _WORLD)
+        else:
+            self._body(world, self._urdf.root, None)
+        self._mimics(ET.SubElement(self._root, 'equality'))
+        for section in ('asset', 'worldbody', 'equality'):
+            found = self._root.find(section)
+            if found is not None and not len(found):
+                self._root.remove(found)
+        ET.indent(self._root)
+        text = ET.tostring(self._root, encoding='unicode').replace(' />', '/>')
+        return Converted(text + '\n', tuple(self._notes(in_world=in_world)))
 
-    def _options(self) -> Iterator[str]:
-        """Yield the options of the ``<mujoco>`` element that MuJoCo's users put into a URDF."""
-        for extension in children(_top(self._urdf), 'mujoco'):
-            for option in children(extension, 'option'):
-                given = option.document.elements[option.index].attributes
-                yield _tag('option', **{entry.name: entry.value for entry in given})
-
-    def _body(self, link: str, joint: UrdfJoint | None, depth: int) -> Iterator[str]:
+    def _body(self, around: ET.Element, link: str, joint: UrdfJoint | None) -> None:
         place = {} if joint is None else _placed(self._urdf.origin(joint.node))
-        indent = '  ' * depth
-        yield f'{indent}<body name={quoteattr(link)}{_attributes(place)}>'
-        moved = joint is not None and joint.type != 'fixed'
-        inner = [*self._inertial(link, moved=moved), *(self._joints(joint) if joint else ())]
-        yield from (f'{indent}  {line}' for line in inner)
-        yield from self._inside(link, depth + 1)
-        yield f'{indent}</body>'
+        body = ET.SubElement(around, 'body', {'name': link, **place})
+        self._inertial(body, link, moved=joint is not None and joint.type != 'fixed')
+        if joint is not None:
+            self._joints(body, joint)
+        self._fill(body, link)
 
-    def _inside(self, link: str, depth: int) -> Iterator[str]:
-        """Yield the shapes of a link and the links below it."""
-        for collision in children(self._urdf.links[link], 'collision'):
+    def _fill(self, body: ET.Element, link: str) -> None:
+        """Put the shapes of a link and the links below it into a body."""
+        for collision in self._urdf.links[link].inside('collision'):
             shape = self._shape(child(collision, 'geometry'))
             if shape:
-                place = _placed(self._urdf.origin(collision))
-                yield '  ' * depth + _tag('geom', **shape, **place)
+                ET.SubElement(body, 'geom', {**shape, **_placed(self._urdf.origin(collision))})
         for joint in self._urdf.below(link):
-            yield from self._body(joint.child, joint, depth)
+            self._body(body, joint.child, joint)
 
-    def _inertial(self, link: str, *, moved: bool) -> Iterator[str]:
-        """Yield the inertia of a link."""
+    def _inertial(self, body: ET.Element, link: str, *, moved: bool) -> None:
         found = self._urdf.inertial(link)
         nothing = found is None or found.mass == 0
         if moved and nothing and not any(self._carried(link)):
             self._massless.append(link)
-            yield _tag('inertial', pos='0 0 0', mass=repr(_MASS), diaginertia=_ball(_MASS))
+            ball = {'pos': '0 0 0', 'mass': repr(_MASS), 'diaginertia': _ball(_MASS)}
+            ET.SubElement(body, 'inertial', ball)
         elif found is not None and found.mass:
-            yield self._own(link, found, moved=moved)
+            ET.SubElement(body, 'inertial', self._own(link, found, moved=moved))
 
     def _carried(self, link: str) -> Iterator[float]:
         """Yield the masses of the links that are fixed to one."""
@@ -147,8 +144,8 @@ class _Converter:
                 yield 0.0 if found is None else found.mass
                 yield from self._carried(joint.child)
 
-    def _own(self, link: str, found: LinkInertia, *, moved: bool) -> str:
-        """Return an ``<inertial>``, mended where no body can have it."""
+    def _own(self, link: str, found: LinkInertia, *, moved: bool) -> dict[str, str]:
+        """Return the attributes of an ``<inertial>``, mended where no body can have it."""
         origin, tensor = found.origin, found.tensor
         place = {'pos': _numbers(origin.place), 'mass': repr(found.mass)}
         second = 0.5 * np.trace(tensor) * np.eye(3) - tensor
@@ -156,10 +153,10 @@ class _Converter:
         total = float(moments.sum())
         if not tensor.any() and not moved:
             # What is fixed to another link may be a point.
-            return _tag('inertial', **place, diaginertia='0 0 0')
+            return {**place, 'diaginertia': '0 0 0'}
         if total <= 0:
             self._mended.append(link)
-            return _tag('inertial', **place, diaginertia=_ball(found.mass))
+            return {**place, 'diaginertia': _ball(found.mass)}
         if moments[0] < -_THINNEST * total:
             self._mended.append(link)
         if moments[0] < _THINNEST * total:
@@ -167,20 +164,20 @@ class _Converter:
             second = (axes * moments) @ axes.T
             tensor = np.trace(second) * np.eye(3) - second
         if np.array_equal(tensor, np.diag(np.diag(tensor))):
-            turned = {'quat': quat} if (quat := _turned(origin.rotation)) else {}
-            return _tag('inertial', **place, **turned, diaginertia=_numbers(np.diag(tensor)))
+            turned = _turned(origin.rotation)
+            return {**place, **turned, 'diaginertia': _numbers(np.diag(tensor))}
         # MJCF has no orientation beside a full inertia.
         tensor = origin.rotation @ tensor @ origin.rotation.T
-        six = _numbers(tensor[(0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)])
-        return _tag('inertial', **place, fullinertia=six)
+        six = tensor[(0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)]
+        return {**place, 'fullinertia': _numbers(six)}
 
-    def _joints(self, joint: UrdfJoint) -> Iterator[str]:
-        """Yield the joints of MJCF that are one of URDF."""
+    def _joints(self, body: ET.Element, joint: UrdfJoint) -> None:
+        """Add the joints of MJCF that are one of URDF."""
         numbers, node = self._urdf.numbers, joint.node
         if joint.type == 'fixed':
             return
         if joint.type == 'floating':
-            yield _tag('freejoint', name=joint.name)
+            ET.SubElement(body, 'freejoint', name=joint.name)
             return
         axis = numbers(child(node, 'axis'), 'xyz', (1.0, 0.0, 0.0))
         limit, dynamics = child(node, 'limit'), child(node, 'dynamics')
@@ -198,15 +195,17 @@ class _Converter:
             for end, kind, direction in _PLANAR:
                 along = np.zeros(3)
                 mujoco.mju_rotVecQuat(along, np.array(direction, float), turned)
-                yield _tag('joint', name=f'{joint.name}_{end}', type=kind, axis=_numbers(along))
+                one = {'name': f'{joint.name}_{end}', 'type': kind, 'axis': _numbers(along)}
+                ET.SubElement(body, 'joint', one)
             return
         kind = 'slide' if joint.type == 'prismatic' else 'hinge'
         low, high = (float(numbers(limit, end, (0.0,))[0]) for end in ('lower', 'upper'))
         if low < high and joint.type != 'continuous':
             given['range'] = _numbers((low, high))
-        yield _tag('joint', name=joint.name, type=kind, axis=_numbers(axis), **given)
+        given = {'name': joint.name, 'type': kind, 'axis': _numbers(axis), **given}
+        ET.SubElement(body, 'joint', given)
 
-    def _mimics(self) -> Iterator[str]:
+    def _mimics(self, equality: ET.Element) -> None:
         for joint in self._urdf.joints.values():
             mimic = child(joint.node, 'mimic')
             if mimic is None or joint.type == 'fixed':
@@ -218,14 +217,11 @@ class _Converter:
                 raise ModelError(msg)
             factor = float(self._urdf.numbers(mimic, 'multiplier', (1.0,))[0])
             offset = float(self._urdf.numbers(mimic, 'offset', (0.0,))[0])
-            yield '    ' + _tag(
-                'joint',
-                joint1=joint.name,
-                joint2=leader,
-                polycoef=_numbers((offset, factor, 0, 0, 0)),
-            )
+            coupled = {'joint1': joint.name, 'joint2': leader}
+            polynomial = _numbers((offset, factor, 0, 0, 0))
+            ET.SubElement(equality, 'joint', coupled, polycoef=polynomial)
 
-    def _shape(self, geometry: Node | None) -> dict[str, str]:
+    def _shape(self, geometry: Element | None) -> dict[str, str]:
         """Return the attributes of a geom; none where there is no such shape."""
         numbers = self._urdf.numbers
         if (box := child(geometry, 'box')) is not None:
@@ -255,9 +251,8 @@ class _Converter:
                 self._absent[uri] = found
             else:
                 name = f'{found.stem}_{len(self._assets)}'
-                self._assets.append(
-                    '    ' + _tag('mesh', name=name, file=str(found), scale=scale, inertia='shell')
-                )
+                mesh = {'name': name, 'file': str(found), 'scale': scale, 'inertia': 'shell'}
+                ET.SubElement(self._assets, 'mesh', mesh)
             self._meshes[uri, scale] = name
         return self._meshes[uri, scale]
 
@@ -267,7 +262,7 @@ class _Converter:
                 f'{self._urdf.root!r} stands still; for a robot that moves as a whole, put a link '
                 f"'{_WORLD}' and a floating joint above it."
             )
-        if any(True for link in self._urdf.links.values() for _ in children(link, 'collision')):
+        if any(True for link in self._urdf.links.values() for _ in link.inside('collision')):
             yield (
                 'The shapes of the URDF touch nothing here; for contacts, take the converted MJCF '
                 'as the model and let its geoms collide.'
@@ -283,43 +278,19 @@ class _Converter:
             yield f'No body has the inertia of these links, so each got the nearest: {names}.'
 
 
-def _top(urdf: Urdf) -> Node:
-    parent = urdf.links[urdf.root].parent
-    if parent is None:
-        msg = f'Expected <link> inside of <robot> in {urdf.name!r}.'
-        raise ModelError(msg)
-    return parent
-
-
-def _section(tag: str, lines: Sequence[str]) -> list[str]:
-    return [f'  <{tag}>', *lines, f'  </{tag}>'] if lines else []
-
-
-def _tag(tag: str, **attributes: str) -> str:
-    return f'<{tag}{_attributes(attributes)}/>'
-
-
-def _attributes(given: dict[str, str]) -> str:
-    return ''.join(f' {name}={quoteattr(text)}' for name, text in given.items())
-
-
 def _placed(origin: Origin) -> dict[str, str]:
     """Return the attributes of a pose, without those that say nothing."""
-    found = {}
-    if origin.place.any():
-        found['pos'] = _numbers(origin.place)
-    if quat := _turned(origin.rotation):
-        found['quat'] = quat
-    return found
+    place = {'pos': _numbers(origin.place)} if origin.place.any() else {}
+    return {**place, **_turned(origin.rotation)}
 
 
-def _turned(rotation: ArrayLike) -> str:
-    """Return a rotation as a quaternion; empty where there is none."""
-    matrix, quat = np.asarray(rotation, float), np.zeros(4)
-    if np.array_equal(matrix, np.eye(3)):
-        return ''
-    mujoco.mju_mat2Quat(quat, matrix.ravel())
-    return _numbers(quat)
+def _turned(rotation: NDArray[np.float64]) -> dict[str, str]:
+    """Return a rotation as an attribute with a quaternion; none where there is no rotation."""
+    if np.array_equal(rotation, np.eye(3)):
+        return {}
+    quat = np.zeros(4)
+    mujoco.mju_mat2Quat(quat, rotation.ravel())
+    return {'quat': _numbers(quat)}
 
 
 def _ball(mass: float) -> str:
@@ -328,7 +299,4 @@ def _ball(mass: float) -> str:
 
 
 def _numbers(values: ArrayLike) -> str:
-    return ' '.join(
-        repr(int(value)) if value == int(value) else repr(value)
-        for value in map(float, np.asarray(values))
-    )
+    return join(np.asarray(values, dtype=np.float64) + 0.0)  # no sign of a zero

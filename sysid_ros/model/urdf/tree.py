@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest
-from sysid_ros.model.mjcf.source import Node
-from sysid_ros.model.mjcf.text import Document
+from sysid_ros.model.mjcf.text import Document, Element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +59,7 @@ class UrdfJoint:
         child: Link.
     """
 
-    node: Node
+    node: Element
     name: str
     type: str
     parent: str
@@ -94,20 +93,20 @@ class Urdf:
             found = self.document.elements[0].tag if self.document.elements else 'nothing'
             msg = f'Expected <robot> at the top of {where!r}, found {found}.'
             raise ModelError(msg)
-        top = Node(self.document, 0, None)
+        top = self.document.elements[0]
         self.name = top.get('name') or 'robot'
-        self.links = {self._named(node): node for node in children(top, 'link')}
-        self.joints = {self._named(node): self._joint(node) for node in children(top, 'joint')}
+        self.links = {self._named(node): node for node in top.inside('link')}
+        self.joints = {self._named(node): self._joint(node) for node in top.inside('joint')}
         self.root = self._root()
 
-    def _named(self, node: Node) -> str:
+    def _named(self, node: Element) -> str:
         name = node.get('name')
         if not name:
             msg = f'Expected a name for each <{node.tag}> in {self._where!r}, found one without.'
             raise ModelError(msg)
         return name
 
-    def _joint(self, node: Node) -> UrdfJoint:
+    def _joint(self, node: Element) -> UrdfJoint:
         name, kind = self._named(node), node.get('type') or ''
         if kind not in TYPES:
             msg = f'Joint {name!r} in {self._where!r} is of type {kind!r}; {nearest(kind, TYPES)}.'
@@ -158,7 +157,7 @@ class Urdf:
             tensor[row, column] = tensor[column, row] = self.numbers(inertia, name, (0.0,))[0]
         return LinkInertia(float(mass[0]), self.origin(node), tensor)
 
-    def origin(self, node: Node) -> Origin:
+    def origin(self, node: Element) -> Origin:
         """Return the ``<origin>`` in an element.
 
         Raises:
@@ -168,7 +167,7 @@ class Urdf:
         place = self.numbers(origin, 'xyz', (0.0, 0.0, 0.0))
         return Origin(place, rotation_from_rpy(self.numbers(origin, 'rpy', (0.0, 0.0, 0.0))))
 
-    def numbers(self, node: Node | None, name: str, default: tuple[float, ...]) -> Array:
+    def numbers(self, node: Element | None, name: str, default: tuple[float, ...]) -> Array:
         """Return the numbers of an attribute, as many as the default has.
 
         Raises:
@@ -189,19 +188,12 @@ class Urdf:
         return np.array(found)
 
 
-def children(node: Node, tag: str) -> Iterator[Node]:
-    """Yield the elements of a tag directly inside of one."""
-    for index in node.document.children(node.index):
-        if node.document.elements[index].tag == tag:
-            yield Node(node.document, index, node)
-
-
-def child(node: Node | None, tag: str) -> Node | None:
+def child(node: Element | None, tag: str) -> Element | None:
     """Return the first element of a tag directly inside of one."""
-    return None if node is None else next(children(node, tag), None)
+    return None if node is None else next(node.inside(tag), None)
 
 
-def text_of(node: Node | None, name: str) -> str:
+def text_of(node: Element | None, name: str) -> str:
     """Return an attribute's text without white space around it; empty where it is absent."""
     return ((node.get(name) if node is not None else None) or '').strip()
 

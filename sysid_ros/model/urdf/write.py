@@ -12,7 +12,7 @@ import numpy as np
 from sysid_ros.model.inertia import Inertial, full_inertia, rotation_from_quat
 from sysid_ros.model.mjcf.attributes import join, number, set_component
 from sysid_ros.model.mjcf.inertials import ATTRIBUTES
-from sysid_ros.model.mjcf.text import Draft
+from sysid_ros.model.mjcf.text import Element
 from sysid_ros.model.urdf.tree import INERTIA, Urdf, child, rpy_from_rotation
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.model.mjcf.source import Node
     from sysid_ros.model.targets import Target
     from sysid_ros.model.urdf.tree import UrdfJoint
 
@@ -68,7 +67,7 @@ class _UrdfEditor:
         self._urdf = urdf
         self._nominal = nominal
         self._fitted = fitted
-        self._made: dict[tuple[int, str], Draft] = {}
+        self._made: dict[tuple[Element, str], Element] = {}
 
     def write(self) -> str:
         """Return the new text."""
@@ -83,25 +82,25 @@ class _UrdfEditor:
             self._write_dynamics(joint)
         return self._urdf.document.render()
 
-    def _inside(self, node: Node, tag: str) -> Node | Draft:
+    def _inside(self, node: Element, tag: str) -> Element:
         """Return the element of a tag in another, made where there is none."""
         found = child(node, tag)
         if found is not None:
             return found
-        key = node.index, tag
+        key = node, tag
         if key not in self._made:
-            self._made[key] = node.add(Draft(tag))
+            self._made[key] = node.add(Element(tag))
         return self._made[key]
 
-    def _write_inertial(self, link: str, node: Node, wanted: Inertial) -> None:
+    def _write_inertial(self, link: str, node: Element, wanted: Inertial) -> None:
         told, inertial = self._urdf.inertial(link), child(node, 'inertial')
         tensor = full_inertia(wanted.iquat, wanted.inertia)
         if inertial is None or told is None:
-            made = node.add(Draft('inertial'))
-            made.add(Draft('origin', xyz=join(wanted.ipos), rpy='0 0 0'))
-            made.add(Draft('mass', value=number(float(wanted.mass))))
+            made = node.add(Element('inertial'))
+            made.add(Element('origin', xyz=join(wanted.ipos), rpy='0 0 0'))
+            made.add(Element('mass', value=number(float(wanted.mass))))
             six = {name: number(float(tensor[place])) for name, place in INERTIA.items()}
-            made.add(Draft('inertia', **six))
+            made.add(Element('inertia', **six))
             return
         if _differ(told.mass, float(wanted.mass)):
             self._inside(inertial, 'mass').set('value', number(float(wanted.mass)))
@@ -122,7 +121,7 @@ class _UrdfEditor:
             self._inside(joint.node, 'origin').set('rpy', angles)
 
     def _write_place(
-        self, owner: Node, told: NDArray[np.float64], wanted: NDArray[np.float64]
+        self, owner: Element, told: NDArray[np.float64], wanted: NDArray[np.float64]
     ) -> None:
         """Write the coordinates of an ``<origin>`` that changed."""
         for axis in range(3):

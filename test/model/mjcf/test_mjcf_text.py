@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.mjcf.text import Document, decode, encode
+from sysid_ros.model.mjcf.text import Document, Element, decode, encode
 
 pytestmark = pytest.mark.slow
 
@@ -82,8 +82,8 @@ def assemble(head: str, attributes: list[Piece], tail: str) -> str:
     return head + ''.join(piece.text() for piece in attributes) + tail
 
 
-def motor(document: Document) -> int:
-    return next(i for i, element in enumerate(document.elements) if element.tag == 'motor')
+def motor(document: Document) -> Element:
+    return next(element for element in document.elements if element.tag == 'motor')
 
 
 @given(layouts(), st.data())
@@ -93,7 +93,7 @@ def test_setting_an_attribute_changes_its_value_and_nothing_else(
     head, attributes, tail = layout
     place = data.draw(st.integers(0, len(attributes) - 1))
     document = Document(assemble(head, attributes, tail))
-    document.set(motor(document), attributes[place].name, '-3.5')
+    motor(document).set(attributes[place].name, '-3.5')
     attributes[place] = attributes[place]._replace(value='-3.5')
     assert document.render() == assemble(head, attributes, tail)
 
@@ -105,7 +105,7 @@ def test_removing_an_attribute_takes_its_white_space_along(
     head, attributes, tail = layout
     place = data.draw(st.integers(0, len(attributes) - 1))
     document = Document(assemble(head, attributes, tail))
-    document.remove(motor(document), attributes[place].name)
+    motor(document).remove(attributes[place].name)
     del attributes[place]
     assert document.render() == assemble(head, attributes, tail)
 
@@ -114,7 +114,7 @@ def test_removing_an_attribute_takes_its_white_space_along(
 def test_adding_an_attribute_keeps_all_others(layout: tuple[str, list[Piece], str]) -> None:
     head, attributes, tail = layout
     document = Document(assemble(head, attributes, tail))
-    document.set(motor(document), 'kv', '2')
+    motor(document).set('kv', '2')
     added = attributes[-1]._replace(space=' ', name='kv', equals='=', value='2')
     assert document.render() == assemble(head, [*attributes, added], tail)
 
@@ -126,7 +126,7 @@ def test_renaming_puts_the_new_attribute_where_the_old_one_was(
     head, attributes, tail = layout
     place = data.draw(st.integers(0, len(attributes) - 1))
     document = Document(assemble(head, attributes, tail))
-    document.rename(motor(document), attributes[place].name, 'kv', '2')
+    motor(document).rename(attributes[place].name, 'kv', '2')
     attributes[place] = attributes[place]._replace(name='kv', value='2')
     assert document.render() == assemble(head, attributes, tail)
 
@@ -141,7 +141,7 @@ def test_elements_and_values_are_those_that_an_xml_parser_finds(
     document, tree = Document(text[start:]), ET.fromstring(text[start:])  # noqa: S314
     assert [element.tag for element in document.elements] == [node.tag for node in tree.iter()]
     for element, node in zip(document.elements, tree.iter(), strict=True):
-        found = {entry.name: ' '.join(entry.value.split()) for entry in element.attributes}
+        found = {n: ' '.join(value.split()) for n, value in element.attributes.items()}
         assert found == {name: ' '.join(value.split()) for name, value in node.attrib.items()}
 
 
@@ -152,20 +152,20 @@ def test_any_bytes_survive_decoding_and_encoding(content: bytes) -> None:
 
 def test_an_untouched_document_has_not_changed() -> None:
     document = Document('<a b="1"/>')
-    document.set(0, 'b', '1')
-    assert not document.changed
+    document.elements[0].set('b', '1')
+    assert document.render() == '<a b="1"/>'
 
 
 def test_a_child_takes_the_indentation_of_the_first_one() -> None:
     document = Document('<a>\r\n\r\n    <b/>\r\n</a>')
-    document.insert_child(0, '<c/>')
+    document.elements[0].add(Element('c'))
     assert document.render() == '<a>\r\n    <c/>\r\n\r\n    <b/>\r\n</a>'
 
 
 def test_a_child_opens_an_empty_element() -> None:
     document = Document('<r><a b="1" /></r>')
-    document.insert_child(1, '<c/>')
-    document.set(1, 'b', '2')
+    document.elements[1].add(Element('c'))
+    document.elements[1].set('b', '2')
     assert document.render() == '<r><a b="2" ><c/></a></r>'
 
 
