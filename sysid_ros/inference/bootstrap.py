@@ -34,12 +34,6 @@ def bootstrap(linear: Linear, found: Spread, *, draws: int, seed: int) -> Ends:
     The fit is one Gauss-Newton step. The quantiles of the errors say how far, and to which side,
     the estimate may be off; the interval is their mirror image (basic bootstrap: Davison and
     Hinkley, Bootstrap Methods and their Application, 1997, section 5.2).
-
-    Args:
-        linear: The problem at the optimum.
-        found: How wide the intervals are without it.
-        draws: Number of draws.
-        seed: Of the draws.
     """
     rng = np.random.default_rng(seed)
     low = linear.x - found.half

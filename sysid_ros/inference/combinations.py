@@ -123,12 +123,7 @@ def plus_minus(value: float, half: float) -> str:
 
 @dataclass(frozen=True)
 class _Form:
-    """A product of powers, or a sum with factors.
-
-    Attributes:
-        weights: Powers or factors, one per parameter.
-        product: Which.
-    """
+    """A product of powers, or a sum with factors."""
 
     weights: tuple[float, ...]
     product: bool

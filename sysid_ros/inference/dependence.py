@@ -78,10 +78,6 @@ def partners(jacobian: NDArray[np.float64], column: int) -> DependentSet:
 
     Orthogonal matching pursuit with a backward pass: columns are taken while the next explains
     most of what is left, and given back if the others do without them.
-
-    Args:
-        jacobian: (n, p) columns of length 1.
-        column: The one.
     """
     triangle = _triangle(jacobian)
     target = triangle[:, column]

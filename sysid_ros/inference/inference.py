@@ -248,12 +248,6 @@ def data_only(
     It may be outside of the bounds: friction that the data cannot tell from none is as often found
     below zero as above, and stopping there would bend whatever correlates with it. What is known
     of single runs, as that a clock's offset is near zero, stays.
-
-    Args:
-        solution: Where the fit ended, with its Jacobian.
-        unknowns: All unknowns, p of them.
-        samples: What each residual is.
-        loss: The loss of the fit.
     """
     lasting = np.array([not unknown.of_single_runs for unknown in unknowns], dtype=bool)
     kept = ~robot_priors(unknowns, samples, solution.jacobian)

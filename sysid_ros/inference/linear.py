@@ -148,13 +148,6 @@ def linearised(
     With a robust loss the curvature of the cost is Σ ψ' J Jᵀ with ψ' the derivative of the pull ψ.
     Its mean over each sensor stands for ψ' (Huber, Annals of Statistics 1, 1973, section 6): that
     of single residuals is noise.
-
-    Args:
-        solution: Where the solver ended.
-        jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
-        unknowns: The parameters, p of them.
-        samples: What each residual is.
-        loss: The loss of the fit; robust losses weight residuals.
     """
     each = curvature(solution.residual, loss)
     place = samples.sensor - samples.sensor.min(initial=0)
@@ -202,10 +195,6 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
     the derivative is differenced directly, over about one standard error, and the Jacobian changed
     by the rank-one update that gives J v that value (Broyden, Math. Comp. 19, 1965). A vector that
     the errors had tilted is nearly right the second time.
-
-    Args:
-        residuals: The residual function.
-        solution: Where the solver ended; its weights are the residuals'.
     """
     jacobian: NDArray[np.float64] = solution.jacobian.copy()
     norms = np.linalg.norm(jacobian, axis=0)

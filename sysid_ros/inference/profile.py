@@ -78,18 +78,6 @@ def profiled(
     noise, or recordings that disagree, count as they do in the other intervals (Rotnitzky and
     Jewell, Biometrika 77, 1990). For a linear problem the ends are those that there were before.
 
-    Args:
-        residuals: The residual function, in the units that the solution has.
-        solution: Where the solver ended.
-        linear: The same, linear.
-        found: How wide the intervals are.
-        ends: Ends of the intervals, NaN where there is none.
-        loss: The loss of the fit.
-        cancel: Ends it when it is set.
-
-    Returns:
-        Ends of all intervals, and what a reader of them has to know, a sentence each.
-
     Raises:
         CancelledError: ``cancel`` was set.
     """
@@ -155,11 +143,7 @@ def _at_zero(linear: Linear, index: int, far: NDArray[np.float64]) -> _Aim | Non
 
 
 class _EndSearch:
-    """The search of one end.
-
-    Attributes:
-        notes: What it met, without the parameter's name.
-    """
+    """The search of one end."""
 
     def __init__(
         self,
@@ -262,20 +246,9 @@ class _EndSearch:
 
 
 class _FixedUnknown(DerivedResiduals):
-    """Residuals of which one unknown is fixed.
-
-    Attributes:
-        unknowns: The others.
-    """
+    """Residuals of which one unknown is fixed."""
 
     def __init__(self, residuals: ResidualLike, index: int, value: float) -> None:
-        """Fix an unknown.
-
-        Args:
-            residuals: The residual function of all unknowns.
-            index: Which.
-            value: Its value.
-        """
         super().__init__(residuals)
         self._index = index
         self._value = value

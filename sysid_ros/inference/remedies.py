@@ -47,52 +47,28 @@ _RESISTS = frozenset({Effect.FRICTION, Effect.DAMPING, Effect.CONTACT})
 _DRIVES = frozenset({Effect.DRIVE})
 _ANY = frozenset(Effect)
 
-_ATTRIBUTES: dict[tuple[str, str], Effect] = {
-    ('actuator', 'gear'): Effect.DRIVE,
-    ('actuator', 'gainprm'): Effect.DRIVE,
-    ('actuator', 'gain'): Effect.DRIVE,
-    ('actuator', 'forcerange'): Effect.DRIVE,
-    ('actuator', 'kp'): Effect.SERVO,
-    ('actuator', 'kv'): Effect.SERVO,
-    ('actuator', 'ki'): Effect.SERVO,
-    ('actuator', 'biasprm'): Effect.SERVO,
-    ('actuator', 'dynprm'): Effect.FILTER,
-    ('actuator', 'delay'): Effect.DELAY,
-    ('actuator', 'bias'): Effect.DRIVE_BIAS,
-    ('actuator', 'armature'): Effect.ARMATURE,
-    ('actuator', 'damping'): Effect.DAMPING,
-    ('joint', 'armature'): Effect.ARMATURE,
-    ('joint', 'damping'): Effect.DAMPING,
-    ('joint', 'frictionloss'): Effect.FRICTION,
-    ('joint', 'stiffness'): Effect.SPRING,
-    ('joint', 'springref'): Effect.REST,
-    ('joint', 'ref'): Effect.REST,
-    ('tendon', 'armature'): Effect.ARMATURE,
-    ('tendon', 'damping'): Effect.DAMPING,
-    ('tendon', 'frictionloss'): Effect.FRICTION,
-    ('tendon', 'stiffness'): Effect.SPRING,
-    ('tendon', 'springlength'): Effect.REST,
-    ('body', 'mass'): Effect.MASS,
-    ('body', 'mass_scaled'): Effect.MASS,
-    ('body', 'subtree_mass'): Effect.MASS,
-    ('body', 'gravcomp'): Effect.GRAVITY,
-    ('body', 'ipos'): Effect.LEVER,
-    ('body', 'inertia'): Effect.INERTIA,
-    ('geom', 'mass'): Effect.MASS,
-    ('geom', 'density'): Effect.MASS,
-    ('geom', 'friction'): Effect.CONTACT,
-    ('geom', 'solref'): Effect.CONTACT,
-    ('geom', 'solimp'): Effect.CONTACT,
-    ('sensor', 'gain'): Effect.SENSOR_GAIN,
-    ('sensor', 'bias'): Effect.SENSOR_BIAS,
-    ('sensor', 'delay'): Effect.DELAY,
-    ('option', 'gravity'): Effect.GRAVITY,
-    ('sequence', 'arrival_offset'): Effect.DELAY,
-    ('sequence', 'trajectory_offset'): Effect.DELAY,
-    ('sequence', 'initial_qpos'): Effect.STATE,
-    ('sequence', 'initial_qvel'): Effect.STATE,
-    ('sequence', 'initial_act'): Effect.STATE,
+#: What has which effect: elements and attributes, as in targets.
+_TARGETS = {
+    Effect.SENSOR_GAIN: 'sensor/gain',
+    Effect.DRIVE: 'actuator/gear actuator/gainprm actuator/gain actuator/forcerange',
+    Effect.SERVO: 'actuator/kp actuator/kv actuator/ki actuator/biasprm',
+    Effect.SPRING: 'joint/stiffness tendon/stiffness',
+    Effect.REST: 'joint/springref joint/ref tendon/springlength',
+    Effect.FRICTION: 'joint/frictionloss tendon/frictionloss',
+    Effect.DAMPING: 'actuator/damping joint/damping tendon/damping',
+    Effect.GRAVITY: 'body/gravcomp option/gravity',
+    Effect.LEVER: 'body/ipos',
+    Effect.ARMATURE: 'actuator/armature joint/armature tendon/armature',
+    Effect.INERTIA: 'body/inertia',
+    Effect.MASS: 'body/mass body/mass_scaled body/subtree_mass geom/mass geom/density',
+    Effect.DELAY: 'actuator/delay sensor/delay sequence/arrival_offset sequence/trajectory_offset',
+    Effect.FILTER: 'actuator/dynprm',
+    Effect.SENSOR_BIAS: 'sensor/bias',
+    Effect.DRIVE_BIAS: 'actuator/bias',
+    Effect.STATE: 'sequence/initial_qpos sequence/initial_qvel sequence/initial_act',
+    Effect.CONTACT: 'geom/friction geom/solref geom/solimp',
 }
+_EFFECTS = {target: effect for effect, targets in _TARGETS.items() for target in targets.split()}
 
 
 class _Remedy(NamedTuple):
@@ -195,7 +171,7 @@ def effect(unknown: Unknown) -> Effect:
     element, attribute = target.element_and_attribute
     if attribute in {'mass_ipos', 'mass_ipos_scaled'}:
         return Effect.LEVER if target.index else Effect.MASS
-    return _ATTRIBUTES.get((element, attribute), Effect.OTHER)
+    return _EFFECTS.get(f'{element}/{attribute}', Effect.OTHER)
 
 
 def add_up(unknowns: Iterable[Unknown]) -> bool:
@@ -213,12 +189,7 @@ def add_up(unknowns: Iterable[Unknown]) -> bool:
 
 
 def separating(unknowns: Iterable[Unknown], *, forces: bool) -> str:
-    """Say what would tell some parameters apart.
-
-    Args:
-        unknowns: The parameters.
-        forces: Whether forces or torques are measured already.
-    """
+    """Say what would tell some parameters apart."""
     torque = '' if forces else ' or a measured torque'
     effects = [effect(unknown) for unknown in unknowns]
     for remedy in _SEPARATE:

@@ -62,12 +62,7 @@ def repeating(
 
 
 def bartlett(series: NDArray[np.float64], alike: float) -> NDArray[np.float64]:
-    """Return the (k,) variances of the sums of series with Bartlett's kernel.
-
-    Args:
-        series: (n, k) series.
-        alike: Number of neighbours that are alike; the kernel reaches so far.
-    """
+    """Return the (k,) variances of the sums of series with Bartlett's kernel."""
     count = len(series)
     reach = int(min(alike, count - 1))
     variance: NDArray[np.float64] = np.sum(series**2, axis=0)

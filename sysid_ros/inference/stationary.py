@@ -71,9 +71,6 @@ class ChannelNoise:
 
         With the response g of the autoregression the noise is e_t = Σ_k g_k ε_{t-k}; so Σ_t ψ_t e_t
         = Σ_s ε_s Σ_k g_k ψ_{s+k}: the influence is filtered backwards, beyond its first sample.
-
-        Args:
-            influence: (n, f) of each sample, ψ.
         """
         tail = np.zeros((len(self.covariance), influence.shape[1]))
         backwards = np.concatenate([influence[::-1], tail])
@@ -103,9 +100,6 @@ def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
     A fit takes out of the residuals what its unknowns can follow, of slow noise more than of white.
     With H = J A Jᵀ the residuals of noise with covariance Γ have (I - H) Γ (I - H)ᵀ; their
     autocovariances are raised by what that lacks, until both agree.
-
-    Returns:
-        Index of the sensor to its noise.
     """
     channels = channels_of(linear)
     taken = linear.samples.taken
@@ -131,13 +125,7 @@ def by_channel(
     noises: dict[int, ChannelNoise],
     influence: NDArray[np.float64],
 ) -> dict[int, NDArray[np.float64]]:
-    """Return index of each sensor to the (f, f) covariance of the sum of its noise, weighted.
-
-    Args:
-        channels: Rows of each sensor, see `channels_of`.
-        noises: Of each sensor.
-        influence: (n, f) weights.
-    """
+    """Return index of each sensor to the (f, f) covariance of the sum of its noise, weighted."""
     found = {}
     for c, parts in channels.items():
         found[c] = np.zeros((influence.shape[1],) * 2)
@@ -160,12 +148,7 @@ def _products(residual: NDArray[np.float64], parts: list[NDArray[np.int64]]) -> 
 
 
 def _noise(sums: NDArray[np.float64], parts: list[NDArray[np.int64]]) -> ChannelNoise:
-    """Fit the autoregression of the order with the least information criterion (Akaike, 1974).
-
-    Args:
-        sums: (order + 1,) sums of products of residuals.
-        parts: The rows, of which only the number counts.
-    """
+    """Fit the autoregression of the order with the least information criterion (Akaike, 1974)."""
     count = sum(map(len, parts))
     pairs = np.array([sum(max(len(rows) - lag, 0) for rows in parts) for lag in range(len(sums))])
     covariance = sums / np.maximum(pairs, 1)

@@ -79,10 +79,6 @@ def verdicts(linear: Linear, spread: Spread) -> Verdicts:
     it. Columns that depend on each other as exactly as differences can tell have no interval of
     their own, also if one of them is at a bound. Where less than half of the information on a
     parameter is the data's, priors on parameters dominate.
-
-    Args:
-        linear: The problem at the optimum.
-        spread: How wide the intervals are.
     """
     return _Judge(linear, spread).judge()
 

@@ -103,12 +103,7 @@ def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
 
 
 def _in_bag(path: Path) -> str:
-    """Return the description in a recording.
-
-    Raises:
-        BagError: The bag cannot be read.
-        ModelError: It has none, or several that differ.
-    """
+    """Return the description in a recording."""
     from sysid_ros.bags import read_bag  # noqa: PLC0415 (who has a model's file waits for no reader)
 
     bag = read_bag(path, [_TOPIC])
@@ -128,11 +123,7 @@ def _in_bag(path: Path) -> str:
 
 
 def _expanded(path: Path, packages: Sequence[Path]) -> str:
-    """Let xacro make a URDF.
-
-    Raises:
-        ModelError: The Python package is not installed, or xacro refuses the file.
-    """
+    """Let xacro make a URDF."""
     by_hand = f'`xacro {path.name} > {path.name.removesuffix(_XACRO)}`'
     try:
         import xacro  # noqa: PLC0415 (optional)

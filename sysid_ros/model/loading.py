@@ -101,12 +101,7 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
 
 
 def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
-    """Return what a model is parsed to, see `read_model`.
-
-    Raises:
-        ModelError: There is no such file, or it is no model.
-        BagError: It is a bag that cannot be read.
-    """
+    """Return what a model is parsed to, see `read_model`."""
     return read_model(path, packages).spec
 
 
@@ -133,12 +128,7 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
 
 
 def load_model(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjModel:
-    """Compile a model; see `load_spec`.
-
-    Raises:
-        ModelError: There is no such file, it is no model, or it does not compile.
-        BagError: It is a bag that cannot be read.
-    """
+    """Compile a model; see `load_spec`."""
     return compile_spec(load_spec(path, packages), path)
 
 
@@ -156,10 +146,6 @@ def native_delay(delay: float, timestep: float) -> NativeDelay:
     the history gives at ``t - delay``, exactly, from one timestep on. (MuJoCo clamps to
     ``ctrlrange`` after it has interpolated.) The history ends at the previous step, so every
     shorter delay acts as one whole timestep; below half a timestep, none is nearer.
-
-    Args:
-        delay: Seconds.
-        timestep: Of the model, seconds.
     """
     steps = delay / timestep
     if steps < 0.5:  # noqa: PLR2004 (half of a step: what rounds to none)
@@ -233,10 +219,6 @@ def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSp
     Bodies whose inertial frame or joints move are not compiled as "simple" (MuJoCo 4.0:
     ``mj_setConst`` refuses to end that). Where the model will be compiled again with values, gains
     that the compiler takes from a damping ratio become gains: see :func:`fitted_model`.
-
-    Args:
-        spec: The user's; it is not changed.
-        targets: What is going to be written.
     """
     copy = spec.copy()
     for body in _made_general(copy, targets):
@@ -265,11 +247,7 @@ def _made_general(spec: mujoco.MjSpec, targets: Sequence[Target]) -> Iterator[mu
 
 
 def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjModel:
-    """Compile a copy of a spec once, so that targets can be written into the model.
-
-    Raises:
-        ModelError: The spec does not compile.
-    """
+    """Compile a copy of a spec once, so that targets can be written into the model."""
     try:
         return writable_spec(spec, targets).compile()
     except (ValueError, mujoco.FatalError) as err:
@@ -290,11 +268,7 @@ def _hold_gains(spec: mujoco.MjSpec) -> None:
 
 
 def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
-    """Return the target with its row in this model.
-
-    Raises:
-        ParameterError: The model has no such element.
-    """
+    """Return the target with its row in this model."""
     if target.element == 'option':
         return target
     if target.element == 'default':

@@ -34,11 +34,7 @@ class CandidateError(ModelError):
 
 
 class Builder(Protocol):
-    """What turns the values of a candidate into a model, beside targets.
-
-    Attributes:
-        copies: Whether it leaves the spec that it gets as it is.
-    """
+    """What turns the values of a candidate into a model, beside targets."""
 
     @property
     def copies(self) -> bool:

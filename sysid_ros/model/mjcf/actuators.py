@@ -97,20 +97,20 @@ _SHORTCUTS: dict[tuple[str, str, int], Spelling] = {
 _SERVOS = ('position', 'intvelocity', 'orientation')
 
 
-def spell(tag: str, target: Target, *, pid: bool, drives_velocity: bool) -> tuple[Spelling, ...]:
-    """Return what an actuator writes a gain to; nothing where it has no attribute for that.
+def spells_gain(tag: str, rewrite: Rewrite, target: Target, row: int) -> tuple[Spelling, ...]:
+    """Return what an element writes a gain to; nothing where it has no attribute for that.
 
-    Args:
-        tag: The element.
-        target: An actuator's gain, or that of a class.
-        pid: Whether the position gain is in the bias only.
-        drives_velocity: Whether the velocity gain is gain and bias alike.
+    ``row`` is the actuator, or one that takes the value from a class.
     """
+    nominal = rewrite.nominal
     attribute, index = target.element_and_attribute[1], target.index or 0
     if attribute == 'kp' and tag in _SERVOS:
         return (Spelling('kp'),)
     if attribute == 'kv' and tag == 'velocity':
         return (Spelling('kv'),)
+    # In a PID the position gain is in the bias only; a velocity gain may be gain and bias alike.
+    pid = nominal.actuator_gaintype[row] == mujoco.mjtGain.mjGAIN_PID
+    drives_velocity = len(target.slots(nominal)) > len(target.rows or (0,))
     numbers: list[tuple[str, int, float]] = {
         'kp': [('biasprm', 1, -1.0)] if pid else [('gainprm', 0, 1.0), ('biasprm', 1, -1.0)],
         'kv': [('biasprm', 2, -1.0), *([('gainprm', 0, 1.0)] if drives_velocity else [])],
@@ -121,33 +121,15 @@ def spell(tag: str, target: Target, *, pid: bool, drives_velocity: bool) -> tupl
             Spelling(name, place, _span(name, *range(10)), factor)
             for name, place, factor in numbers
         )
-    found = [(_SHORTCUTS.get((tag, name, place)), factor) for name, place, factor in numbers]
-    if any(spelling is None for spelling, _ in found):
-        return ()
-    return tuple(s._replace(factor=s.factor * factor) for s, factor in found if s is not None)
-
-
-def spells_gain(tag: str, rewrite: Rewrite, target: Target, row: int) -> tuple[Spelling, ...]:
-    """Return what an element writes a gain to; nothing where it has no attribute for that.
-
-    Args:
-        tag: The element.
-        rewrite: The model.
-        target: The gain.
-        row: The actuator, or one that takes the value from a class.
-    """
-    nominal = rewrite.nominal
-    spellings = spell(
-        tag,
-        target,
-        pid=bool(nominal.actuator_gaintype[row] == mujoco.mjtGain.mjGAIN_PID),
-        drives_velocity=len(target.slots(nominal)) > len(target.rows or (0,)),
-    )
-    unfiltered = nominal.actuator_dyntype[row] == mujoco.mjtDyn.mjDYN_NONE
-    # A first timeconst would add a filter and its state, which the fit did not have.
-    if unfiltered and any(spelling.attribute == 'timeconst' for spelling in spellings):
-        return ()
-    return spellings
+    found = []
+    for name, place, factor in numbers:
+        spelling = _SHORTCUTS.get((tag, name, place))
+        # A first timeconst would add a filter and its state, which the fit did not have.
+        unfiltered = nominal.actuator_dyntype[row] == mujoco.mjtDyn.mjDYN_NONE
+        if spelling is None or (unfiltered and spelling.attribute == 'timeconst'):
+            return ()
+        found.append(spelling._replace(factor=spelling.factor * factor))
+    return tuple(found)
 
 
 def write_gain(
@@ -157,14 +139,9 @@ def write_gain(
     value: float,
     parameters: Callable[[str], NDArray[np.float64]],
 ) -> None:
-    """Write a gain as the actuator spells it.
+    """Write a gain, or a component of ``gainprm``, ``biasprm`` or ``dynprm``, as it is spelled.
 
-    Args:
-        rewrite: The model.
-        element: The actuator, or that of a class.
-        target: ``kp``, ``kv``, ``ki`` or a component of ``gainprm``, ``biasprm`` or ``dynprm``.
-        value: In SI units.
-        parameters: The whole arrays, by name, for components that the text leaves to defaults.
+    ``parameters`` gives whole arrays, by name, for components that the text leaves to defaults.
 
     Raises:
         ModelError: The element has no attribute for it.
@@ -240,13 +217,6 @@ def pin_actuators(rewrite: Rewrite, written: mujoco.MjModel) -> bool:
 
     These are the velocity gains that come from a ``dampratio``, and the ranges that come from
     those of joints.
-
-    Args:
-        rewrite: The model.
-        written: What the new text compiles to so far.
-
-    Returns:
-        Whether the text changed.
 
     Raises:
         ModelError: An actuator cannot be found, as it has no name.

@@ -26,13 +26,6 @@ def drop_missing_files(spec: mujoco.MjSpec, path: Path) -> tuple[str, ...]:
     Models are often passed on without them. They move nothing, unless a body has its inertia from
     one or touches something with it.
 
-    Args:
-        spec: What a file was parsed to; changed in place where it does not compile as it is.
-        path: The file, for messages.
-
-    Returns:
-        What a reader has to know, a sentence each.
-
     Raises:
         ModelError: The inertia of a body that moves would be that of a file that is not there.
     """

@@ -58,12 +58,7 @@ class Pose(NamedTuple):
 
 
 def frames_around(node: Element, spec: mujoco.MjSpec) -> Pose | None:
-    """Return the pose of the ``<frame>`` elements around an element; None where there are none.
-
-    Args:
-        node: The element.
-        spec: The model, whose angles the text has.
-    """
+    """Return the pose of the ``<frame>`` elements around an element; None where there are none."""
     frames: list[Element] = []
     for ancestor in node.ancestors():
         if ancestor.tag != 'frame':

@@ -73,11 +73,6 @@ class _Classes:
     """The default classes of a text."""
 
     def __init__(self, source: Source) -> None:
-        """Find them.
-
-        Args:
-            source: The text; elements may be added to it.
-        """
         self._source = source
         self._nodes: dict[str, list[Element]] = {}
         self._below: dict[str, list[str]] = {}
@@ -161,19 +156,11 @@ class Editor:
     """Writes values into the text of a model."""
 
     def __init__(self, rewrite: Rewrite) -> None:
-        """Prepare to write.
-
-        Args:
-            rewrite: The text, and the models before and after.
-        """
         self._rewrite = rewrite
         self._classes = _Classes(rewrite.source)
 
     def write(self, values: Iterable[tuple[Target, float]]) -> None:
         """Write values.
-
-        Args:
-            values: What is written, with rows of the nominal model, and the values in SI units.
 
         Raises:
             ModelError: The text cannot hold a value.

@@ -100,11 +100,7 @@ class Source:
         raise ModelError(msg)
 
     def find(self, element: str, name: str, path: str) -> Element:
-        """Find the element of that kind and name; ``path`` is the target, for the message.
-
-        Raises:
-            ModelError: The text has no such element: it is generated.
-        """
+        """Find the element of that kind and name; ``path`` is the target, for the message."""
         for node in self.of_kind(element):
             if node.get('name') == name:
                 return node
@@ -136,11 +132,7 @@ class Source:
         return found
 
     def body(self, model: mujoco.MjModel, row: int, path: str) -> Element:
-        """Find a body by its row in the compiled model; ``path`` is the target, for the message.
-
-        Raises:
-            ModelError: It has no name, and others are generated, so that rows do not tell it.
-        """
+        """Find a body by its row in the compiled model; ``path`` is the target, for the message."""
         name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, row)
         if name:
             return self.find('body', name, path)

@@ -152,9 +152,9 @@ class Element:
         self._added.append(child)
         return child
 
-    def inside(self, *tags: str) -> Iterator[Element]:
-        """Yield the children of the text that have one of these tags."""
-        return (child for child in self.children if child.tag in tags)
+    def inside(self, tag: str) -> Iterator[Element]:
+        """Yield the children of a tag, those of the text first."""
+        return (child for child in (*self.children, *self._added) if child.tag == tag)
 
     def ancestors(self) -> Iterator[Element]:
         """Yield the elements around it, from the nearest to the root."""

@@ -59,9 +59,6 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
     A sensor's delay is one of them although sensors of MuJoCo can have a delay: what is identified
     is how late a stamp is, on top of what the model simulates, and a controller that reads the
     model's sensors must not see the age of a recording's stamps.
-
-    Returns:
-        One sentence per role.
     """
     found: dict[Role, list[str]] = {}
     for target, value in values:
@@ -188,13 +185,7 @@ class _Layout(NamedTuple):
 
     @classmethod
     def of(cls, source: Path, described: Description, actuators: str) -> _Layout:
-        """Collect the files.
-
-        Args:
-            source: The main file, absolute.
-            described: Its text, where that is not what is on disk.
-            actuators: Elements that the text lacks.
-        """
+        """Collect the files."""
         converted = described.mjcf
         if actuators:
             own = decode(source.read_bytes()) if converted is None else converted

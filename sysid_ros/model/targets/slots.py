@@ -56,14 +56,7 @@ def read_field(model: mujoco.MjModel, field: str) -> NDArray[np.float64]:
 def write_field(
     model: mujoco.MjModel, field: str, index: NDArray[np.int64], values: ArrayLike
 ) -> None:
-    """Set numbers of a field of a model or of its options.
-
-    Args:
-        model: What is changed.
-        field: As in ``mujoco.batch.MODEL_FIELDS``.
-        index: (k,) flat indices.
-        values: (k,) numbers.
-    """
+    """Set numbers of a field of a model or of its options."""
     numbers = _get(model, field)
     if isinstance(numbers, np.ndarray):
         numbers.reshape(-1)[index] = values  # a view: fields of a model are contiguous

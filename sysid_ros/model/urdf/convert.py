@@ -62,11 +62,6 @@ def convert(urdf: Urdf, near: Path, packages: Sequence[Path] = ()) -> Converted:
     nothing, so that a model does not depend on which meshes are found. What moves and has no
     inertia gets a small one; one that no body can have becomes the nearest that one can.
 
-    Args:
-        urdf: What was read.
-        near: Folder of the file.
-        packages: Folders of packages, see `find_package`.
-
     Raises:
         ModelError: A joint mimics one that is not there, or something is no number.
     """

@@ -49,15 +49,7 @@ class LinkInertia(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class UrdfJoint:
-    """A joint.
-
-    Attributes:
-        node: Where it is.
-        name: Its name.
-        type: One of `TYPES`.
-        parent: Link.
-        child: Link.
-    """
+    """A joint."""
 
     node: Element
     name: str
@@ -79,10 +71,6 @@ class Urdf:
 
     def __init__(self, text: str, where: str) -> None:
         """Read a text.
-
-        Args:
-            text: The URDF.
-            where: What it is called in messages.
 
         Raises:
             ModelError: It is no URDF, or its links are no tree.
@@ -143,11 +131,7 @@ class Urdf:
         return (joint for joint in self.joints.values() if joint.parent == link)
 
     def inertial(self, link: str) -> LinkInertia | None:
-        """Return what the text says of a link's inertia; None where it says nothing.
-
-        Raises:
-            ModelError: Something is no number.
-        """
+        """Return what the text says of a link's inertia; None where it says nothing."""
         node = child(self.links[link], 'inertial')
         if node is None:
             return None
@@ -158,11 +142,7 @@ class Urdf:
         return LinkInertia(float(mass[0]), self.origin(node), tensor)
 
     def origin(self, node: Element) -> Origin:
-        """Return the ``<origin>`` in an element.
-
-        Raises:
-            ModelError: Something is no number.
-        """
+        """Return the ``<origin>`` in an element."""
         origin = child(node, 'origin')
         place = self.numbers(origin, 'xyz', (0.0, 0.0, 0.0))
         return Origin(place, rotation_from_rpy(self.numbers(origin, 'rpy', (0.0, 0.0, 0.0))))

@@ -36,14 +36,7 @@ _DYNAMICS = {'damping': 'dof_damping', 'friction': 'dof_frictionloss'}
 
 
 def identified_text(text: str, where: str, nominal: mujoco.MjModel, fitted: mujoco.MjModel) -> str:
-    """Put what differs between two models into a URDF; all else stays as it is, byte for byte.
-
-    Args:
-        text: The URDF.
-        where: What it is called in messages.
-        nominal: What it compiles to.
-        fitted: The identified model.
-    """
+    """Put what differs between two models into a URDF; all else stays as it is, byte for byte."""
     return _UrdfEditor(Urdf(text, where), nominal, fitted).write()
 
 
@@ -67,7 +60,6 @@ class _UrdfEditor:
         self._urdf = urdf
         self._nominal = nominal
         self._fitted = fitted
-        self._made: dict[tuple[Element, str], Element] = {}
 
     def write(self) -> str:
         """Return the new text."""
@@ -82,16 +74,6 @@ class _UrdfEditor:
             self._write_dynamics(joint)
         return self._urdf.document.render()
 
-    def _inside(self, node: Element, tag: str) -> Element:
-        """Return the element of a tag in another, made where there is none."""
-        found = child(node, tag)
-        if found is not None:
-            return found
-        key = node, tag
-        if key not in self._made:
-            self._made[key] = node.add(Element(tag))
-        return self._made[key]
-
     def _write_inertial(self, link: str, node: Element, wanted: Inertial) -> None:
         told, inertial = self._urdf.inertial(link), child(node, 'inertial')
         tensor = full_inertia(wanted.iquat, wanted.inertia)
@@ -103,13 +85,13 @@ class _UrdfEditor:
             made.add(Element('inertia', **six))
             return
         if _differ(told.mass, float(wanted.mass)):
-            self._inside(inertial, 'mass').set('value', number(float(wanted.mass)))
+            _inside(inertial, 'mass').set('value', number(float(wanted.mass)))
         self._write_place(inertial, told.origin.place, wanted.ipos)
         tensor = told.origin.rotation.T @ tensor @ told.origin.rotation
         tensor[np.abs(tensor) < _SAME * np.abs(tensor).max()] = 0.0
         for name, place in INERTIA.items():
             if abs(tensor[place] - told.tensor[place]) > _SAME * np.abs(tensor).max():
-                self._inside(inertial, 'inertia').set(name, number(float(tensor[place])))
+                _inside(inertial, 'inertia').set(name, number(float(tensor[place])))
 
     def _write_origin(self, joint: UrdfJoint) -> None:
         row = mujoco.mj_name2id(self._nominal, mujoco.mjtObj.mjOBJ_BODY, joint.child)
@@ -118,7 +100,7 @@ class _UrdfEditor:
             self._write_place(joint.node, self._urdf.origin(joint.node).place, place)
         if not np.array_equal(self._nominal.body_quat[row], quat):
             angles = join(rpy_from_rotation(rotation_from_quat(quat)))
-            self._inside(joint.node, 'origin').set('rpy', angles)
+            _inside(joint.node, 'origin').set('rpy', angles)
 
     def _write_place(
         self, owner: Element, told: NDArray[np.float64], wanted: NDArray[np.float64]
@@ -126,7 +108,7 @@ class _UrdfEditor:
         """Write the coordinates of an ``<origin>`` that changed."""
         for axis in range(3):
             if _differ(told[axis], wanted[axis]):
-                origin = self._inside(owner, 'origin')
+                origin = _inside(owner, 'origin')
                 set_component(origin, 'xyz', axis, float(wanted[axis]), wanted, 3)
 
     def _write_dynamics(self, joint: UrdfJoint) -> None:
@@ -137,7 +119,12 @@ class _UrdfEditor:
         for name, field in _DYNAMICS.items():
             value = float(getattr(self._fitted, field)[dof])
             if value != getattr(self._nominal, field)[dof]:
-                self._inside(joint.node, 'dynamics').set(name, number(value))
+                _inside(joint.node, 'dynamics').set(name, number(value))
+
+
+def _inside(node: Element, tag: str) -> Element:
+    """Return the element of a tag in another, made where there is none."""
+    return child(node, tag) or node.add(Element(tag))
 
 
 def _differ(one: float, other: float) -> bool:
