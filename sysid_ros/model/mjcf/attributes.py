@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.model.mjcf.text import Element
-from sysid_ros.model.targets.kinds import MJCF_NAMES, SPEC_NAMES
+from sysid_ros.model.targets.kinds import MJCF_NAMES, spec_name
 from sysid_ros.model.targets.spec import ANGLES, TURNING
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def attribute_place(
         if index == _TORQUESCALE:
             return AttributePlace('torquescale', None, np.array(owner.data[index : index + 1]))
         return AttributePlace('anchor', index, np.array(owner.data[:_ANCHOR]))
-    spelled = attribute if element == 'pair' else SPEC_NAMES.get(attribute, attribute)
+    spelled = spec_name(element, attribute)
     values = getattr(owner, spelled)
     name = MJCF_NAMES.get(spelled, spelled)
     unit = float(np.pi / 180) if degrees and attribute in ANGLES else 1.0

@@ -10,6 +10,7 @@ searched: the tokenizer finds where elements and attributes are, changes are col
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,8 +32,6 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(
     r"""(?P<name>[^\s=/>"']+)\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""", re.DOTALL
 )
-_ENTITY = re.compile(r'&(?:#x(?P<hex>[0-9A-Fa-f]+)|#(?P<decimal>[0-9]+)|(?P<name>\w+));')
-_ENTITIES = {'amp': '&', 'lt': '<', 'gt': '>', 'quot': '"', 'apos': "'"}
 
 
 def decode(content: bytes) -> str:
@@ -43,19 +42,6 @@ def decode(content: bytes) -> str:
 def encode(text: str) -> bytes:
     """Undo `decode`."""
     return text.encode('utf-8', 'surrogateescape')
-
-
-def unescape(raw: str) -> str:
-    """Replace character references and the five entities of XML."""
-
-    def replacement(match: re.Match[str]) -> str:
-        if match['hex']:
-            return chr(int(match['hex'], 16))
-        if match['decimal']:
-            return chr(int(match['decimal']))
-        return _ENTITIES.get(match['name'], match[0])
-
-    return _ENTITY.sub(replacement, raw)
 
 
 class _Written(NamedTuple):
@@ -107,7 +93,7 @@ class Element:
         for entry in _ATTRIBUTE.finditer(match['attributes']):
             group = 'single' if entry['double'] is None else 'double'
             start, end = offset + entry.start(group), offset + entry.end(group)
-            written = _Written(unescape(entry[group]), offset + entry.start(), start, end)
+            written = _Written(html.unescape(entry[group]), offset + entry.start(), start, end)
             self._written.setdefault(entry['name'], written)
         self.parent = parent
         if parent is not None:

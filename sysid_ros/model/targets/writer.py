@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -19,12 +20,15 @@ from sysid_ros.model.targets.kinds import Coupling, Role
 from sysid_ros.model.targets.slots import Assignment, read_field, subtree, write_field
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from typing import Self
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Self, TypeAlias
 
     from numpy.typing import NDArray
 
     from sysid_ros.model.targets.target import Target
+
+    Array: TypeAlias = NDArray[np.float64]
+    Places: TypeAlias = NDArray[np.int64]
 
 #: What marks a frame as one that is computed.
 APART = mujoco.mjtSameFrame.mjSAMEFRAME_NONE.value
@@ -166,39 +170,6 @@ class Linear(NamedTuple):
     offsets: NDArray[np.float64]
 
 
-class _Theta(NamedTuple):
-    """The inertia of one body that follows log-Cholesky parameters.
-
-    Attributes:
-        body: Id of the body.
-        nominal: (10,) θ of the model.
-        components: (k,) components that values give.
-        columns: (k,) columns of these values.
-        places: Places in the assignments of ``body_mass``, ``body_ipos``, ``body_iquat`` and
-            ``body_inertia``.
-    """
-
-    body: int
-    nominal: NDArray[np.float64]
-    components: list[int]
-    columns: list[int]
-    places: tuple[NDArray[np.int64], ...]
-
-
-class _Scale(NamedTuple):
-    """A factor on masses and moments.
-
-    Attributes:
-        field: ``body_mass`` or ``body_inertia``.
-        places: (k,) places in the assignment of the field.
-        column: Column of the factor.
-    """
-
-    field: str
-    places: NDArray[np.int64]
-    column: int
-
-
 class _Places:
     """Which numbers of each field are written, in the order in which they were first needed."""
 
@@ -246,9 +217,7 @@ class Writer:
             each._replace(places=places.add(each.field, each.places))
             for each in (*learnt, *_linear(model, found))
         )
-        self._theta = _theta(model, found, places)
-        self._unit = _unit(model, found, places)
-        self._scale = _scale(model, found, places)
+        self._rules = list(_coupled_rules(model, found, places))
         self._springs = _SpringLengths.following(model, places.fields, spec)
         if self._springs:
             places.add(_LENGTH, self._springs.indices)
@@ -287,18 +256,8 @@ class Writer:
         }
         for field, places, columns, factors, offsets in self._linear:
             data[field][:, places] = values[:, columns] * factors + offsets
-        for group in self._theta:
-            theta = np.broadcast_to(group.nominal, (count, len(group.nominal))).copy()
-            theta[:, group.components] = values[:, group.columns]
-            for field, places, numbers in zip(
-                INERTIAL_FIELDS, group.places, body_from_theta(theta), strict=True
-            ):
-                data[field][:, places] = numbers.reshape(count, -1)
-        for field, places in self._unit:
-            quats = data[field][:, places]
-            data[field][:, places] = quats / np.linalg.norm(quats, axis=1, keepdims=True)
-        for field, places, column in self._scale:
-            data[field][:, places] *= values[:, column, None]
+        for rule in self._rules:
+            rule(values, data)
         made = [Assignment(field, self._index[field], data[field]) for field in data]
         if self._springs:
             inside = {index: place for place, index in enumerate(self._index[_LENGTH].tolist())}
@@ -330,51 +289,61 @@ def _linear(model: mujoco.MjModel, targets: list[tuple[Target, int]]) -> list[Li
     return made
 
 
-def _theta(
+def _coupled_rules(
     model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Places
-) -> tuple[_Theta, ...]:
+) -> Iterator[Callable[[Array, dict[str, Array]], None]]:
+    """Yield what puts (m, columns) values into (m, k) numbers that follow several of them.
+
+    These come behind the numbers that follow one value each, which they may change.
+    """
     bodies: dict[int, dict[int, int]] = {}
     for target, column in targets:
         if target.kind.coupling is Coupling.THETA:
             bodies.setdefault(target.row, {})[target.index or 0] = column
-    return tuple(
-        _Theta(
-            body,
-            theta_from_body(*Inertial.of_body(model, body)),
-            list(inside),
-            list(inside.values()),
-            tuple(
-                places.add(field, range(width * body, width * (body + 1)))
-                for field, width in INERTIAL_FIELDS.items()
-            ),
-        )
-        for body, inside in bodies.items()
-    )
-
-
-def _unit(
-    model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Places
-) -> tuple[tuple[str, NDArray[np.int64]], ...]:
+    for body, components in bodies.items():
+        where = {
+            field: places.add(field, range(width * body, width * (body + 1)))
+            for field, width in INERTIAL_FIELDS.items()
+        }
+        nominal = theta_from_body(*Inertial.of_body(model, body))
+        yield partial(_put_inertia, where, nominal, components)
     quats = dict.fromkeys(
         (slot.field, slot.place // 4)
         for target, _ in targets
         if target.kind.coupling is Coupling.UNIT
         for slot in target.slots(model)
     )
-    return tuple((field, places.add(field, range(4 * row, 4 * (row + 1)))) for field, row in quats)
-
-
-def _scale(
-    model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Places
-) -> tuple[_Scale, ...]:
-    made = []
+    for field, row in quats:
+        yield partial(_normalise, field, places.add(field, range(4 * row, 4 * (row + 1))))
     for target, column in targets:
         if target.kind.coupling is Coupling.SCALE:
-            bodies = subtree(model, target.row)
-            moments = [3 * body + axis for body in bodies for axis in range(3)]
-            made.append(_Scale('body_mass', places.add('body_mass', bodies), column))
-            made.append(_Scale('body_inertia', places.add('body_inertia', moments), column))
-    return tuple(made)
+            for body in subtree(model, target.row):
+                yield partial(_scale, 'body_mass', places.add('body_mass', [body]), column)
+                moments = places.add('body_inertia', range(3 * body, 3 * body + 3))
+                yield partial(_scale, 'body_inertia', moments, column)
+
+
+def _put_inertia(
+    where: dict[str, Places],
+    nominal: Array,
+    components: dict[int, int],
+    values: Array,
+    data: dict[str, Array],
+) -> None:
+    """Put inertias that follow log-Cholesky parameters, of which values give some components."""
+    theta = np.broadcast_to(nominal, (len(values), len(nominal))).copy()
+    theta[:, list(components)] = values[:, list(components.values())]
+    for (field, places), numbers in zip(where.items(), body_from_theta(theta), strict=True):
+        data[field][:, places] = numbers.reshape(len(values), -1)
+
+
+def _normalise(field: str, where: Places, _: Array, data: dict[str, Array]) -> None:
+    quats = data[field][:, where]
+    data[field][:, where] = quats / np.linalg.norm(quats, axis=1, keepdims=True)
+
+
+def _scale(field: str, where: Places, column: int, values: Array, data: dict[str, Array]) -> None:
+    data[field][:, where] *= values[:, column, None]
 
 
 def write_value(model: mujoco.MjModel, target: Target, value: float) -> None:
