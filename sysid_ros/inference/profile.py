@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -86,12 +87,9 @@ def profiled(
     names = []
     for aim in _worst(linear, found, ends):
         unknown = linear.unknowns[aim.column]
-        sides = []
-        for side in (-1.0, 1.0):
-            search = _EndSearch(residuals, solution, linear, aim, side, loss, cancel)
-            sides.append(search.end())
-            notes.extend(f'{unknown.name} {note}' for note in search.notes)
-        low[aim.column], high[aim.column] = sides
+        search = _EndSearch(residuals, solution, linear, aim, loss, cancel)
+        low[aim.column], high[aim.column] = search.end(-1.0), search.end(1.0)
+        notes.extend(f'{unknown.name} {note}' for note in search.notes)
         names.append(unknown.name)
     if not names:
         return ends, ()
@@ -142,48 +140,37 @@ def _at_zero(linear: Linear, index: int, far: NDArray[np.float64]) -> _Aim | Non
     return _Aim(index, float(known.max()), guess)
 
 
+@dataclass
 class _EndSearch:
-    """The search of one end."""
+    """The search of both ends; its notes say what it met, without the parameter's name."""
 
-    def __init__(
-        self,
-        residuals: ResidualLike,
-        solution: Solution,
-        linear: Linear,
-        aim: _Aim,
-        side: float,
-        loss: Loss,
-        cancel: threading.Event | None,
-    ) -> None:
-        self._residuals = residuals
-        self._linear = linear
-        self._aim = aim
-        self._loss = loss
-        self._cancel = cancel
-        self._least = cost(solution.residual, loss)
-        self._x = solution.x
-        self._side = side
-        self._unknown: Unknown = linear.unknowns[aim.column]
-        self._value = float(solution.x[aim.column])
-        bound = self._unknown.min_value if side < 0 else self._unknown.max_value
-        self._room = max(side * (bound - self._value), 0.0)
-        self.notes: list[str] = []
+    residuals: ResidualLike
+    solution: Solution
+    linear: Linear
+    aim: _Aim
+    loss: Loss
+    cancel: threading.Event | None
+    notes: list[str] = field(default_factory=list)
 
-    def end(self) -> float:
-        """Return the end, by secants of the root of the rise: straight if all is linear."""
+    def end(self, side: float) -> float:
+        """Return the lower or upper end, by secants of the root of the rise: straight if linear."""
+        unknown = self.linear.unknowns[self.aim.column]
+        value = float(self.solution.x[self.aim.column])
+        bound = unknown.min_value if side < 0 else unknown.max_value
+        room = max(side * (bound - value), 0.0)
         inner, rise_inner = 0.0, 0.0
         outer: float | None = None
         rise_outer = np.inf
-        at = min(self._aim.guess, self._room)
+        at = min(self.aim.guess, room)
         for number in range(_FITS):
             if at <= 0:
                 break
-            rise = self._rise(at)
+            rise = self._rise(value + side * at)
             if abs(rise - 1.0) <= _NEAR:
-                return self._placed(at)
+                return value + side * at
             if rise > 1.0:
                 outer, rise_outer = at, rise
-            elif at >= self._room:
+            elif at >= room:
                 break
             else:
                 inner, rise_inner = at, rise
@@ -193,34 +180,29 @@ class _EndSearch:
                 slow = not _STEEP < share < 1.0 - _STEEP
                 at = inner + (0.5 if slow else share) * (outer - inner)
             elif number >= _FITS // 2:
-                at = self._room
+                at = room
             else:
-                at = min(inner * min(1.02 / max(rise_inner, 0.01), _FARTHER), self._room)
+                at = min(inner * min(1.02 / max(rise_inner, 0.01), _FARTHER), room)
         # The wider of what brackets it, or all that there is.
-        return self._placed(self._room if outer is None else outer)
+        return value + side * (room if outer is None else outer)
 
-    def _placed(self, distance: float) -> float:
-        return self._value + self._side * distance
-
-    def _rise(self, distance: float) -> float:
-        """Return the root of the rise of the cost over what is looked for."""
-        index = self._aim.column
-        value = self._placed(distance)
-        fixed = _FixedUnknown(self._residuals, index, value)
+    def _rise(self, value: float) -> float:
+        """Return the root of the rise of the cost at a value over what is looked for."""
+        fixed = _FixedUnknown(self.residuals, self.aim.column, value)
         start = self._start(value)
-        settings = SolverSettings('mujoco', self._loss, _ITERATIONS, rough=True)
+        settings = SolverSettings('mujoco', self.loss, _ITERATIONS, rough=True)
         try:
             if len(start):
                 found = solve(
-                    fixed, start, settings=settings, tolerance=_TOLERANCE, cancel=self._cancel
+                    fixed, start, settings=settings, tolerance=_TOLERANCE, cancel=self.cancel
                 ).cost
             else:
-                found = cost(fixed(start[None])[:, 0], self._loss)
+                found = cost(fixed(start[None])[:, 0], self.loss)
         except CancelledError:
             raise
         except SysidError:
             return np.inf  # No simulation is stable there.
-        rise = 2.0 * (found - self._least) / self._aim.far
+        rise = 2.0 * (found - cost(self.solution.residual, self.loss)) / self.aim.far
         if rise < -_LOWER:
             self.notes.append(
                 f'fits better at {value:.4g}: the fit has not found its optimum, and intervals '
@@ -230,8 +212,8 @@ class _EndSearch:
 
     def _start(self, value: float) -> NDArray[np.float64]:
         """Return where the other parameters would be if all were linear."""
-        linear, index = self._linear, self._aim.column
-        free, x = linear.free, self._x.copy()
+        linear, index = self.linear, self.aim.column
+        free, x = linear.free, self.solution.x.copy()
         scaled = linear.scaled
         column = linear.jacobian[:, index]
         others = free[free != index]
@@ -239,7 +221,7 @@ class _EndSearch:
         if len(others):
             gram = chosen.T @ chosen
             follow = np.linalg.pinv(gram, rcond=1e-12, hermitian=True) @ (chosen.T @ column)
-            x[others] -= follow * (value - self._value) / linear.scale[others]
+            x[others] -= follow * (value - self.solution.x[index]) / linear.scale[others]
         low = np.array([unknown.min_value for unknown in linear.unknowns])
         high = np.array([unknown.max_value for unknown in linear.unknowns])
         return np.delete(np.clip(x, low, high), index)

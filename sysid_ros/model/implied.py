@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError
+from sysid_ros.errors import ModelError, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -197,7 +197,7 @@ def implied_sentence(spec: mujoco.MjSpec) -> str:
     if not names:
         return ''
     gains = {bool(a.biasprm[1]) for a in spec.actuators if a.info == _MARK and a.biasprm[2]}
-    shown = ', '.join(names[:_SHOWN]) + (', …' if len(names) > _SHOWN else '')
+    shown = some(names, _SHOWN)
     lacks = 'no actuators' if len(names) == len(spec.actuators) else 'motors only, which stay 0'
     if not gains:
         return f'The model has {lacks}; the bag has efforts for these implied motors: {shown}.'

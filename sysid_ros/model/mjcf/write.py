@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError
+from sysid_ros.errors import ModelError, some
 from sysid_ros.model.implied import actuators_text, implied_actuators
 from sysid_ros.model.inertia import full_inertia, rotation_from_quat
 from sysid_ros.model.loading import (
@@ -42,7 +42,21 @@ if TYPE_CHECKING:
     from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
 
-
+#: The files written must compile to the identified model this closely, relative to numbers above 1.
+TOLERANCE = 1e-9
+#: What the compiler derives from the numbers that are compared, by the beginnings of names: for
+#: viewers, with the rounding of an inverse, which a light gripper on a heavy arm makes large, and
+#: what it decides by inertias: which bodies are "simple", and how boxes around geoms are arranged.
+_DERIVED = (
+    *('stat.', 'body_invweight0', 'dof_invweight0', 'tendon_invweight0', 'actuator_acc0'),
+    *('bvh_', 'body_simple', 'dof_simplenum', 'nC', 'M_', 'map'),
+)
+#: What a URDF holds as the compiled model has it.
+_IN_URDF = ('body_mass', 'body_ipos', 'body_pos', 'body_quat', 'dof_damping', 'dof_frictionloss')
+#: At most so many differing fields are named in an error.
+_NAMED_FIELDS = 5
+_FOLDER_MODE = 0o755
+#: What each role is called that no MJCF holds.
 _OMITTED = {
     Role.COMMAND: 'gains and biases of commands',
     Role.SENSOR: 'gains, biases and delays of recorded readings',
@@ -74,24 +88,6 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
     return notes
 
 
-__all__ = ['WrittenModel', 'differing_fields', 'write_model']
-
-#: The files written must compile to the identified model this closely, relative to numbers above 1.
-TOLERANCE = 1e-9
-#: What the compiler derives from the numbers that are compared, by the beginnings of names: for
-#: viewers, with the rounding of an inverse, which a light gripper on a heavy arm makes large, and
-#: what it decides by inertias: which bodies are "simple", and how boxes around geoms are arranged.
-_DERIVED = (
-    *('stat.', 'body_invweight0', 'dof_invweight0', 'tendon_invweight0', 'actuator_acc0'),
-    *('bvh_', 'body_simple', 'dof_simplenum', 'nC', 'M_', 'map'),
-)
-#: What a URDF holds as the compiled model has it.
-_IN_URDF = ('body_mass', 'body_ipos', 'body_pos', 'body_quat', 'dof_damping', 'dof_frictionloss')
-#: At most so many differing fields are named in an error.
-_NAMED_FIELDS = 5
-_FOLDER_MODE = 0o755
-
-
 class WrittenModel(NamedTuple):
     """An identified model on disk.
 
@@ -106,9 +102,7 @@ class WrittenModel(NamedTuple):
 
 
 def write_model(
-    source: Path | RobotModel,
-    values: Sequence[tuple[Target, float]],
-    folder: Path,
+    source: Path | RobotModel, values: Sequence[tuple[Target, float]], folder: Path
 ) -> WrittenModel:
     """Write a self-contained folder with the identified model.
 
@@ -302,10 +296,9 @@ def _load_written(main: Path, source: Path) -> mujoco.MjModel:
 def _compare(written: mujoco.MjModel, fitted: mujoco.MjModel, source: Path) -> None:
     fields = [f for f in differing_fields(written, fitted, TOLERANCE) if not f.startswith(_DERIVED)]
     if fields:
-        named = ', '.join(fields[:_NAMED_FIELDS]) + (', …' if len(fields) > _NAMED_FIELDS else '')
         msg = (
             f'Cannot write {str(source)!r} back: expected the new files to compile to the '
-            f'identified model, found differences in {named}.'
+            f'identified model, found differences in {some(fields, _NAMED_FIELDS)}.'
         )
         raise ModelError(msg)
 

@@ -27,27 +27,13 @@ if TYPE_CHECKING:
 #: Attributes that MJCF gives in degrees where ``compiler/angle`` says so, of joints that turn.
 ANGLES = frozenset({'range', 'ref', 'springref'})
 TURNING = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_BALL)
+#: Elements whose attributes default classes hold.
+_OF_CLASSES = ('joint', 'geom', 'site', 'pair', 'tendon', 'equality', 'actuator')
 #: The lists of a spec that hold all elements of a kind.
 LISTS = {
-    'joint': 'joints',
+    **{element: f'{element}s' for element in (*_OF_CLASSES, 'sensor')},
     'body': 'bodies',
-    'geom': 'geoms',
-    'site': 'sites',
-    'pair': 'pairs',
-    'tendon': 'tendons',
     'equality': 'equalities',
-    'actuator': 'actuators',
-    'sensor': 'sensors',
-}
-#: Element of a target, and the element of a class that holds its attributes.
-_TAGS = {
-    'joint': 'joint',
-    'geom': 'geom',
-    'site': 'site',
-    'pair': 'pair',
-    'tendon': 'tendon',
-    'equality': 'equality',
-    'actuator': 'general',
 }
 _MAIN = 'main'
 #: What kp, kv and ki are in a spec: array and component.
@@ -138,8 +124,8 @@ def followers(
     Raises:
         ParameterError: Classes hold no such attribute, or no element takes it from this one.
     """
-    if element not in _TAGS:
-        msg = f'Default classes hold no attributes of a {element}; {nearest(element, _TAGS)}.'
+    if element not in _OF_CLASSES:
+        msg = f'Default classes hold no attributes of a {element}; {nearest(element, _OF_CLASSES)}.'
         raise ParameterError(msg)
     name, component = spec_component(element, attribute, index)
     text = _text(spec)
@@ -196,8 +182,9 @@ def _changed(
     if holder is None:  # the main class without any attributes is not written
         holder = ET.Element('default')
         root.insert(0, holder)
-    tag = holder.find(_TAGS[element])
+    kind = 'general' if element == 'actuator' else element
+    tag = holder.find(kind)
     if tag is None:
-        tag = ET.SubElement(holder, _TAGS[element])
+        tag = ET.SubElement(holder, kind)
     tag.set(MJCF_NAMES.get(name, name), ' '.join(repr(float(value)) for value in values))
     return ET.tostring(root, encoding='unicode')

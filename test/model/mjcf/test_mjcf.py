@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.loading import fitted_model, load_model
-from sysid_ros.model.mjcf.write import WrittenModel, differing_fields, write_model
+from sysid_ros.model.loading import differing_fields, fitted_model, load_model
+from sysid_ros.model.mjcf.write import WrittenModel, write_model
 from sysid_ros.model.targets import Target, resolve
 
 if TYPE_CHECKING:
