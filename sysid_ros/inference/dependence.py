@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.csgraph import connected_components
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +66,9 @@ def exact_sets(jacobian: NDArray[np.float64]) -> list[DependentSet]:
         return []
     circuits = np.abs(echelon(null)) > _TAKES_PART
     found = []
-    for columns in _connected(circuits):
+    label = connected_components(circuits.T.astype(int) @ circuits)[1]
+    for one in dict.fromkeys(label[circuits.any(axis=0)]):
+        columns = np.flatnonzero(label == one)
         own = circuits[:, columns].any(axis=1)
         basis = echelon(null)[np.ix_(own, columns)]
         orthonormal = np.asarray(scipy.linalg.orth(basis.T), dtype=np.float64)
@@ -123,18 +126,3 @@ def echelon(rows: NDArray[np.float64]) -> NDArray[np.float64]:
             if other != place:
                 reduced[other] -= reduced[other, column] * reduced[place]
     return reduced
-
-
-def _connected(circuits: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-    """Return the sets of columns that rows of (k, p) membership connect, ascending."""
-    sets: list[set[int]] = []
-    for circuit in circuits:
-        merged = {int(c) for c in np.flatnonzero(circuit)}
-        apart = []
-        for known in sets:
-            if known & merged:
-                merged |= known
-            else:
-                apart.append(known)
-        sets = [*apart, merged]
-    return [np.array(sorted(members)) for members in sorted(sets, key=min)]

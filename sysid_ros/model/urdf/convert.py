@@ -10,6 +10,7 @@ and each number is written in full. Where both read a file, they agree.
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,6 +103,8 @@ class _Converter:
                 self._root.remove(found)
         ET.indent(self._root)
         text = ET.tostring(self._root, encoding='unicode').replace(' />', '/>')
+        # An empty body has room for what users add to it.
+        text = re.sub(r'^( *)<body ([^>]*)/>$', r'\1<body \2>\n\1</body>', text, flags=re.MULTILINE)
         return Converted(text + '\n', tuple(self._notes(in_world=in_world)))
 
     def _body(self, around: ET.Element, link: str, joint: UrdfJoint | None) -> None:
