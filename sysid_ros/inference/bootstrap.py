@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 
-from sysid_ros.inference.clusters import recordings
-from sysid_ros.inference.spread import ENOUGH, LEVEL, Ends
+from sysid_ros.inference.spread import ENOUGH, LEVEL, Ends, recordings
 from sysid_ros.inference.stationary import channels_of
 
 if TYPE_CHECKING:

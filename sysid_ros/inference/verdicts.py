@@ -57,17 +57,11 @@ class Verdict:
     explanation: str = ''
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """What the data say.
-
-    Attributes:
-        each: The verdict of each parameter.
-        combinations: What is determined of parameters that cannot be told apart.
-    """
+class Verdicts(NamedTuple):
+    """The verdict of each parameter, and what is determined of those that cannot be told apart."""
 
     each: tuple[Verdict, ...]
-    combinations: tuple[Combination, ...] = ()
+    combinations: tuple[Combination, ...]
 
 
 def verdicts(linear: Linear, spread: Spread) -> Verdicts:

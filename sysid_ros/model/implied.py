@@ -32,8 +32,8 @@ _OF_JOINTS = frozenset(
         mujoco.mjtSensor.mjSENS_ACTUATORFRC,
     }
 )
-#: What is implied for each joint: the end of the sensor's name, and its type.
 _SCALAR = frozenset({mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE})
+#: What is implied for each joint: the end of the sensor's name, and its type.
 _IMPLIED = {
     'position': mujoco.mjtSensor.mjSENS_JOINTPOS,
     'velocity': mujoco.mjtSensor.mjSENS_JOINTVEL,

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.model.inertia import (
-    INERTIAL_FIELDS,
-    Inertial,
-    body_from_theta,
-    theta_from_body,
-)
+from sysid_ros.model.inertia import INERTIAL_FIELDS, Inertial, body_from_theta, theta_from_body
 from sysid_ros.model.targets.kinds import Coupling, Role
 from sysid_ros.model.targets.slots import Assignment, read_field, subtree, write_field
 
@@ -48,9 +43,8 @@ def moved_frames(
         written: Flat indices that candidates write, by field.
 
     Returns:
-        Flat indices by the field of the marks: ``body_sameframe``, ``geom_sameframe`` and
-        ``site_sameframe``; those of geoms and sites also where the inertial frame moves on which
-        they may lie.
+        Flat indices by the field of the marks; those of geoms and sites also where the inertial
+        frame moves on which they may lie.
     """
 
     def rows(element: str, pos: str, quat: str) -> NDArray[np.int64]:
@@ -77,16 +71,7 @@ def set_all_apart(model: mujoco.MjModel) -> None:
 #: The field that holds rest lengths: shortest and longest, per tendon.
 _LENGTH = 'tendon_lengthspring'
 #: Fields on which the length of a tendon in the reference pose depends.
-_POSE = frozenset(
-    {
-        'qpos_spring',
-        'body_pos',
-        'body_quat',
-        'jnt_pos',
-        'site_pos',
-        'site_quat',
-    }
-)
+_POSE = frozenset({'qpos_spring', 'body_pos', 'body_quat', 'jnt_pos', 'site_pos', 'site_quat'})
 #: A rest length within this share of a tendon's length in the reference pose is that length.
 _SAME = 1e-12
 
@@ -99,12 +84,6 @@ class _SpringLengths:
     """
 
     def __init__(self, model: mujoco.MjModel, tendons: Sequence[int]) -> None:
-        """Prepare a copy of the model that candidates are written to.
-
-        Args:
-            model: The compiled nominal model.
-            tendons: The tendons that rest at their length in the reference pose.
-        """
         self._model = model.__copy__()
         self._data = mujoco.MjData(self._model)
         self._tendons = list(tendons)
@@ -117,13 +96,7 @@ class _SpringLengths:
         written: Mapping[str, Collection[int]],
         spec: mujoco.MjSpec | None,
     ) -> Self | None:
-        """Find the rest lengths that change with what is written; None where there are none.
-
-        Args:
-            model: The compiled nominal model.
-            written: Flat indices that are written, by field.
-            spec: What the model was compiled from, if it is at hand.
-        """
+        """Find the rest lengths that change with what is written; None where there are none."""
         if not model.ntendon or _POSE.isdisjoint(written):
             return None
         every = cls(model, range(model.ntendon))

@@ -43,12 +43,7 @@ _WORLD = 'world'
 
 
 class Converted(NamedTuple):
-    """What a URDF means.
-
-    Attributes:
-        mjcf: The text of the model.
-        notes: What a reader has to know, a sentence each.
-    """
+    """The MJCF that a URDF means, and what a reader has to know, a sentence each."""
 
     mjcf: str
     notes: tuple[str, ...]
