@@ -52,8 +52,7 @@ def exact_sets(jacobian: NDArray[np.float64]) -> list[DependentSet]:
     fundamental circuits of the columns' matroid, and what circuits connect belongs together. So a
     pair and an unrelated triple come apart, whatever basis the decomposition returns.
 
-    Args:
-        jacobian: (n, p) columns of length 1.
+    The (n, p) columns are of length 1.
     """
     count = jacobian.shape[1]
     if not count:

@@ -150,18 +150,13 @@ def theta_from_pseudoinertia(pseudo_inertia: ArrayLike) -> Array:
 
 
 def pi_from_theta(theta: ArrayLike) -> Array:
-    """Turn θ (…, 10) into π (…, 13), as :func:`pi_from_pseudoinertia` has it."""
-    return pi_from_pseudoinertia(pseudoinertia_from_theta(theta))
-
-
-def pi_from_pseudoinertia(pseudo_inertia: ArrayLike) -> Array:
-    """Turn a pseudo-inertia (…, 4, 4) into the parameters in which dynamics are linear.
+    """Turn θ (…, 10) into the parameters in which dynamics are linear.
 
     Returns:
         π, (…, 13): mass, mass times centre of mass (3), and the rotational inertia about the body
         frame's origin row by row (9).
     """
-    full = np.asarray(pseudo_inertia, dtype=np.float64)
+    full = pseudoinertia_from_theta(theta)
     rotational = _rotational(full[..., :3, :3]).reshape(*full.shape[:-2], 9)
     return np.concatenate((full[..., 3:4, 3], full[..., :3, 3], rotational), axis=-1)
 

@@ -164,11 +164,8 @@ def fitted_model(
     model has are left out: gain and bias of commands and sensors, starts of sequences. What the
     compiler decides by the values, such as how boxes around geoms are arranged, stays as it was.
 
-    Args:
-        path: MJCF file.
-        values: Targets, found by name, and their values in SI units; of two for the same target
-            the later wins.
-        spec: What the file was parsed to; parsed here unless given, and not changed.
+    Targets are found by name, and of two values for one the later wins. The spec is what the file
+    was parsed to; it is not changed.
 
     Raises:
         ModelError: The file does not compile, or not with these values.
@@ -288,12 +285,9 @@ def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> 
 def write_delays(
     spec: mujoco.MjSpec, model: mujoco.MjModel, delays: list[tuple[Target, float]]
 ) -> None:
-    """Write delays of actuators into a spec, which has to be compiled again.
+    """Write delays of actuators, s, into a spec, which has to be compiled again.
 
-    Args:
-        spec: Changed in place.
-        model: What it compiles to; its time step decides which delays MuJoCo can show.
-        delays: Targets ``actuator/NAME/delay`` and seconds.
+    The time step of the model that it compiles to decides which delays MuJoCo can show.
     """
     for target, value in delays:
         actuator = spec.actuator(target.name)

@@ -205,12 +205,8 @@ def attribute_place(
 ) -> AttributePlace:
     """Find where the text has a component of an attribute.
 
-    Args:
-        owner: The element of the spec, or of a class.
-        element: Its kind.
-        attribute: As in a target.
-        index: The component.
-        degrees: Whether the text has this attribute in degrees if it is an angle.
+    ``owner`` is the element of the spec, or of a class; ``degrees`` says whether the text has the
+    attribute in degrees if it is an angle.
     """
     if element == 'equality' and attribute == 'data':
         if owner.type in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_TENDON):

@@ -57,12 +57,7 @@ def read_spec(spec: mujoco.MjSpec, target: Target) -> float | None:
 
 
 def write_spec(spec: mujoco.MjSpec, target: Target, value: float) -> None:
-    """Set the value of a target in a spec, which has to be compiled again.
-
-    Args:
-        spec: What is changed: a copy of the user's.
-        target: Anything but gains, biases and delays that no spec has.
-        value: In the target's unit.
+    """Set the value of a target, in its unit, in a spec, which has to be compiled again.
 
     Raises:
         ParameterError: The spec has no such element.
@@ -110,13 +105,6 @@ def followers(
     spec: mujoco.MjSpec, class_name: str, element: str, attribute: str, index: int
 ) -> tuple[int, ...]:
     """Find the elements that take one component of an attribute from a class.
-
-    Args:
-        spec: The model; it is not changed.
-        class_name: A class; those below inherit from it.
-        element: ``joint``, ``geom``, ``site``, ``pair``, ``tendon``, ``equality``, ``actuator``.
-        attribute: As in a target.
-        index: Component.
 
     Returns:
         Positions in the spec's list of such elements.

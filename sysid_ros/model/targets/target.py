@@ -117,9 +117,6 @@ class Target:
         Two targets may decide one number together in the same name only: components of one
         inertia, or factors of nested subtrees.
 
-        Args:
-            model: The compiled model.
-
         Returns:
             Field and flat index to name.
         """

@@ -217,11 +217,7 @@ class Writer:
         return self.fields.isdisjoint(mujoco.MjModel._setconst_inputs)  # noqa: SLF001
 
     def assignments(self, values: NDArray[np.float64]) -> list[Assignment]:
-        """Return what to write for candidates.
-
-        Args:
-            values: (m, columns) in the targets' units.
-        """
+        """Return what to write for (m, columns) values of candidates, in the targets' units."""
         count = len(values)
         data = {
             field: np.broadcast_to(nominal, (count, len(nominal))).copy()
@@ -239,12 +235,7 @@ class Writer:
         return made
 
     def write(self, model: mujoco.MjModel, values: NDArray[np.float64]) -> None:
-        """Write one candidate into a model; the caller runs ``mj_setConst``.
-
-        Args:
-            model: What is changed.
-            values: (columns,) in the targets' units.
-        """
+        """Write one candidate's (columns,) values into a model; the caller runs ``mj_setConst``."""
         for field, index, data in self.assignments(np.asarray(values, dtype=np.float64)[None, :]):
             write_field(model, field, index, data[0])
 

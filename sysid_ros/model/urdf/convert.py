@@ -98,7 +98,8 @@ class _Converter:
                 self._root.remove(found)
         ET.indent(self._root)
         text = ET.tostring(self._root, encoding='unicode').replace(' />', '/>')
-        # An empty body has room for what users add to it.
+        # As all conversions so far: an empty body has a closing tag, and options no indentation.
+        text = text.replace('\n  <option', '\n<option')
         text = re.sub(r'^( *)<body ([^>]*)/>$', r'\1<body \2>\n\1</body>', text, flags=re.MULTILINE)
         return Converted(text + '\n', tuple(self._notes(in_world=in_world)))
 
