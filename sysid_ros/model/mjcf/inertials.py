@@ -103,8 +103,7 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
 
 def _same(one: mujoco.MjModel, other: mujoco.MjModel, row: int) -> bool:
     """Whether a body has the same inertia in two models."""
-    pairs = zip(Inertial.of_body(one, row), Inertial.of_body(other, row), strict=True)
-    return all(np.array_equal(before, after) for before, after in pairs)
+    return all(map(np.array_equal, Inertial.of_body(one, row), Inertial.of_body(other, row)))
 
 
 def _note_inserted(rewrite: Rewrite, rows: list[int]) -> None:
@@ -130,16 +129,12 @@ def _change(
     frame = frames_around(inertial, rewrite.spec)
     if nominal is None or fitted.mass != nominal.mass:
         set_scalar(inertial, 'mass', float(fitted.mass / scale))
-    local = (
-        fitted
-        if frame is None
-        else fitted._replace(
-            ipos=frame.place_inside(fitted.ipos), iquat=frame.orientation_inside(fitted.iquat)
-        )
-    )
+    local = fitted
     moved = np.ones(3, bool) if nominal is None else fitted.ipos != nominal.ipos
-    if frame is not None and moved.any():
-        moved[:] = True
+    if frame is not None:
+        place, turn = frame.place_inside(fitted.ipos), frame.orientation_inside(fitted.iquat)
+        local = fitted._replace(ipos=place, iquat=turn)
+        moved[:] = moved.any()
     for axis in np.flatnonzero(moved):
         set_component(inertial, 'pos', int(axis), float(local.ipos[axis]), local.ipos, 3)
     turned = nominal is None or not np.array_equal(fitted.iquat, nominal.iquat)
