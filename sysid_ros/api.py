@@ -208,11 +208,11 @@ class Result:
 
     def __repr__(self) -> str:
         """Return one line."""
-        verdict = 'accepted' if self.accepted else 'rejected'
         count = len(self.parameters)
         sure = sum(1 for entry in self.parameters if math.isfinite(entry.half_width))
+        record = self.record
         return (
-            f'<Result of {Path(self.record.model).name}: {verdict}, {count} parameters, '
+            f'<Result of {Path(record.model).name}: {record.standing}, {count} parameters, '
             f'{sure} with an interval>'
         )
 

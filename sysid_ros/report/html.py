@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, signals
-from sysid_ros.results.result import ROLES
+from sysid_ros.results.result import ROLES, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,6 +102,16 @@ class Headline(NamedTuple):
     change: str
 
 
+_STANDING = {
+    standing: Tag(standing.capitalize(), symbol, tone)
+    for standing, symbol, tone in (
+        (Standing.ACCEPTED, '✓', 'good'),
+        (Standing.RESERVED, '!', 'warn'),
+        (Standing.REJECTED, '✕', 'bad'),
+    )
+}
+
+
 def _headline(result: CalibrationResult) -> Headline:
     """Say whether the result was accepted, why, and how the deciding error changed."""
     held_out = math.isfinite(result.held_out_before) or math.isfinite(result.held_out_after)
@@ -110,13 +120,12 @@ def _headline(result: CalibrationResult) -> Headline:
         if held_out
         else (result.training_before, result.training_after)
     )
-    word = 'Accepted' if result.accepted else 'Rejected'
     sentence = ' '.join(result.acceptance.split())
     sentence = sentence[:1].upper() + sentence[1:]
     if sentence and sentence[-1] not in '.!?':
         sentence += '.'
     return Headline(
-        Tag(word, '✓', 'good') if result.accepted else Tag(word, '✕', 'bad'),
+        _STANDING[result.standing],
         sentence,
         'Held-out error' if held_out else 'Training error (nothing is held out)',
         before,

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from sysid_ros.report.numbers import interval, padded, rounded, significant, times
+from sysid_ros.results.result import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +31,11 @@ _LINES = 15
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
 _PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>start', 'verdict')
-_ACCEPTED, _REJECTED = '#1a7f4b', '#b3261e'
+_COLOURS = {
+    Standing.ACCEPTED: '#1a7f4b',
+    Standing.RESERVED: '#8a5a00',
+    Standing.REJECTED: '#b3261e',
+}
 
 
 def result_text(result: CalibrationResult) -> str:
@@ -61,6 +66,10 @@ def print_result(
     for warning in result.warnings:
         console.print(f'warning: {warning}', markup=False)
     console.print(result.acceptance, markup=False)
+    if result.standing is Standing.RESERVED:
+        console.print('ACCEPTED WITH RESERVATIONS:', markup=False)
+        for check in result.reservations:
+            console.print(f'  {check.detail}', markup=False)
     if not result.accepted:
         console.print('REJECTED: the identified model is not written.', markup=False)
 
@@ -203,7 +212,7 @@ def parameters_html(parameters: Iterable[ParameterResult]) -> str:
 
 def result_html(result: CalibrationResult) -> str:
     """Return verdict, parameters, and errors before and after, held-out ones where there are."""
-    word, colour = ('accepted', _ACCEPTED) if result.accepted else ('rejected', _REJECTED)
+    said = ' '.join(check.detail for check in result.reservations if result.accepted)
     held_out = [error for error in result.errors if error.role == 'validate']
     errors = _table(
         ('sensor', '>before', '>after', 'unit'),
@@ -216,7 +225,8 @@ def result_html(result: CalibrationResult) -> str:
     unsure = sum(1 for parameter in result.parameters if math.isnan(parameter.half_width))
     note = f'; {unsure} parameters without interval' if unsure else ''
     return (
-        f'<p><b style="color:{colour}">{word}</b>: {html_escape(result.acceptance)}{note}</p>'
+        f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
+        f'{html_escape(result.acceptance)} {html_escape(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
         f'<details><summary>{"Held-out" if held_out else "Training"} error, root mean square'
         f'</summary>{errors}</details>'

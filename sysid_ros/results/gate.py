@@ -14,6 +14,7 @@ from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
+from sysid_ros.results.reservations import reservations
 from sysid_ros.results.result import (
     CalibrationResult,
     EstimatorKind,
@@ -89,6 +90,7 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
         gate=tuple(checks),
         accepted=not failed,
         acceptance=' '.join(check.detail for check in failed or checks[:1]),
+        reservations=reservations(result),
     )
 
 

@@ -181,6 +181,14 @@ class WindowFit(Frozen):
     half_widths: Samples
 
 
+class Standing(StrEnum):
+    """Whether a result may be used, in the words that console, report and topics share."""
+
+    ACCEPTED = 'accepted'
+    RESERVED = 'accepted with reservations'
+    REJECTED = 'rejected'
+
+
 class GateCheck(Frozen):
     """One condition for accepting a result."""
 
@@ -478,11 +486,20 @@ class CalibrationResult(UnjudgedResult):
     """Everything a calibration found, immutable and versioned.
 
     ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
+    ``reservations`` is what a reader has to know before he relies on it, though it may be used.
     """
 
     accepted: bool
     acceptance: str
     gate: tuple[GateCheck, ...] = ()
+    reservations: tuple[GateCheck, ...] = ()
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the result may be used, and relied on."""
+        if not self.accepted:
+            return Standing.REJECTED
+        return Standing.RESERVED if self.reservations else Standing.ACCEPTED
 
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
         """Return the same result with warnings that it has not got yet."""

@@ -26,6 +26,7 @@ from sysid_ros.errors import CancelledError, ConfigError, SysidError
 from sysid_ros.nodes.ros.parameters import declare
 from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.pipeline import calibrate
+from sysid_ros.results.result import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +141,8 @@ class Calibrator:
             sentence = f'The fit failed unexpectedly ({err!r}); the traceback is in the log.'
             self._say(f'idle: {sentence}')
             return False, sentence
-        self._level = DiagnosticStatus.OK if done.result.accepted else DiagnosticStatus.WARN
+        good = done.result.standing is Standing.ACCEPTED
+        self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
         sentence = _summary(done)
         self._say(f'idle: the last refit was {sentence}')
         return done.result.accepted, sentence
@@ -266,8 +268,10 @@ def _summary(done: Calibration) -> str:
     result = done.result
     identified = sum(parameter.identified for parameter in result.parameters)
     drift = '' if result.drift is None else f'. {result.drift.sentence}'
+    word = result.standing if result.accepted else result.standing.upper()
+    said = [check.detail for check in result.reservations if result.accepted]
     return (
-        f'{"accepted" if result.accepted else "REJECTED"}: {result.acceptance} '
+        f'{word}: {" ".join((result.acceptance, *said))} '
         f'{identified} of {len(result.parameters)} parameters identified; '
         f'report {done.report_path}{drift}'
     )
@@ -288,6 +292,7 @@ def _status(parameter: ParameterResult, result: CalibrationResult) -> Any:
         'verdict': parameter.verdict,
         'targets': ', '.join(parameter.targets),
         'accepted': str(result.accepted).lower(),
+        'standing': str(result.standing),
     }
     return DiagnosticStatus(
         level=level if result.accepted else DiagnosticStatus.ERROR,

@@ -1,0 +1,88 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader of an accepted result has to know before he relies on it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sysid_ros.alignment.health import FindingKind
+from sysid_ros.errors import some
+from sysid_ros.results.result import GateCheck, SolverStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sysid_ros.results.result import UnjudgedResult
+
+#: Errors on held-out motion that are more than so many times those of training were not learnt.
+_MOST_GROWTH = 2.0
+#: A sensor that is predicted worse than by the nominal model, by more than chance makes it.
+_WORSE = 1.05
+#: What bends a recording without being left out of it.
+_FAULTS = frozenset({FindingKind.CLIPPED, FindingKind.CLOCK_JUMP, FindingKind.UNLIKE_STAMPS})
+
+
+def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
+    """Return what speaks against relying on a result, though not against using it."""
+    found = {
+        'held out': _nothing_held_out(result),
+        'generalises': _learnt_by_heart(result),
+        'each sensor': _worse_than_nominal(result),
+        'identified': _nothing_identified(result),
+        'optimum': _not_at_the_optimum(result),
+        'recordings': _faults(result),
+    }
+    return tuple(
+        GateCheck(name=name, passed=False, detail=detail)
+        for name, details in found.items()
+        for detail in details
+    )
+
+
+def _nothing_held_out(result: UnjudgedResult) -> Iterator[str]:
+    if math.isnan(result.held_out_after) and not result.folds:
+        yield (
+            'Nothing was held out: that the model predicts other motion is not shown; add a '
+            'recording to validate.'
+        )
+
+
+def _learnt_by_heart(result: UnjudgedResult) -> Iterator[str]:
+    trained, held_out = result.training_after, result.held_out_after
+    if result.solver.window is None and held_out > _MOST_GROWTH * trained:
+        yield (
+            f'The held-out error is {held_out / trained:.3g} times that of training '
+            f'({held_out:.3g} and {trained:.3g} times the noise): training motion does not cover '
+            'it, or the model lacks something.'
+        )
+
+
+def _worse_than_nominal(result: UnjudgedResult) -> Iterator[str]:
+    role = 'train' if math.isnan(result.held_out_after) else 'validate'
+    worse = [
+        f'{error.sensor} ({error.before:.3g} to {error.after:.3g} {error.unit}'.rstrip() + ')'
+        for error in result.errors
+        if error.role == role and error.after > _WORSE * error.before
+    ]
+    if worse and result.solver.window is None:
+        yield f'The nominal model predicts better: {some(worse)}.'
+
+
+def _nothing_identified(result: UnjudgedResult) -> Iterator[str]:
+    if result.parameters and not any(parameter.identified for parameter in result.parameters):
+        yield 'No parameter is identified: values rest on each other, on priors or on bounds.'
+
+
+def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:
+    if result.solver.status is SolverStatus.ITERATIONS:
+        yield 'The fit stopped at its limit of iterations: raise solver.max_iterations.'
+
+
+def _faults(result: UnjudgedResult) -> Iterator[str]:
+    found = dict.fromkeys(
+        f'{finding.kind} in {finding.bag}' for finding in result.health if finding.kind in _FAULTS
+    )
+    if found:
+        yield f'Recordings have faults that are not left out: {some(found)}.'

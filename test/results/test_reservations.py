@@ -1,0 +1,90 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What speaks against relying on an accepted result is said, and nothing on an honest one."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.results.reservations import reservations
+from sysid_ros.results.result import CalibrationResult, Fold, SolverStatus, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BASELINE = CalibrationResult.load(Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json')
+HONEST = BASELINE.model_copy(
+    update={'training_after': 1.0, 'held_out_after': 1.3, 'health': (), 'reservations': ()}
+)
+
+
+def names(**update: Any) -> list[str]:
+    return [check.name for check in reservations(HONEST.model_copy(update=update))]
+
+
+def unidentified() -> dict[str, Any]:
+    parameters = [
+        parameter.model_copy(update={'verdict_kind': VerdictKind.CONFOUNDED})
+        for parameter in HONEST.parameters
+    ]
+    return {'parameters': tuple(parameters)}
+
+
+def worse_sensor() -> dict[str, Any]:
+    first, *others = HONEST.errors
+    grown = first.model_copy(update={'after': 1.2 * first.before, 'role': 'validate'})
+    return {'errors': (grown, *others)}
+
+
+def out_of_iterations() -> dict[str, Any]:
+    solver = HONEST.solver.model_copy(update={'status': SolverStatus.ITERATIONS})
+    return {'solver': solver}
+
+
+def jumping_clock() -> dict[str, Any]:
+    finding = HealthFinding('train_1', '/joint_states', FindingKind.CLOCK_JUMP, 1, '.244 s')
+    return {'health': (finding,)}
+
+
+def test_an_honest_result_has_none() -> None:
+    assert names() == []
+    assert HONEST.standing is Standing.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ('expected', 'change'),
+    [
+        ('held out', lambda: {'held_out_after': math.nan, 'folds': ()}),
+        ('generalises', lambda: {'held_out_after': 5.36, 'training_after': 1.01}),
+        ('each sensor', worse_sensor),
+        ('identified', unidentified),
+        ('optimum', out_of_iterations),
+        ('recordings', jumping_clock),
+    ],
+)
+def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]]) -> None:
+    assert names(**change()) == [expected]
+
+
+def test_what_was_left_out_in_turn_is_held_out() -> None:
+    fold = Fold(name='train_1', before=3.0, after=1.0, values=(1.0,))
+    assert names(held_out_after=math.nan, folds=(fold,)) == []
+
+
+def test_errors_over_chaotic_sequences_say_nothing() -> None:
+    solver = HONEST.solver.model_copy(update={'window': 0.5})
+    assert names(solver=solver, held_out_after=50.0) == []
+
+
+def test_a_rejected_result_stays_rejected_and_an_older_one_has_no_reservations() -> None:
+    found = reservations(HONEST.model_copy(update={'held_out_after': 9.0}))
+    reserved = HONEST.model_copy(update={'reservations': found})
+    assert reserved.standing is Standing.RESERVED
+    assert reserved.model_copy(update={'accepted': False}).standing is Standing.REJECTED
+    assert BASELINE.standing is Standing.ACCEPTED
