@@ -48,6 +48,13 @@ _STILL_NOISE = 5.0
 _FEWEST_SEQUENCES = 10
 #: No spread excuses an error of more than e to this power, 20 times the others'.
 _MOST_LOG = 3.0
+#: Units of positions and forces, as they are shown, and by what factor.
+_PHYSICAL = (
+    ('rad', 'mrad', 1e3),
+    ('m', 'mm', 1e3),
+    ('N·m', 'N·m', 1.0),
+    ('N', 'N', 1.0),
+)
 #: So many more are named of what is wrong in several places.
 _NAMED = 5
 #: Forces that are right predict the motion so far, s; longer, small errors grow.
@@ -110,7 +117,9 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
             point = max(points, key=lambda point: point.seconds)
             before, after = point.before, point.after
             what += f' of predictions over {point.seconds:g} s'
-    figures = f'{before:.3g} to {after:.3g} times the noise'
+    over = [e for e in result.errors if e.role == role and result.solver.window is None]
+    noise = f'{before:.3g} to {after:.3g} times the noise'
+    figures = '; '.join([*filter(None, [_physical(over)]), noise])
     wrong = ''
     if not after < before:
         wrong = f'{what} did not fall: {figures}.'
@@ -122,6 +131,21 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
                 chance = f'p = {test.p_value:.2g}'
                 wrong = f'{what} fell, but no more than by chance ({chance}): {figures}.'
     return _check('better than nominal', wrong, f'{what} fell: {figures}.')
+
+
+def _physical(errors: Sequence[SensorError]) -> str:
+    """Return errors of positions and forces before and after, in units that people think in."""
+    found = []
+    for unit, shown, factor in _PHYSICAL:
+        own = [e for e in errors if e.unit == unit and math.isfinite(e.before + e.after)]
+        count = sum(e.samples for e in own)
+        if count:
+            before, after = (
+                factor * math.sqrt(sum(e.samples * value**2 for e, value in pairs) / count)
+                for pairs in ([(e, e.before) for e in own], [(e, e.after) for e in own])
+            )
+            found.append(f'{before:.3g} to {after:.3g} {shown}')
+    return ', '.join(found)
 
 
 def _check(name: str, wrong: str, right: str) -> GateCheck:
