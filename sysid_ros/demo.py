@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
-import math
 import os
 import re
 import shutil
@@ -340,7 +339,6 @@ def _calibrate(assets: Path, folder: Path) -> None:
     console = make_console()
     console.print()
     print_result(console, done.result, truth)
-    console.print(_position_error(done.result), markup=False)
     inside = sum(
         parameter.low <= truth[parameter.name] <= parameter.high
         for parameter in done.result.parameters
@@ -363,17 +361,6 @@ def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:
         for pattern, value in hidden.items()
         if fnmatch.fnmatchcase(parameter.targets[0], pattern)
     }
-
-
-def _position_error(result: CalibrationResult) -> str:
-    """Return a sentence on the root mean square position error of all joints, held-out data."""
-    chosen = [error for error in result.errors if error.role == 'validate' and error.unit == 'rad']
-    before = math.sqrt(sum(error.before**2 for error in chosen) / len(chosen))
-    after = math.sqrt(sum(error.after**2 for error in chosen) / len(chosen))
-    return (
-        f'Held-out position error: {1e3 * before:.3g} mrad before, {1e3 * after:.3g} mrad after, '
-        f'{before / after:.1f} times smaller.'
-    )
 
 
 def _refit(folder: Path, environment: Mapping[str, str]) -> None:

@@ -21,6 +21,7 @@ from sysid_ros.results.result import (
     CalibrationResult,
     Fold,
     NoiseScale,
+    SensorError,
     SequenceError,
     SolverStatus,
     TraceEntry,
@@ -111,6 +112,22 @@ def failed(result: CalibrationResult, **gate: Any) -> dict[str, str]:
     assert judged.accepted == (not found)
     assert not found or judged.acceptance == ' '.join(found.values())
     return found
+
+
+def test_errors_are_said_in_units_that_people_think_in() -> None:
+    def error(role: Role, unit: str, before: float, after: float) -> SensorError:
+        return SensorError(sensor='s', unit=unit, role=role, before=before, after=after, samples=10)
+
+    errors = [
+        error('validate', 'rad', 0.03, 0.003),
+        error('validate', 'rad', 0.04, 0.004),
+        error('validate', 'rad/s', 9.0, 9.0),
+        error('validate', 'N·m', 2.0, 0.5),
+        error('train', 'rad', 9.0, 9.0),
+    ]
+    judged = judge(made().model_copy(update={'errors': tuple(errors)}), GateConfig())
+    # sqrt((0.03² + 0.04²) / 2) rad
+    assert 'fell: 35.4 to 3.54 mrad, 2 to 0.5 N·m; ' in judged.gate[0].detail
 
 
 def test_an_honest_result_is_accepted_and_says_by_how_much_the_error_fell() -> None:
