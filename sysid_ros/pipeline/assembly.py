@@ -76,7 +76,7 @@ def assemble(
     )
     warnings = (
         *remembered.warnings,
-        *_warnings(problem.model, fit, seen, held_out=not math.isnan(found.held_out_before)),
+        *_warnings(problem.model, fit, seen),
         *(
             f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
             for item in unlike_stamps(recordings)
@@ -243,21 +243,8 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         )
 
 
-def _warnings(
-    model: mujoco.MjModel,
-    fit: Fit,
-    seen: Estimated,
-    *,
-    held_out: bool,
-) -> Iterator[str]:
-    """Yield what a reader of the result must know first, a sentence each.
-
-    Args:
-        model: The compiled nominal model.
-        fit: What was found.
-        seen: All bags, as the estimator saw them.
-        held_out: Whether there are data to judge the fit on.
-    """
+def _warnings(model: mujoco.MjModel, fit: Fit, seen: Estimated) -> Iterator[str]:
+    """Yield what a reader of the result must know first, a sentence each."""
     if not fit.solution.success:
         yield fit.solution.message
     if fit.window is not None:
@@ -275,8 +262,6 @@ def _warnings(
             f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
             'there is more than one optimum, and more starts may find a better one.'
         )
-    if not held_out:
-        yield 'Nothing is held out: record a bag for validation to see whether the fit generalises.'
     doubtful = [
         parameter.name
         for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)

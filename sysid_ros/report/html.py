@@ -19,7 +19,7 @@ from plotly.offline import get_plotlyjs
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
-from sysid_ros.report import numbers, pictures, signals
+from sysid_ros.report import numbers, pictures, signals, tables
 from sysid_ros.results.result import ROLES, Standing
 
 if TYPE_CHECKING:
@@ -216,6 +216,7 @@ def _context(
         'films': films,
         'headline': _headline(result),
         'parameters': rows,
+        'links': tables.link_rows(result),
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),
         'panels': pictures.panels(result, truth),

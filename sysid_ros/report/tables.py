@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections import Counter
 from html import escape as html_escape
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,9 @@ def print_result(
     console: Console, result: CalibrationResult, truth: Mapping[str, float] | None = None
 ) -> None:
     """Print the parameters of a result, beside true values by name if known, and its errors."""
-    _print_parameters(console, result.parameters, truth)
+    of_links = _of_links(result)
+    _print_parameters(console, [p for p in result.parameters if p.name not in of_links], truth)
+    _print_links(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
     _print_folds(console, result)
@@ -86,6 +89,37 @@ def _print_parameters(
         for row in rows:
             row.insert(-1, significant(truth.get(row[0], math.nan)))
     print_table(console, 'Parameters', columns, rows)
+
+
+def _of_links(result: CalibrationResult) -> set[str]:
+    """Return the parameters that are shown as links."""
+    return {name for link in result.links for name in link.parameters}
+
+
+def link_rows(result: CalibrationResult) -> list[list[str]]:
+    """Return a row for each number of each link: name, value, interval, unit and start."""
+    return [
+        [
+            f'{link.body} {number.name}',
+            rounded(number.value, (number.high - number.low) / 2),
+            interval(number.low, number.high),
+            number.unit,
+            significant(number.initial),
+        ]
+        for link in result.links
+        for number in link.numbers
+    ]
+
+
+def _print_links(console: Console, result: CalibrationResult) -> None:
+    """Print links instead of the ten numbers by which the inertia of each was fitted."""
+    if result.links:
+        numbers = _of_links(result)
+        counts = Counter(str(p.verdict_kind) for p in result.parameters if p.name in numbers)
+        said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
+        title = f'Links, fitted by {len(numbers)} log-Cholesky numbers: {said}'
+        columns = ('link', *_PARAMETER_COLUMNS[1:-1])
+        print_table(console, title, columns, link_rows(result))
 
 
 def _parameter_row(parameter: ParameterResult) -> list[str]:
@@ -117,7 +151,8 @@ def print_first(console: Console, lines: Iterable[str]) -> None:
 
 def _print_trust(console: Console, result: CalibrationResult) -> None:
     """Print how intervals were found, what the data cannot say, and what they say instead."""
-    unsure = [p for p in result.parameters if p.explanation]
+    of_links = _of_links(result)
+    unsure = [p for p in result.parameters if p.explanation and p.name not in of_links]
     print_first(console, (f'{p.name}: {p.explanation}' for p in unsure))
     print_first(console, map(determined, result.combinations))
     if result.inference is not None:

@@ -44,8 +44,8 @@ def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
 def _nothing_held_out(result: UnjudgedResult) -> Iterator[str]:
     if math.isnan(result.held_out_after) and not result.folds:
         yield (
-            'Nothing was held out: that the model predicts other motion is not shown; add a '
-            'recording to validate.'
+            'Nothing was held out: that the model predicts other motion is not shown; record some '
+            'for validation.'
         )
 
 

@@ -128,6 +128,31 @@ class CombinationResult(Frozen):
     high: MaybeFloat
 
 
+class LinkNumber(Frozen):
+    """A number of a link: its mass, where its centre of mass is, or a principal moment of inertia.
+
+    ``low`` and ``high`` bound the 95 % interval; NaN where there is none.
+    """
+
+    name: str
+    unit: str
+    value: float
+    initial: float
+    low: MaybeFloat
+    high: MaybeFloat
+
+
+class LinkResult(Frozen):
+    """What the ten numbers that a link's inertia was fitted by say of it.
+
+    ``parameters`` are their names; the centre of mass is in the frame of the body.
+    """
+
+    body: str
+    parameters: tuple[str, ...]
+    numbers: tuple[LinkNumber, ...]
+
+
 class InferenceSummary(Frozen):
     """How intervals were found.
 
@@ -474,6 +499,7 @@ class UnjudgedResult(Frozen):
     inference: InferenceSummary | None = None
     implied_actuators: tuple[str, ...] = ()
     combinations: tuple[CombinationResult, ...] = ()
+    links: tuple[LinkResult, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
     windows: tuple[WindowFit, ...] = ()

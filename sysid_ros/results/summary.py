@@ -14,6 +14,7 @@ import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
+from sysid_ros.results.links import links
 from sysid_ros.results.result import (
     CombinationResult,
     InferenceSummary,
@@ -90,9 +91,10 @@ def summarise(
     training = _whitened(curves, fit.noise, 'train')
     share = _PLOT_POINTS // max(len(curves), 1)
     points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
+    parameters, inference = tuple(_parameters(fit, advice)), _inference(fit)
     return UnjudgedResult(
         model=model,
-        parameters=tuple(_parameters(fit, advice)),
+        parameters=parameters,
         held_out_before=held_out[0],
         held_out_after=held_out[1],
         training_before=training[0],
@@ -105,7 +107,8 @@ def summarise(
         solver=_solver(fit, backend, loss),
         warnings=(),
         provenance=provenance,
-        inference=_inference(fit),
+        inference=inference,
+        links=links(parameters, inference),
         combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
         diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
         diagnostics=diagnose(curves, units, fit.noise),

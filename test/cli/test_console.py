@@ -16,7 +16,14 @@ from rich.console import Console
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.results.comparison import ComparedQuantity
-from sysid_ros.results.result import CalibrationResult, CombinationResult, Fold, InferenceSummary
+from sysid_ros.results.result import (
+    CalibrationResult,
+    CombinationResult,
+    Fold,
+    InferenceSummary,
+    LinkNumber,
+    LinkResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +66,24 @@ def test_a_truth_is_shown_beside_what_was_found(baseline: CalibrationResult):
     assert row.split()[-2:] == ['0.4567', 'identified']
     (row,) = [line for line in lines if line.startswith('command_delay')]
     assert row.split()[-2:] == ['–', 'identified']  # noqa: RUF001 (the dash that is printed)
+
+
+def test_links_stand_for_the_numbers_that_they_were_fitted_by(baseline: CalibrationResult):
+    first, *_ = baseline.parameters
+    names = tuple(f'body/tip/inertia[{index}]' for index in range(10))
+    numbers = tuple(first.model_copy(update={'name': name, 'explanation': 'No.'}) for name in names)
+    mass = LinkNumber(name='mass', unit='kg', value=1.5, initial=1.0, low=1.4, high=1.6)
+    told = baseline.model_copy(
+        update={
+            'parameters': (*baseline.parameters, *numbers),
+            'links': (LinkResult(body='tip', parameters=names, numbers=(mass,)),),
+        }
+    )
+    lines = show(print_result, told, width=120)
+    (row,) = [line for line in lines if line.startswith('tip mass')]
+    assert row.split() == ['tip', 'mass', '1.50', '[1.40,', '1.60]', 'kg', '1']
+    assert 'Links, fitted by 10 log-Cholesky numbers: 10 identified' in ' '.join(lines)
+    assert not any('inertia[' in line for line in lines)
 
 
 def test_a_rejected_result_and_its_warnings_are_said(baseline: CalibrationResult):
