@@ -24,7 +24,7 @@ from sysid_ros.results.summary import Validation, provenance_now, summarise
 from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
@@ -76,7 +76,7 @@ def assemble(
     )
     warnings = (
         *remembered.warnings,
-        *_warnings(problem.model, fit, seen),
+        *_warnings(problem.model, fit, seen, found.of_links),
         *(
             f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
             for item in unlike_stamps(recordings)
@@ -243,7 +243,9 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         )
 
 
-def _warnings(model: mujoco.MjModel, fit: Fit, seen: Estimated) -> Iterator[str]:
+def _warnings(
+    model: mujoco.MjModel, fit: Fit, seen: Estimated, of_links: Collection[str]
+) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each."""
     if not fit.solution.success:
         yield fit.solution.message
@@ -265,7 +267,7 @@ def _warnings(model: mujoco.MjModel, fit: Fit, seen: Estimated) -> Iterator[str]
     doubtful = [
         parameter.name
         for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)
-        if interval.verdict_kind is not VerdictKind.IDENTIFIED
+        if interval.verdict_kind is not VerdictKind.IDENTIFIED and parameter.name not in of_links
     ]
     if doubtful:
         more = len(doubtful) - MOST_DOUBTFUL

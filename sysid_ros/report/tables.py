@@ -60,8 +60,8 @@ def print_result(
     console: Console, result: CalibrationResult, truth: Mapping[str, float] | None = None
 ) -> None:
     """Print the parameters of a result, beside true values by name if known, and its errors."""
-    of_links = _of_links(result)
-    _print_parameters(console, [p for p in result.parameters if p.name not in of_links], truth)
+    numbers = result.of_links
+    _print_parameters(console, [p for p in result.parameters if p.name not in numbers], truth)
     _print_links(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
@@ -91,11 +91,6 @@ def _print_parameters(
     print_table(console, 'Parameters', columns, rows)
 
 
-def _of_links(result: CalibrationResult) -> set[str]:
-    """Return the parameters that are shown as links."""
-    return {name for link in result.links for name in link.parameters}
-
-
 def link_rows(result: CalibrationResult) -> list[list[str]]:
     """Return a row for each number of each link: name, value, interval, unit and start."""
     return [
@@ -114,7 +109,7 @@ def link_rows(result: CalibrationResult) -> list[list[str]]:
 def _print_links(console: Console, result: CalibrationResult) -> None:
     """Print links instead of the ten numbers by which the inertia of each was fitted."""
     if result.links:
-        numbers = _of_links(result)
+        numbers = result.of_links
         counts = Counter(str(p.verdict_kind) for p in result.parameters if p.name in numbers)
         said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
         title = f'Links, fitted by {len(numbers)} log-Cholesky numbers: {said}'
@@ -151,8 +146,8 @@ def print_first(console: Console, lines: Iterable[str]) -> None:
 
 def _print_trust(console: Console, result: CalibrationResult) -> None:
     """Print how intervals were found, what the data cannot say, and what they say instead."""
-    of_links = _of_links(result)
-    unsure = [p for p in result.parameters if p.explanation and p.name not in of_links]
+    numbers = result.of_links
+    unsure = [p for p in result.parameters if p.explanation and p.name not in numbers]
     print_first(console, (f'{p.name}: {p.explanation}' for p in unsure))
     print_first(console, map(determined, result.combinations))
     if result.inference is not None:

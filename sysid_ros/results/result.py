@@ -507,6 +507,11 @@ class UnjudgedResult(Frozen):
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
 
+    @property
+    def of_links(self) -> frozenset[str]:
+        """Names of the parameters that are shown as links."""
+        return frozenset(name for link in self.links for name in link.parameters)
+
 
 class CalibrationResult(UnjudgedResult):
     """Everything a calibration found, immutable and versioned.
