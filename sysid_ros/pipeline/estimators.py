@@ -25,6 +25,7 @@ from sysid_ros.estimation.torques import (
     with_inertial_priors,
 )
 from sysid_ros.model.targets import Role as Acting
+from sysid_ros.pipeline.driven import NotToldError
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import DIRECT, acts_on_forces, torque_columns
 from sysid_ros.rollout.runs import prepare
@@ -85,8 +86,9 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         if unknown or not _driven_by_forces(problem.model):
             reason = 'the joints hold positions, or not all of them are measured'
     if chosen == 'simulation' or reason is not None:
-        if problem.refused:
-            raise problem.refused[0]
+        for refused in problem.refused:
+            also = f'; nor do its forces tell, since {reason}.' if reason else '.'
+            raise NotToldError(str(refused).rstrip('.') + also) from refused
         return Estimated(recorded, EstimatorKind.SIMULATION)
     seen = _changed(problem, lambda each: as_torques(problem.model, each, problem.parameters))
     seen = dataclasses.replace(seen, parameters=with_inertial_priors(problem.parameters))

@@ -172,3 +172,10 @@ def test_it_says_why_forces_cannot_be_compared(
 ) -> None:
     with pytest.raises(ConfigError, match=f'Estimator torque is not possible: {sentence}'):
         seen(config(folder, estimator='torque', **changes))
+
+
+def test_a_recording_without_commands_says_why_its_forces_do_not_help(folder: Path) -> None:
+    chosen = config(folder, parameters=[{'target': 'actuator/m2/gear'}])
+    why = "nor do its forces tell, since parameter 'actuator/m2/gear.0.' does not act on the forces"
+    with pytest.raises(FitError, match=why):
+        seen(chosen)
