@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: No message is taken to be farther off than this, s.
 _FARTHEST = 0.025
+#: A sender is even where half of its intervals are within this part of their median. The earliest
+#: of so many neighbours came without delay; what comes later than this was held up, s.
+_EVEN, _NEIGHBOURS, _HELD_UP = 0.1, 51, 1e-3
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Messages:
         effect: (k,) when it acts if it has no error, s.
         error: (k,) by how much it is taken to act later, s.
         deviation: (k,) standard deviation of that, s.
+        held_up: (k,) by how much its stamp is late among those of an even sender, s.
     """
 
     series: NDArray[np.int64]
@@ -37,6 +41,7 @@ class Messages:
     effect: NDArray[np.float64]
     error: NDArray[np.float64]
     deviation: NDArray[np.float64]
+    held_up: NDArray[np.float64]
 
     @property
     def known(self) -> NDArray[np.float64]:
@@ -110,8 +115,9 @@ def messages_of(run: Run, delays: NDArray[np.float64], deviation: float) -> Mess
         changes = np.any([run.commands[c].held.changes for c in own], axis=0)
         effect = times + min(delays[c] for c in own)
         place = np.flatnonzero(changes & (effect > 0) & (effect < run.sequence.duration))
-        parts.append(np.stack([np.full(len(place), series), place, effect[place]]))
-    series_of, place, effect = np.concatenate([np.zeros((3, 0)), *parts], axis=1)
+        late = _held_up(times)
+        parts.append(np.stack([np.full(len(place), series), place, effect[place], late[place]]))
+    series_of, place, effect, late = np.concatenate([np.zeros((4, 0)), *parts], axis=1)
     order = np.argsort(effect, kind='stable')
     return Messages(
         series_of[order].astype(np.int64),
@@ -119,4 +125,23 @@ def messages_of(run: Run, delays: NDArray[np.float64], deviation: float) -> Mess
         effect[order],
         np.zeros(len(order)),
         np.full(len(order), deviation),
+        late[order],
     )
+
+
+def _held_up(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much (n,) stamps are late among those of an even sender, s; 0 if it is none.
+
+    A recorder that was held up stamps late what the robot has received in time.
+    """
+    from scipy.ndimage import minimum_filter1d  # noqa: PLC0415 (slow to import)
+
+    if len(times) < _NEIGHBOURS:
+        return np.zeros(len(times))
+    quarter, period, three_quarters = np.percentile(np.diff(times), [25, 50, 75])
+    if three_quarters - quarter > _EVEN * period:
+        return np.zeros(len(times))
+    late = times - period * np.arange(len(times))
+    late -= minimum_filter1d(late, _NEIGHBOURS)
+    late -= np.median(late)
+    return np.where(late > _HELD_UP, late, 0.0)

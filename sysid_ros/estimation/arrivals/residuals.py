@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.estimation.arrivals.messages import messages_of
-from sysid_ros.estimation.arrivals.responses import Responses, estimate, retime
+from sysid_ros.estimation.arrivals.responses import Responses, estimate, less_likely, retime
 from sysid_ros.estimation.layout import ARRIVAL
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.estimation.solver.problem import DerivedResiduals
@@ -133,13 +133,23 @@ class Standing:
         return found
 
 
-#: Commands are moved to where they are found so often at most, or until none moves by this part of
-#: the errors' scale; what those do that move farther is measured anew.
-_MOVES = 5
+#: Commands are moved to where they are found so often at most, or until that lowers the squares by
+#: less than this part, or until none moves by this part of the errors' scale; what those do that
+#: move farther is measured anew.
+_MOVES, _SMALL_GAIN = 10, 1e-3
 _MOVED = 0.3
+#: A move that makes what follows less likely is halved down to this share, and then not made; in so
+#: many trials.
+_LEAST_SHARE, _TRIALS = 0.2, 16
+#: Residuals after a message are large from so many times the median of their squares on. So many
+#: messages before it may be the first that the robot received late, by so many seconds.
+_UNEXPLAINED, _BEFORE = 6.0, 3
+_STALLS = np.arange(0.0025, 0.0251, 0.0025)
 #: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
 #: times as large are not what explains the residuals.
 _IMPLAUSIBLE = 10.0
+#: Nor are they where less than this part of the moves that they ask for makes anything likelier.
+_BELIEVED = 0.1
 #: Errors take at most this part of a sensor's squares: the estimate of it is noisy.
 _MOST_TAKEN = 0.9
 
@@ -185,6 +195,7 @@ class WithArrivals(DerivedResiduals):
         ]
         responses = Responses(bare, self._messages, solution.x, deviation)
         self._length = responses.length()
+        self._untried = True
         self._systems = responses.measure(self._length) if self._length else []
         self.samples = bare.samples
 
@@ -282,8 +293,7 @@ class WithArrivals(DerivedResiduals):
             None, and the commands back at their stamps, where errors are not what explains the
             residuals: what the model lacks would pass for them.
         """
-        largest = _IMPLAUSIBLE * self.scale
-        if self._length and self._find(solution.x, largest):
+        if self._length and self._find(solution.x, first=True):
             jacobian = solution.jacobian.copy()
             unit = np.ones(len(solution.x))
             self._standing.take_back(jacobian, unit, unit)
@@ -297,44 +307,213 @@ class WithArrivals(DerivedResiduals):
         self._find(solution.x)
         return self._with_errors(solution, jacobian)
 
-    def _find(self, x: NDArray[np.float64], largest: float = np.inf) -> bool:
+    def _find(self, x: NDArray[np.float64], *, first: bool = False) -> bool:
         """Find the errors, and how large they are, at a candidate.
 
         What errors do is measured anew where commands are found: it is linear only as far as a
         command stays in its time step.
 
+        Args:
+            x: (p,) candidate.
+            first: Whether it is to be seen if errors explain the residuals at all.
+
         Returns:
-            Whether the scale of the errors is at most the largest, s; else there is more to do.
+            Whether they do: they would not have to be far too large, and most moves of commands
+            make the residuals smaller.
         """
         later = self._standing.later(x[None])[:, 0]
         for own, run, delay in zip(self._messages, self.runs, later, strict=True):
             own.effect = own.effect + delay
             own.move(run, own.error - delay)
         self._standing.reference = x.copy()
-        retime(self.bare, self._messages)
-        residual = self.bare(x[None])[:, 0]
-        for _ in range(_MOVES):
+        residual = self._at(x)
+        if self._untried:
+            self._untried = False
+            residual, moved = self._try(x, residual, [-own.held_up for own in self._messages])
+            self._measure_anew(x, moved)
+        found = self._move(x, residual, first=first)
+        if found is None:
+            return False
+        residual, moved = self._scan(x, found)
+        if any(own.any() for own in moved):
+            self._measure_anew(x, moved)
+            self._move(x, residual, first=False)
+        return True
+
+    def _move(
+        self, x: NDArray[np.float64], residual: NDArray[np.float64], *, first: bool
+    ) -> NDArray[np.float64] | None:
+        """Move messages to where they are found, until none moves far.
+
+        Returns:
+            The residuals there; None where errors of arrival are not what explains them.
+        """
+        largest = _IMPLAUSIBLE * self.scale if first else np.inf
+        for number in range(_MOVES):
             parts = [residual[self.bare.rows(run)][:, None] for run in range(len(self._messages))]
             self._systems, self.scale, errors = estimate(
                 self._messages, self._systems, parts, self.scale
             )
             if self.scale > largest:
-                return False
-            moved = [
-                own.move(run, error) >= _MOVED * self.scale
-                for own, run, error in zip(self._messages, self.runs, errors, strict=True)
+                return None
+            asked = [
+                np.abs(goal - own.error) >= _MOVED * self.scale
+                for goal, own in zip(errors, self._messages, strict=True)
             ]
-            retime(self.bare, self._messages)
-            residual = self.bare(x[None])[:, 0]
-            if not any(own.any() for own in moved):
+            before = float(residual @ residual)
+            residual, moved = self._try(x, residual, errors)
+            made = sum(int(np.sum(far & own)) for far, own in zip(moved, asked, strict=True))
+            if first and not number and made < _BELIEVED * sum(int(own.sum()) for own in asked):
+                return None
+            small = number and before - float(residual @ residual) < _SMALL_GAIN * before
+            if small or not any(own.any() for own in moved):
                 break
-            responses = Responses(self.bare, self._messages, x, self.scale)
-            anew = responses.measure(self._length, moved)
+            self._measure_anew(x, moved)
+        return residual
+
+    def _at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n,) bare residuals of a candidate with the commands where they are taken."""
+        retime(self.bare, self._messages)
+        return self.bare(x[None])[:, 0]
+
+    def _measure_anew(self, x: NDArray[np.float64], moved: list[NDArray[np.bool_]]) -> None:
+        """Measure what messages do that have moved far."""
+        if any(own.any() for own in moved):
+            anew = Responses(self.bare, self._messages, x, self.scale).measure(self._length, moved)
             self._systems = [
                 system.with_columns(other, own)
                 for system, other, own in zip(self._systems, anew, moved, strict=True)
             ]
-        return True
+
+    def _try(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        goals: list[NDArray[np.float64]],
+    ) -> tuple[NDArray[np.float64], list[NDArray[np.bool_]]]:
+        """Move messages towards (k,) errors as far as what follows each of them becomes likelier.
+
+        What a message does is linear only nearby, and messages that come at once hide each other:
+        a step may be worse than none. It is halved then, at last to nothing.
+
+        Args:
+            x: (p,) candidate.
+            residual: (n,) bare residuals where the messages are.
+            goals: Of each sequence.
+
+        Returns:
+            The residuals where they are now, and which messages have moved far.
+        """
+        begun = [own.error.copy() for own in self._messages]
+        shares = [np.ones(len(own)) for own in begun]
+        for _ in range(_TRIALS):
+            for own, run, start, goal, share in zip(
+                self._messages, self.runs, begun, goals, shares, strict=True
+            ):
+                own.move(run, start + share * (goal - start))
+            found = self._at(x)
+            worse = [self._worse(run, each, residual, found) for run, each in enumerate(begun)]
+            if not any(each.any() for each in worse):
+                break
+            for share, each in zip(shares, worse, strict=True):
+                share[each] = np.where(share[each] > _LEAST_SHARE, 0.5 * share[each], 0.0)
+        else:
+            for run, own, start, each in zip(self.runs, self._messages, begun, worse, strict=True):
+                if each.any():
+                    own.move(run, start)
+            found = self._at(x)
+        far = [
+            np.abs(own.error - start) >= _MOVED * self.scale
+            for own, start in zip(self._messages, begun, strict=True)
+        ]
+        return found, far
+
+    def _scan(
+        self, x: NDArray[np.float64], residual: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], list[NDArray[np.bool_]]]:
+        """Try, where residuals stay large, whether the robot was held up, since when and how long.
+
+        It then received at once what had been sent meanwhile.
+
+        Returns:
+            The residuals with the likeliest of these, and which messages have moved far.
+        """
+        begun = [own.error.copy() for own in self._messages]
+        best, current = [own.copy() for own in begun], residual.copy()
+        centres = [self._unexplained(run, residual) for run in range(len(begun))]
+        if not any(len(own) for own in centres):
+            return residual, [np.zeros(len(own), dtype=bool) for own in begun]
+        for back in range(_BEFORE):
+            for stall in _STALLS:
+                spans = []
+                for index, own in enumerate(self._messages):
+                    goal = best[index].copy()
+                    for centre in centres[index] - back:
+                        until = own.effect[max(centre, 0)] + stall
+                        same = own.series == own.series[max(centre, 0)]
+                        late = same & (np.arange(len(goal)) >= centre) & (own.effect < until)
+                        goal[late] = until - own.effect[late]
+                        spans.append((index, np.flatnonzero(late), until))
+                    own.move(self.runs[index], goal)
+                found = self._at(x)
+                for index, which, until in spans:
+                    own, rows = self._messages[index], self.bare.rows(index)
+                    time = self.bare.samples.time[rows]
+                    begin = np.min(own.effect[which] + np.minimum(best[index][which], 0.0))
+                    near = rows.start + np.flatnonzero(
+                        (time >= begin - self.runs[index].timestep) & (time < until + self._length)
+                    )
+                    cost = np.sum(found[near] ** 2 - current[near] ** 2) + np.sum(
+                        less_likely(own.error[which], self.scale)
+                        - less_likely(best[index][which], self.scale)
+                    )
+                    if cost < 0:
+                        best[index][which], current[near] = own.error[which], found[near]
+        for own, run, error in zip(self._messages, self.runs, best, strict=True):
+            own.move(run, error)
+        far = [
+            np.abs(own.error - start) >= _MOVED * self.scale
+            for own, start in zip(self._messages, begun, strict=True)
+        ]
+        return self._at(x), far
+
+    def _unexplained(self, index: int, residual: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return messages after which residuals are large, apart from each other, worst first."""
+        own, rows = self._messages[index], self.bare.rows(index)
+        time = self.bare.samples.time[rows]
+        order = np.argsort(time, kind='stable')
+        squares = np.concatenate([[0.0], np.cumsum(residual[rows][order] ** 2)])
+        first = np.searchsorted(time[order], own.effect)
+        last = np.searchsorted(time[order], own.effect + self._length)
+        means = (squares[last] - squares[first]) / np.maximum(last - first, 1)
+        found: list[int] = []
+        for place in np.argsort(-means).tolist():
+            if means[place] < _UNEXPLAINED * np.median(means):
+                break
+            apart = np.abs(own.effect[found] - own.effect[place]) if found else np.array([np.inf])
+            if np.min(apart) > 2 * (self._length + _STALLS[-1]):
+                found.append(place)
+        return np.array(found, dtype=np.int64)
+
+    def _worse(
+        self,
+        index: int,
+        begun: NDArray[np.float64],
+        before: NDArray[np.float64],
+        after: NDArray[np.float64],
+    ) -> NDArray[np.bool_]:
+        """Return (k,) whether moving a message has made what follows it less likely."""
+        own, run, rows = self._messages[index], self.runs[index], self.bare.rows(index)
+        time = self.bare.samples.time[rows]
+        order = np.argsort(time, kind='stable')
+        gained = np.concatenate([[0.0], np.cumsum((after[rows] ** 2 - before[rows] ** 2)[order])])
+        starts, now = own.effect + begun, own.acting
+        first = np.searchsorted(time[order], np.minimum(starts, now) - run.timestep)
+        last = np.searchsorted(time[order], np.maximum(starts, now) + self._length)
+        cost = gained[last] - gained[first]
+        cost += less_likely(own.error, self.scale) - less_likely(begun, self.scale)
+        worse: NDArray[np.bool_] = (own.error != begun) & (cost > 0)
+        return worse
 
     def _with_errors(self, solution: Solution, standing: NDArray[np.float64]) -> Solution:
         """Return a solution with the residuals that it has now.

@@ -250,6 +250,12 @@ _ROUNDS = 20
 _SETTLED = 0.01
 
 
+def less_likely(errors: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """Return minus twice the logarithm of how likely errors of some scale are, but a constant."""
+    found: NDArray[np.float64] = (_FREEDOM + 1) * np.log1p((errors / scale) ** 2 / _FREEDOM)
+    return found
+
+
 def estimate(
     messages: Sequence[Messages],
     systems: Sequence[System],

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -137,6 +138,25 @@ def record(
     return dataclasses.replace(sequence, commands=(stamped,)), robot - recorder
 
 
+def held_up(
+    recorded: tuple[Trajectory, NDArray[np.float64]], stalls: dict[int, int]
+) -> tuple[Trajectory, NDArray[np.float64]]:
+    """Return a recording whose recorder received some messages at once.
+
+    Args:
+        recorded: The same without that.
+        stalls: Message to the number of messages, held up until shortly after the last was sent.
+    """
+    sequence, errors = recorded
+    (command,) = sequence.commands
+    times = command.times.copy()
+    for place, count in stalls.items():
+        last = times[place + count - 1]
+        times[place : place + count] = last + 1e-3 + 2e-4 * np.arange(count)
+    stamped = dataclasses.replace(command, times=times)
+    return dataclasses.replace(sequence, commands=(stamped,)), errors - (times - command.times)
+
+
 def at_truth(
     model: mujoco.MjModel, unknowns: list[Unknown], sequences: list[Trajectory]
 ) -> tuple[Residuals, Solution]:
@@ -245,6 +265,34 @@ def test_a_message_that_came_far_too_late_is_found(arm: mujoco.MjModel, measure:
     (own,) = found.arrival_errors['run']
     assert own[90] == pytest.approx(errors[90], abs=3e-4)
     assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.2)
+
+
+def test_a_recorder_that_stalls_widens_no_interval(arm: mujoco.MjModel, measure: Measure) -> None:
+    # Messages that are stamped alike hide each other: what one of them does says nothing.
+    even = record(arm, measure, 6)
+    stalled, errors = held_up(even, {40: 3, 90: 2, 130: 3})
+    found, known = fit_of(arm, [stalled]), fit_of(arm, [even[0]])
+    (own,) = found.arrival_errors['run']
+    assert own[40] == pytest.approx(errors[40], abs=5e-4)
+    assert errors[40] < -0.02
+    assert found.noise == pytest.approx(known.noise, rel=0.1)
+    for one, other in zip(found.intervals, known.intervals, strict=True):
+        assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.2)
+
+
+def test_no_round_makes_the_whole_less_likely(arm: mujoco.MjModel, measure: Measure) -> None:
+    recorded = record(arm, measure, 6, late={60: 0.012, 61: 0.003})
+    sequence, _ = held_up(recorded, {90: 2, 130: 3})
+    bare, solution = at_truth(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    found = WithArrivals(bare, solution, JITTER)
+    costs = [float(solution.residual @ solution.residual)]
+    told = found.tell(solution)
+    for _ in range(3):
+        assert told is not None
+        costs.append(float(told.residual @ told.residual))
+        told = found.locate(told)
+    assert all(after <= 1.01 * before for before, after in itertools.pairwise(costs))
+    assert costs[-1] < 0.01 * costs[0]
 
 
 def fit_of(arm: mujoco.MjModel, sequences: list[Trajectory], **choices: Any) -> Fit:
