@@ -53,7 +53,7 @@ _TARGETS = {
     Effect.DRIVE: 'actuator/gear actuator/gainprm actuator/gain actuator/forcerange',
     Effect.SERVO: 'actuator/kp actuator/kv actuator/ki actuator/biasprm',
     Effect.SPRING: 'joint/stiffness tendon/stiffness',
-    Effect.REST: 'joint/springref joint/ref tendon/springlength',
+    Effect.REST: 'joint/springref joint/ref joint/zero tendon/springlength',
     Effect.FRICTION: 'joint/frictionloss tendon/frictionloss',
     Effect.DAMPING: 'actuator/damping joint/damping tendon/damping',
     Effect.GRAVITY: 'body/gravcomp option/gravity',

@@ -110,7 +110,7 @@ MJCF_NAMES = {
     'solimp_friction': 'solimpfriction',
     'fluid_coefs': 'fluidcoef',
 }
-SPEC_NAMES = {name: spelled for spelled, name in MJCF_NAMES.items()}
+SPEC_NAMES = {name: spelled for spelled, name in MJCF_NAMES.items()} | {'zero': 'ref'}
 #: Numbers that move nothing: appearance, conveniences of the compiler, sizes of buffers, and what
 #: decides how a solver works instead of what it solves.
 _EXCLUDED = {

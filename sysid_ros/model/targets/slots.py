@@ -116,6 +116,11 @@ def springref(model: mujoco.MjModel, joint: int, _: int) -> list[Slot]:
     return [Slot('qpos_spring', int(model.jnt_qposadr[joint]))]
 
 
+def zero(model: mujoco.MjModel, joint: int, _: int) -> list[Slot]:
+    """Return the slot of what a hinge or slide reads where the model draws it: ``ref`` in MJCF."""
+    return [Slot('qpos0', int(model.jnt_qposadr[joint]))]
+
+
 def kp(model: mujoco.MjModel, actuator: int, _: int) -> list[Slot]:
     """Return the slots of a position gain: gain kp and bias -kp, or in a PID only the bias."""
     bias = row('actuator_biasprm', factor=-1.0)(model, actuator, 1)

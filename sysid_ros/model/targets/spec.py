@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sysid_ros.model.targets.target import Target
 
 #: Attributes that MJCF gives in degrees where ``compiler/angle`` says so, of joints that turn.
-ANGLES = frozenset({'range', 'ref', 'springref'})
+ANGLES = frozenset({'range', 'ref', 'springref', 'zero'})
 TURNING = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_BALL)
 #: Elements whose attributes default classes hold.
 _OF_CLASSES = ('joint', 'geom', 'site', 'pair', 'tendon', 'equality', 'actuator')

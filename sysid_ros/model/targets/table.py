@@ -71,6 +71,8 @@ _THETA_SERVO_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
 _THETA_REACH = (0.5 * math.log(10),) + 3 * (math.log(10),) + 6 * (1.0,)
 #: A delay is not longer than this unless told otherwise, s.
 _LONGEST_DELAY = 0.1
+#: A joint's zero is at most so far from the model's unless told otherwise, rad or m: 17°.
+_FARTHEST_ZERO = 0.3
 
 
 def _delay(nominal: float, _: int) -> Bounds:
@@ -188,6 +190,15 @@ _JOINT: dict[str, Kind] = {
         _SLIDE_STIFFNESS,
     ),
     'springref': Kind('rad', _ANY, slots.springref, slide_unit='m', needs=needs.scalar_joint),
+    # What encoder and commands share, written as ref: the compiled model holds it, too.
+    'zero': Kind(
+        'rad',
+        _ANY,
+        slots.zero,
+        slide_unit='m',
+        needs=needs.scalar_joint,
+        reach=_within(_FARTHEST_ZERO),
+    ),
     'ref': Kind('rad', _ANY, role=Role.SPEC, slide_unit='m', needs=needs.scalar_joint),
     'range': _range('rad', slots.row('jnt_range'), needs.joint_range, 'm'),
     'margin': Kind('rad', _NONNEGATIVE, slots.row('jnt_margin'), slide_unit='m'),

@@ -71,7 +71,9 @@ def set_all_apart(model: mujoco.MjModel) -> None:
 #: The field that holds rest lengths: shortest and longest, per tendon.
 _LENGTH = 'tendon_lengthspring'
 #: Fields on which the length of a tendon in the reference pose depends.
-_POSE = frozenset({'qpos_spring', 'body_pos', 'body_quat', 'jnt_pos', 'site_pos', 'site_quat'})
+_POSE = frozenset(
+    {'qpos0', 'qpos_spring', 'body_pos', 'body_quat', 'jnt_pos', 'site_pos', 'site_quat'}
+)
 #: A rest length within this share of a tendon's length in the reference pose is that length.
 _SAME = 1e-12
 

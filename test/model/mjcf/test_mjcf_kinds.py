@@ -193,6 +193,7 @@ COMPILED = mujoco.MjModel.from_xml_string(MODEL)
 #: How attributes of a target are called in the text.
 SPELLED = {
     ('equality', 'data'): {'polycoef', 'anchor', 'torquescale'},
+    ('joint', 'zero'): {'ref'},
     ('actuator', 'kp'): {'kp', 'gainprm', 'biasprm'},
     ('actuator', 'kv'): {'kv', 'biasprm'},
     ('body', 'quat'): {'quat', 'euler'},

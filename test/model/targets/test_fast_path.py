@@ -128,6 +128,7 @@ SPELLINGS = {
     'solimplimit': 'solimp_limit',
     'solreffriction': 'solref_friction',
     'solimpfriction': 'solimp_friction',
+    'zero': 'ref',
 }
 MASSES = ('mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'inertia')
 FIELD_KINDS = [key for key, kind in KINDS.items() if kind.role is Role.FIELD]
@@ -231,7 +232,7 @@ class Edit:
             owner: Any = self.spec.option
         else:
             owner = getattr(self.spec, target.element)(target.name)
-        if target.element == 'joint' and name in ('range', 'springref'):
+        if target.element == 'joint' and name in ('range', 'springref', 'zero'):
             slide = owner.type == mujoco.mjtJoint.mjJNT_SLIDE
             value = value if slide or not self.spec.compiler.degree else float(np.rad2deg(value))
         spelled = name if target.element == 'pair' else SPELLINGS.get(name, name)
