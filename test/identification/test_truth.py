@@ -49,7 +49,7 @@ ARM = """
             quat="1 0 {body/lower/quat[2]|0|.1} 0">
         <inertial pos="{body/lower/ipos[0]|.1|.12} 0 {body/lower/ipos[2]|0|.03}"
                   mass="{body/lower/mass|.5|.8}" diaginertia=".001 .004 .004"/>
-        <joint name="k" axis="0 1 0" armature=".01" damping=".2"
+        <joint name="k" axis="0 1 0" ref="{joint/k/zero|0|.1}" armature=".01" damping=".2"
                stiffness="{joint/k/stiffness|1|2} {joint/k/stiffness[1]|.5|.8}
                  {joint/k/stiffness[2]|0|.3}"
                pos="{joint/k/pos[0]|0|.01} 0 {joint/k/pos[2]|0|-.02}"/>
