@@ -58,7 +58,7 @@ _LOOK_SECONDS = 0.5
 #: Exit code after Ctrl-C, as shells expect it.
 _INTERRUPTED = 130
 #: ROS domains that leave the ephemeral ports alone.
-_DOMAINS = 100
+_DOMAINS = range(51, 101)
 
 
 class Driver(NamedTuple):
@@ -209,7 +209,7 @@ def record(
     environment = {
         **os.environ,
         'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
-        'ROS_DOMAIN_ID': str(os.getpid() % _DOMAINS + 1),
+        'ROS_DOMAIN_ID': str(_DOMAINS[os.getpid() % len(_DOMAINS)]),
         'PYTHONUNBUFFERED': '1',
     }
     _record(assets, folder, environment, seed, duration, driver or Driver())
