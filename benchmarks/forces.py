@@ -3,9 +3,11 @@
 """Forces of a seven-joint arm whose truth is known: errors, coverage of intervals, time and memory.
 
 In each draw all links, armatures and frictions of the robot are unlike those of the model, and so
-is the motion. Forces held out are compared with what the robot's own parameters leave of them,
-below which no regression can be but by chance. Intervals are those of parameters that are
-identified, and of the combinations that are determined of the others.
+is the motion. Forces held out are compared with what the best linear regression with the same
+terms leaves of them: weighted least squares without bounds, physical or not, of as many singular
+values as predict the held-out forces best. The motion held out is predicted over windows from
+measured states. Intervals are those of the base parameters: the combinations of inertias and
+frictions that a QR decomposition of the equations finds independent.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from typing import NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
@@ -21,9 +24,13 @@ import numpy as np
 from sysid_ros.estimation.torques import as_torques, with_inertial_priors
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import Scope, make_unknowns
-from sysid_ros.rollout.prediction import predict
+from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.rollout.inverse import InverseSimulator
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
 PLACES = (
@@ -55,13 +62,33 @@ NOISE = 2e-5, 1e-3, 0.05
 TARGETS = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'body/*/inertia')
 
 
-class Draw(NamedTuple):
-    """What became of a draw: held-out errors per joint over the truth's, and intervals."""
+#: Windows of held-out motion, s, and how many of each.
+WINDOWS, STARTS = (0.1, 0.5), 40
+#: Singular values that a regression may keep, as parts of the largest; and the part of a column
+#: below which it depends on the others.
+KEPT, DEPENDENT = 10.0 ** -np.arange(1.0, 9.5, 0.25), 1e-7
+#: Of the columns of the equations, stiffnesses are no term here.
+LEVEL = 1.959964
 
-    ratios: np.ndarray
+
+class Draw(NamedTuple):
+    """What became of a draw.
+
+    Attributes:
+        regressor: (7,) held-out errors of the forces, over those of the best regression, …
+        truth: … over those of the robot's own numbers, …
+        before: … and those of the model, over the robot's.
+        windows: (2, 7) errors of motion over windows, over the model's.
+        away: (k,) errors of base parameters in standard errors of theirs, …
+        inside: … and (k,) whether intervals hold the truth.
+        seconds: Of all threads, for the fit.
+    """
+
+    regressor: np.ndarray
+    truth: np.ndarray
     before: np.ndarray
-    inside: int
-    intervals: int
+    windows: np.ndarray
+    away: np.ndarray
     seconds: float
     rollouts: int
 
@@ -127,7 +154,87 @@ def record(spec: mujoco.MjSpec, rng: np.random.Generator, name: str) -> Trajecto
     return Trajectory(name, 0, START, np.zeros(7), (), (series,))
 
 
-def draw(seed: int) -> Draw:
+def terms(simulator: InverseSimulator) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return what the forces of each sensor are linear in, but for stiffness, and the forces."""
+    equations = simulator.equations().values()
+    return [each.matrix[:, :-7] for each in equations], [each.measured for each in equations]
+
+
+def best_regression(
+    train: InverseSimulator, held_out: InverseSimulator, noise: list[float]
+) -> np.ndarray:
+    """Return the (7,) held-out errors of the regression that predicts them best."""
+    matrices, forces = terms(train)
+    matrix = np.concatenate([m / s for m, s in zip(matrices, noise, strict=True)])
+    force = np.concatenate([f / s for f, s in zip(forces, noise, strict=True)])
+    size = np.linalg.norm(matrix, axis=0) + 1e-12
+    left, singular, right = np.linalg.svd(matrix / size, full_matrices=False)
+    found = []
+    for share in KEPT:
+        kept = singular > share * singular[0]
+        x = right[kept].T @ (left[:, kept].T @ force / singular[kept]) / size
+        pairs = zip(*terms(held_out), strict=True)
+        found.append([np.sqrt(np.mean((m @ x - f) ** 2)) for m, f in pairs])
+    return np.asarray(min(found, key=lambda errors: np.sum((np.array(errors) / noise) ** 2)))
+
+
+def base_parameters(simulator: InverseSimulator) -> np.ndarray:
+    """Return (k, columns) of the combinations of numbers that the equations determine."""
+    import scipy.linalg  # noqa: PLC0415
+
+    matrix = np.concatenate(terms(simulator)[0])
+    size = np.linalg.norm(matrix, axis=0)
+    live = np.flatnonzero(size > 0)
+    triangle, order = scipy.linalg.qr(matrix[:, live] / size[live], mode='r', pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(triangle)) > DEPENDENT * abs(triangle[0, 0])))
+    own = np.linalg.solve(triangle[:rank, :rank], triangle[:rank])
+    found = np.zeros((rank, matrix.shape[1]))
+    columns = live[order]
+    found[:, columns] = own * size[columns] / size[columns[:rank], None]
+    return found
+
+
+def errors_of_base(
+    simulator: InverseSimulator, found: Fit, true: np.ndarray
+) -> np.ndarray:
+    """Return (k,) how far base parameters are from the truth, in their standard errors."""
+    base = base_parameters(simulator)
+    x = np.array(found.solution.x)
+    steps = 1e-5 * np.maximum(np.abs(x), 1e-2)
+    moves = np.diag(steps)
+
+    def numbers(candidates: np.ndarray) -> np.ndarray:
+        return np.asarray(simulator.unknowns_of(candidates)[:, :-7])
+
+    slopes = (numbers(x + moves) - numbers(x - moves)) / (2 * steps[:, None])
+    covariance = found.inference.covariance[: len(x), : len(x)]
+    blind = ~np.isfinite(np.diag(covariance))
+    gradient = slopes @ base.T
+    deviation = np.sqrt(np.sum(gradient * (np.where(np.isnan(covariance), 0, covariance) @ gradient), axis=0))
+    # What has no interval leaves those base parameters without one that it takes part in.
+    lost = np.any(np.abs(gradient[blind]) > 0, axis=0)
+    away = (base @ (numbers(x[None])[0] - true)) / deviation
+    return np.where(lost, np.nan, away)
+
+
+def window_errors(model: mujoco.MjModel, recording: Trajectory) -> np.ndarray:
+    """Return (2, 7) errors at the ends of windows that begin at measured states."""
+    values, data = recording.measurements[0].data, mujoco.MjData(model)
+    longest = round(max(WINDOWS) * RATE)
+    ends = [round(seconds * RATE) for seconds in WINDOWS]
+    squares = np.zeros((len(ends), 7))
+    for start in np.linspace(0, len(values) - longest - 1, STARTS).astype(int):
+        mujoco.mj_resetData(model, data)
+        data.qpos[:], data.qvel[:] = values[start, :7], values[start, 7:14]
+        for step in range(longest):
+            data.qfrc_applied[:] = values[start + step, 14:]
+            mujoco.mj_step(model, data)
+            if step + 1 in ends:
+                squares[ends.index(step + 1)] += (data.qpos - values[start + step + 1, :7]) ** 2
+    return np.asarray(np.sqrt(squares / STARTS))
+
+
+def draw(seed: int, *, windows: bool = True) -> Draw:
     """Record a robot twice, fit the model to one recording, and predict the other."""
     rng = np.random.default_rng(seed)
     robot, spec = unlike(rng), nominal()
@@ -136,13 +243,14 @@ def draw(seed: int) -> Draw:
     unknowns = [u for target in TARGETS for u in make_unknowns(target, scope)]
     unknowns = list(with_inertial_priors(unknowns))
     recordings = [record(robot, rng, name) for name in ('train', 'validate')]
-    begun = time.perf_counter()
+    begun = time.process_time()
     train, held_out = (as_torques(model, each, unknowns) for each in recordings)
     assert train is not None  # noqa: S101
     assert held_out is not None  # noqa: S101
     found = fit(spec, unknowns, [train])
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     (timed,) = found.as_timed([held_out])
+    (timed_train,) = found.as_timed([train])
     measured = timed.measurements[0].data
 
     def error(source: mujoco.MjSpec, values: np.ndarray | None = None) -> np.ndarray:
@@ -150,18 +258,29 @@ def draw(seed: int) -> Draw:
         predicted = predict(source, [timed], own, values)[0].channels[0][0]
         return np.asarray(np.sqrt(np.nanmean((predicted - measured) ** 2, axis=0)))
 
-    truth = {u.name: float(u.targets[0].read(true)) for u in unknowns}
-    names = [u.name for u in unknowns]
-    inside = [
-        interval.low < truth[name] < interval.high
-        for name, interval in zip(names, found.intervals, strict=True)
-        if interval.verdict == 'identified'
-    ]
+    with ExitStack() as opened:
+        known, unseen, of_robot = (
+            opened.enter_context(make_simulator(source, own, [each], 1))
+            for source, own, each in (
+                (spec, unknowns, timed_train),
+                (spec, unknowns, timed),
+                (robot, (), timed_train),
+            )
+        )
+        best = best_regression(known, unseen, [found.noise[name] for name in known.equations()])
+        numbers = of_robot.unknowns_of(np.zeros((1, 0)))[0, :-7]
+        away = errors_of_base(known, found, numbers)
+        identified = known.compiled(found.solution.x)
+        own = np.full((2, 7), np.nan)
+        if windows:
+            own = window_errors(identified, recordings[1]) / window_errors(model, recordings[1])
+    ours, of_truth = error(spec, found.solution.x), error(robot)
     return Draw(
-        error(spec, found.solution.x) / error(robot),
-        error(spec) / error(robot),
-        sum(inside),
-        len(inside),
+        ours / best,
+        ours / of_truth,
+        error(spec) / of_truth,
+        own,
+        away,
         seconds,
         found.rollouts,
     )
@@ -172,24 +291,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
     parser.add_argument('--draws', type=int, default=5)
     parser.add_argument('--first', type=int, default=0, help='seed of the first')
+    parser.add_argument('--coverage', action='store_true', help='say it of each base parameter')
     asked = parser.parse_args()
-    print('seed  error over truth: mean, worst joint  (nominal)  inside       s  evaluations')
+    print('      held-out forces: ours over regression; over truth    windows over model: worst')
+    print('seed        mean   worst joint        mean   worst  (model)   .1 s    .5 s   inside       s')
     draws = []
     for seed in range(asked.first, asked.first + asked.draws):
-        one = draw(seed)
+        one = draw(seed, windows=not asked.coverage)
         draws.append(one)
+        held = np.abs(one.away) < LEVEL
         print(
-            f'{seed:4}  {one.ratios.mean():24.3f} {one.ratios.max():12.3f} '
-            f'{one.before.mean():10.1f} {one.inside:4}/{one.intervals:<3} {one.seconds:7.1f} '
-            f'{one.rollouts:8}',
+            f'{seed:4} {one.regressor.mean():11.3f} {one.regressor.max():9.3f} '
+            f'({one.regressor.argmax() + 1}) {one.truth.mean():10.3f} {one.truth.max():7.3f} '
+            f'{one.before.mean():8.1f} {one.windows[0].max():7.3f} {one.windows[1].max():7.3f} '
+            f'{held.sum():5}/{len(held):<3} {one.seconds:6.1f} {one.rollouts:6}',
             flush=True,
         )
-    inside, every = sum(d.inside for d in draws), sum(d.intervals for d in draws)
+    away = np.array([each.away for each in draws])
+    held = np.abs(away) < LEVEL
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    worst = max(each.regressor.max() for each in draws)
     print(
-        f'worst joint {max(d.ratios.max() for d in draws):.3f} of the truth, '
-        f'{100 * inside / every:.1f} % of {every} intervals, {memory:.2f} GB'
+        f'worst joint {worst:.3f} of the regression, windows '
+        f'{max(each.windows.max() for each in draws):.3f} of the model; '
+        f'{100 * held.mean():.1f} % of {held.size} intervals hold the truth '
+        f'({np.isnan(away).sum()} have none), at most {max(d.seconds for d in draws):.1f} '
+        f'processor s, {memory:.2f} GB'
     )
+    if asked.coverage:
+        each = np.mean(held, axis=0)
+        print(f'of each of {len(each)} base parameters: {np.sort(100 * each).round().astype(int)} %')
+        print('mean error in standard errors:', np.sort(np.nanmean(away, axis=0)).round(2))
+        print('their size:', np.sort(np.sqrt(np.nanmean(away**2, axis=0))).round(2))
 
 
 if __name__ == '__main__':

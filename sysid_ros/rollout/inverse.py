@@ -114,6 +114,19 @@ def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
     return bool(fields) and fields <= {*_LINEAR, *_GEOMETRY, 'opt.gravity'}
 
 
+class Equations(NamedTuple):
+    """What the n forces that a sensor read are linear in.
+
+    Attributes:
+        matrix: (n, k) of numbers of bodies, then armature, damping, dry friction and stiffness of
+            all joints.
+        measured: (n,) forces, less what no number changes.
+    """
+
+    matrix: NDArray[np.float64]
+    measured: NDArray[np.float64]
+
+
 class InverseSimulator(Simulator):
     """Tells the forces that prescribed motions need, in place of simulating them.
 
@@ -164,12 +177,8 @@ class InverseSimulator(Simulator):
             lost = np.array([candidate in self.refused for candidate in which.tolist()])
             yield Block(index, which, {SENSORS: rows}, lost)
 
-    def unexplained(self) -> dict[str, float]:
-        """Return the size of what no rigid bodies with linear friction explain, by sensor.
-
-        It is what a linear regression on all numbers of all bodies and joints leaves, physical or
-        not, with an offset for each sensor.
-        """
+    def equations(self) -> dict[str, Equations]:
+        """Return what the forces of each sensor are linear in, physical or not, over all motions."""
         lines: dict[str, list[NDArray[np.float64]]] = {}
         values: dict[str, list[NDArray[np.float64]]] = {}
         for run, terms in zip(self.runs, self._terms, strict=True):
@@ -181,10 +190,27 @@ class InverseSimulator(Simulator):
                 ):
                     known = np.isfinite(own)
                     dof, gear = self._torques[column]
-                    lines.setdefault(sensor, []).append(terms.lines(dof, rows[known]) / gear)
-                    values.setdefault(sensor, []).append(own[known])
-        matrices = [np.concatenate(parts) for parts in lines.values()]
-        measured = [np.concatenate(parts) for parts in values.values()]
+                    matrix, rest = terms.lines(dof, rows[known])
+                    lines.setdefault(sensor, []).append(matrix / gear)
+                    values.setdefault(sensor, []).append(own[known] - rest / gear)
+        return {
+            sensor: Equations(np.concatenate(lines[sensor]), np.concatenate(values[sensor]))
+            for sensor in lines
+        }
+
+    def unknowns_of(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (m, k) what candidates have for the columns of `equations`."""
+        numbers, _ = self._numbers(candidates, range(len(candidates)))
+        return np.concatenate(numbers[:5], axis=1)
+
+    def unexplained(self) -> dict[str, float]:
+        """Return the size of what no rigid bodies with linear friction explain, by sensor.
+
+        It is what a linear regression on all numbers of all bodies and joints leaves, physical or
+        not, with an offset for each sensor.
+        """
+        equations = self.equations()
+        matrices, measured = zip(*equations.values(), strict=True)
         sigma = np.array([float(np.std(own)) + _TINY for own in measured])
         for _ in range(_WEIGHTINGS):
             blocks = []
@@ -197,7 +223,7 @@ class InverseSimulator(Simulator):
             left = np.split(both[:, -1] - both[:, :-1] @ (x / size), _ends(measured))
             growth = len(both) / max(len(both) - int(rank), 1)
             sigma *= [float(np.sqrt(growth * np.mean(own**2))) + _TINY for own in left]
-        return dict(zip(lines, sigma.tolist(), strict=True))
+        return dict(zip(equations, sigma.tolist(), strict=True))
 
     def _numbers(
         self, candidates: NDArray[np.float64], needed: Sequence[int]
@@ -297,7 +323,8 @@ class _Terms(NamedTuple):
     """What each number is multiplied by to give the forces of a motion, at n kept instants.
 
     Attributes:
-        chosen: Which numbers of bodies change any force.
+        width: Count of the numbers of all bodies, …
+        chosen: … and which of them change any force.
         bodies: (nv, n, number of these).
         acceleration: (nv, n) rad/s², and so on; all have passed the low-pass of the motion.
         velocity: (nv, n).
@@ -306,6 +333,7 @@ class _Terms(NamedTuple):
         rest: (nv, n) forces that no candidate changes.
     """
 
+    width: int
     chosen: NDArray[np.int64]
     bodies: NDArray[np.float64]
     acceleration: NDArray[np.float64]
@@ -314,15 +342,19 @@ class _Terms(NamedTuple):
     position: NDArray[np.float64]
     rest: NDArray[np.float64]
 
-    def lines(self, dof: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the (k, …) terms of one force at some instants, of whatever it is linear in."""
+    def lines(
+        self, dof: int, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (k, …) what one force is linear in at some instants, and (k,) the rest of it."""
         nv = len(self.bodies)
         own = np.zeros((len(rows), 4 * nv))
         for place, terms in enumerate(
             (self.acceleration, self.velocity, self.direction, self.position)
         ):
             own[:, place * nv + dof] = terms[dof, rows]
-        return np.concatenate([self.bodies[dof, rows], own], axis=1)
+        bodies = np.zeros((len(rows), self.width))
+        bodies[:, self.chosen] = self.bodies[dof, rows]
+        return np.concatenate([bodies, own], axis=1), self.rest[dof, rows]
 
     def forces(self, numbers: _Numbers) -> NDArray[np.float64]:
         """Return the (m, nv, n) forces of m candidates, N·m or N."""
@@ -372,6 +404,7 @@ def _terms(model: mujoco.MjModel, motion: PrescribedMotion) -> _Terms:
     slow = np.maximum(motion.slow, _TINY)
     other = moving.other_forces
     return _Terms(
+        bodies.shape[2],
         chosen,
         np.ascontiguousarray(bodies[:, :, chosen]),
         passed(motion.qacc),
