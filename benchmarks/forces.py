@@ -194,9 +194,7 @@ def base_parameters(simulator: InverseSimulator) -> np.ndarray:
     return found
 
 
-def errors_of_base(
-    simulator: InverseSimulator, found: Fit, true: np.ndarray
-) -> np.ndarray:
+def errors_of_base(simulator: InverseSimulator, found: Fit, true: np.ndarray) -> np.ndarray:
     """Return (k,) how far base parameters are from the truth, in their standard errors."""
     base = base_parameters(simulator)
     x = np.array(found.solution.x)
@@ -210,7 +208,9 @@ def errors_of_base(
     covariance = found.inference.covariance[: len(x), : len(x)]
     blind = ~np.isfinite(np.diag(covariance))
     gradient = slopes @ base.T
-    deviation = np.sqrt(np.sum(gradient * (np.where(np.isnan(covariance), 0, covariance) @ gradient), axis=0))
+    deviation = np.sqrt(
+        np.sum(gradient * (np.where(np.isnan(covariance), 0, covariance) @ gradient), axis=0)
+    )
     # What has no interval leaves those base parameters without one that it takes part in.
     lost = np.any(np.abs(gradient[blind]) > 0, axis=0)
     away = (base @ (numbers(x[None])[0] - true)) / deviation
@@ -238,7 +238,7 @@ def draw(seed: int, *, windows: bool = True) -> Draw:
     """Record a robot twice, fit the model to one recording, and predict the other."""
     rng = np.random.default_rng(seed)
     robot, spec = unlike(rng), nominal()
-    model, true = spec.compile(), robot.compile()
+    model = spec.compile()
     scope = Scope(model, spec, ())
     unknowns = [u for target in TARGETS for u in make_unknowns(target, scope)]
     unknowns = list(with_inertial_priors(unknowns))
@@ -294,7 +294,9 @@ def main() -> None:
     parser.add_argument('--coverage', action='store_true', help='say it of each base parameter')
     asked = parser.parse_args()
     print('      held-out forces: ours over regression; over truth    windows over model: worst')
-    print('seed        mean   worst joint        mean   worst  (model)   .1 s    .5 s   inside       s')
+    print(
+        'seed       mean  worst joint        mean   worst  (model)   .1 s    .5 s   inside       s'
+    )
     draws = []
     for seed in range(asked.first, asked.first + asked.draws):
         one = draw(seed, windows=not asked.coverage)
@@ -320,7 +322,9 @@ def main() -> None:
     )
     if asked.coverage:
         each = np.mean(held, axis=0)
-        print(f'of each of {len(each)} base parameters: {np.sort(100 * each).round().astype(int)} %')
+        print(
+            f'of each of {len(each)} base parameters: {np.sort(100 * each).round().astype(int)} %'
+        )
         print('mean error in standard errors:', np.sort(np.nanmean(away, axis=0)).round(2))
         print('their size:', np.sort(np.sqrt(np.nanmean(away**2, axis=0))).round(2))
 

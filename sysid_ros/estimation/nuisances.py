@@ -206,7 +206,7 @@ def _measured(
         ):
             if sensor not in noise or not np.isfinite(values).any():
                 continue
-            for what, dof, _ in meaning(model, readings.source, int(column)):
+            for what, dof in meaning(model, readings.source, int(column)):
                 joint = int(model.dof_jntid[dof])
                 into = {'position': positions, 'velocity': velocities}.get(what)
                 if into is not None and int(model.jnt_type[joint]) in _SCALAR:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
@@ -14,6 +14,7 @@ from sysid_ros.estimation.start.motion import (
     FEWEST_SAMPLES,
     JointSamples,
     dry_joints,
+    dry_tendons,
     low_pass,
     measured_joints,
     resampled,
@@ -21,7 +22,7 @@ from sysid_ros.estimation.start.motion import (
     touching,
     unsound,
 )
-from sysid_ros.rollout.inverse import torque_columns
+from sysid_ros.rollout.inverse import force_weights, tendon_motion
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _WIDER = 2.0
 #: Compared samples for each period of the cut-off: more are not independent.
 _SAMPLES_PER_PERIOD = 3
+#: A tendon pulls at what a sensor reads above this; sensors that agree to so many digits are alike.
+_ROUNDING, _DIGITS = 1e-9, 6
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 
 
@@ -50,12 +53,14 @@ def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> 
         return 'the model has equality constraints, whose forces no motion shows'
     if not np.isin(model.jnt_type, _SCALAR).all() or not model.njnt:
         return 'the model has joints that move about more than one axis, or none'
-    measured = [measured_joints(model, prepare(model, sequence)) for sequence in sequences]
-    if not any(joints.torque for joints in measured):
+    runs = [prepare(model, sequence) for sequence in sequences]
+    forces = [measured_forces(model, run) for run in runs]
+    if not any(forces):
         return 'no force or torque of a joint is measured'
-    for joints in measured:
-        for dof in joints.torque:
-            channel = joints.position.get(dof)
+    for run, measured in zip(runs, forces, strict=True):
+        positions = measured_joints(model, run).position
+        for dof in {int(dof) for force in measured for dof in np.flatnonzero(force.weights)}:
+            channel = positions.get(dof)
             if channel is None or len(channel.times) < FEWEST_SAMPLES:
                 name = model.joint(int(model.dof_jntid[dof])).name
                 return f'the position of joint {name!r} is not measured, although its force is'
@@ -99,20 +104,27 @@ def as_torques(
     count, interval = len(motion.qpos), motion.interval
     times = motion.times
     reach = int(np.ceil(1.0 / (motion.cutoff * interval)))
+    forces = measured_forces(model, run)
+    measured = measured._replace(torque={k: force.samples for k, force in enumerate(forces)})
     touched = touching(model, motion, np.arange(0, count, motion.stride))
     left_out = _near(np.repeat(touched, motion.stride)[:count], reach) | unsound(motion, measured)
     left_out[: 2 * reach] = left_out[count - 2 * reach :] = True  # two low-passes
-    dry = dry_joints(model, unknowns)
+    dry, dry_tendon = dry_joints(model, unknowns), dry_tendons(model, unknowns)
+    tendons = tendon_motion(model, motion)
     rows = max(int(1.0 / (_SAMPLES_PER_PERIOD * motion.cutoff * interval * motion.stride)), 1)
     chosen = slice(-motion.first % motion.stride, count, motion.stride * rows)
     columns: list[NDArray[np.float64]] = []
     mapping = {}
-    for dof, (name, channel) in _torques(model, run).items():
-        lost = left_out | (times < channel.times[0]) | (times > channel.times[-1])
-        if dry[dof]:
+    for force in forces:
+        known = force.samples.times
+        lost = left_out | (times < known[0]) | (times > known[-1])
+        for dof in np.flatnonzero(force.weights * dry):
             lost |= _near(np.abs(motion.qvel[:, dof]) < motion.slow[dof], reach)
-        values = low_pass(motion.low_pass, resampled(channel, times))
-        mapping[name] = (SignalType.MjSensor, np.array([len(columns)]))
+        pulled = np.abs(tendons.moments @ force.weights).max(axis=0, initial=0.0)
+        for tendon in np.flatnonzero(dry_tendon & (pulled > _ROUNDING)):
+            lost |= _near(np.abs(tendons.velocity[:, tendon]) < tendons.slow[tendon], reach)
+        values = low_pass(motion.low_pass, resampled(force.samples, times))
+        mapping[force.sensor] = (SignalType.MjSensor, np.array([len(columns)]))
         columns.append(np.where(lost, np.nan, values)[chosen])
     if not columns or not np.isfinite(columns).any():
         return None
@@ -135,10 +147,24 @@ def _near(where: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
     return found
 
 
-def _torques(model: mujoco.MjModel, run: Run) -> dict[int, tuple[str, JointSamples]]:
-    """Return degree of freedom to the sensor that reads its force most often, and its samples."""
-    columns = torque_columns(model)
-    found: dict[int, tuple[str, JointSamples]] = {}
+class MeasuredForce(NamedTuple):
+    """What a sensor read of the forces of joints.
+
+    Attributes:
+        sensor: Its name.
+        weights: (nv,) of the joints' forces in what it reads.
+        samples: What it read.
+    """
+
+    sensor: str
+    weights: NDArray[np.float64]
+    samples: JointSamples
+
+
+def measured_forces(model: mujoco.MjModel, run: Run) -> list[MeasuredForce]:
+    """Return what was read of forces; of sensors that read the same the one with most samples."""
+    columns = force_weights(model)
+    found: dict[bytes, MeasuredForce] = {}
     for readings in run.readings:
         for sensor, column, values in zip(
             readings.sensors, readings.columns.tolist(), readings.measured.T, strict=True
@@ -147,12 +173,13 @@ def _torques(model: mujoco.MjModel, run: Run) -> dict[int, tuple[str, JointSampl
                 continue
             known = np.isfinite(values)
             samples = JointSamples(readings.times[known], values[known])
-            dof = columns[column][0]
+            weights = columns[column]
+            alike = np.round(weights / np.abs(weights).max(), _DIGITS).tobytes()
             if len(samples.times) >= FEWEST_SAMPLES and (
-                dof not in found or len(samples.times) > len(found[dof][1].times)
+                alike not in found or len(samples.times) > len(found[alike].samples.times)
             ):
-                found[dof] = sensor, samples
-    return found
+                found[alike] = MeasuredForce(sensor, weights, samples)
+    return list(found.values())
 
 
 #: What is known of links before, as standard deviations of the log-Cholesky numbers: the mass

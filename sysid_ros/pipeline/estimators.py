@@ -10,6 +10,7 @@ the forces that the measured motion needs are compared with those that were meas
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -17,9 +18,10 @@ import numpy as np
 
 from sysid_ros.errors import ConfigError
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.start.motion import measured_joints
+from sysid_ros.estimation.start.motion import measured_joints, resampled
 from sysid_ros.estimation.torques import (
     as_torques,
+    measured_forces,
     not_prescribable,
     standing,
     with_inertial_priors,
@@ -27,12 +29,14 @@ from sysid_ros.estimation.torques import (
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.pipeline.driven import NotToldError
 from sysid_ros.results.result import EstimatorKind
-from sysid_ros.rollout.inverse import DIRECT, acts_on_forces, torque_columns
+from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.model.targets import Target
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 
 #: Gain and bias of an actuator that exerts a multiple of its command.
 _FORCE = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtBias.mjBIAS_NONE.value)
+#: Parts of readings below this are rounding.
+_ROUNDING = 1e-9
 _MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINTVEL.value)
 
 
@@ -131,7 +137,7 @@ def _not_by_forces(problem: Problem) -> str | None:
 def _acts(model: mujoco.MjModel, target: Target) -> bool:
     if target.role is Acting.SENSOR:
         sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, target.name)
-        return int(model.sensor_adr[sensor]) in torque_columns(model)
+        return int(model.sensor_adr[sensor]) in force_weights(model)
     if target.role is Acting.FIELD:
         return acts_on_forces(model, target)
     return target.role is Acting.SPEC
@@ -143,21 +149,28 @@ def _driven_by_forces(model: mujoco.MjModel) -> bool:
 
 
 class _Motor(NamedTuple):
-    """An actuator that exerts its command times a factor on a joint, whatever that does."""
+    """An actuator that exerts a multiple of its command, whatever moves.
+
+    Attributes:
+        name: Of the actuator.
+        row: Which it is.
+        gain: Its own force by its command.
+        moment: (nv,) forces of joints by its own.
+    """
 
     name: str
-    joint: int
-    factor: float
+    row: int
+    gain: float
+    moment: NDArray[np.float64]
 
 
 def _motors(model: mujoco.MjModel) -> list[_Motor]:
     found = []
-    for actuator in range(model.nactuator):
-        fixed = (model.actuator_gaintype[actuator], model.actuator_biastype[actuator]) == _FORCE
-        factor = float(model.actuator_gear[actuator, 0] * model.actuator_gainprm[actuator, 0])
-        if fixed and factor and model.actuator_trntype[actuator] in DIRECT:
-            joint = int(model.actuator_trnid[actuator, 0])
-            found.append(_Motor(model.actuator(actuator).name, joint, factor))
+    for row, moment in enumerate(transmissions(model)):
+        fixed = (model.actuator_gaintype[row], model.actuator_biastype[row]) == _FORCE
+        gain = float(model.actuator_gainprm[row, 0])
+        if fixed and gain and np.isfinite(moment).all() and moment.any():
+            found.append(_Motor(model.actuator(row).name, row, gain, moment))
     return found
 
 
@@ -175,23 +188,29 @@ def _changed(problem: Problem, change: Callable[[Trajectory], Trajectory | None]
 def _told(problem: Problem) -> Problem:
     """Return a problem in which the commands of motors are forces that were measured, too."""
     model = problem.model
-    sensors = {
-        int(model.sensor_objid[sensor]): model.sensor(sensor).name
-        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTACTFRC)
-    }
-    motors = [motor for motor in _motors(model) if motor.joint in sensors]
+    motors = _motors(model)
+    moments = transmissions(model)
+    sensors = np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTACTFRC)
 
     def change(sequence: Trajectory) -> Trajectory:
         known = measured_joints(model, prepare(model, sequence)).torque
         measured = []
-        for series in sequence.commands:
-            later = series.times >= 0
-            for motor in motors:
-                dof = int(model.jnt_dofadr[motor.joint])
-                if motor.name in series.names and dof not in known:
-                    force = motor.factor * series.get(motor.name)[later]
-                    mapping = {sensors[motor.joint]: (SignalType.MjSensor, np.array([0]))}
-                    measured.append(TimeSeries(series.times[later], force, mapping))
+        for sensor, series in itertools.product(sensors.tolist(), sequence.commands):
+            dof = int(model.jnt_dofadr[model.sensor_objid[sensor]])
+            acting = [motor for motor in motors if motor.moment[dof]]
+            every = np.count_nonzero(moments[:, dof]) == len(acting)  # NaN is not zero
+            if (
+                acting
+                and every
+                and dof not in known
+                and {m.name for m in acting} <= set(series.names)
+            ):
+                later = series.times >= 0
+                force = np.sum(
+                    [m.moment[dof] * m.gain * series.get(m.name) for m in acting], axis=0
+                )
+                mapping = {model.sensor(sensor).name: (SignalType.MjSensor, np.array([0]))}
+                measured.append(TimeSeries(series.times[later], force[later], mapping))
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
 
     return _changed(problem, change)
@@ -200,21 +219,30 @@ def _told(problem: Problem) -> Problem:
 def driven(problem: Problem) -> Problem:
     """Return a problem whose motors are told the measured forces where no bag holds commands."""
     model = problem.model
-    motors = {int(model.jnt_dofadr[motor.joint]): motor for motor in _motors(model)}
+    motors = _motors(model)
+    inverse = np.linalg.pinv(np.nan_to_num(transmissions(model)).T)
 
     def change(sequence: Trajectory) -> Trajectory:
         if sequence.commands:
             return sequence
-        commands = tuple(
-            TimeSeries(
-                channel.times,
-                channel.values[:, None] / motors[dof].factor,
-                {motors[dof].name: (SignalType.MjCtrl, np.array([0]))},
-            )
-            for dof, channel in measured_joints(model, prepare(model, sequence)).torque.items()
-            if dof in motors
-        )
-        return dataclasses.replace(sequence, commands=commands)
+        forces = measured_forces(model, prepare(model, sequence))
+        read = np.array([force.weights for force in forces]).reshape(-1, model.nv)
+        commands = []
+        for motor in motors:
+            # What the motor exerts is a sum of forces of joints, and these are sums of readings.
+            parts = np.linalg.lstsq(read.T, inverse[motor.row], rcond=None)[0]
+            if not np.allclose(parts @ read, inverse[motor.row], atol=_ROUNDING) or not len(parts):
+                continue
+            used = [
+                (force, part)
+                for force, part in zip(forces, parts, strict=True)
+                if abs(part) > _ROUNDING
+            ]
+            times = max((force.samples.times for force, _ in used), key=len)
+            exerted = sum(part * resampled(force.samples, times) for force, part in used)
+            mapping = {motor.name: (SignalType.MjCtrl, np.array([0]))}
+            commands.append(TimeSeries(times, np.asarray(exerted)[:, None] / motor.gain, mapping))
+        return dataclasses.replace(sequence, commands=tuple(commands))
 
     return _changed(problem, change)
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 #: Transmissions of actuators that drive one joint.
 DIRECT = (mujoco.mjtTrn.mjTRN_JOINT.value, mujoco.mjtTrn.mjTRN_JOINTINPARENT.value)
+_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 _JOINT_SENSORS = {
     mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
     mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC: 'torque',
 }
 #: Numbers of a body that its inertia force is linear in: mass, mass times centre, and the moments
 #: xx, yy, zz, xy, xz and yz about the origin of its frame.
@@ -52,21 +52,37 @@ _LINEAR = (
     'dof_frictionloss',
     'jnt_stiffness',
     'qpos_spring',
+    'tendon_armature',
+    'tendon_damping',
+    'tendon_frictionloss',
+    'actuator_armature',
+    'actuator_damping',
+    'actuator_gear',
 )
 _GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp')
 #: Regressions that find the weights of the forces, and what is numerically nothing.
 _WEIGHTINGS, _TINY, _BLIND = 3, 1e-9, 1e-9
 #: Fields of forces that are neither inertia nor the linear ones of joints.
-_OTHER_FORCES = ('dof_dampingpoly', 'jnt_stiffnesspoly', 'tendon_stiffness', 'tendon_damping')
+_OTHER_FORCES = (
+    'dof_dampingpoly',
+    'jnt_stiffnesspoly',
+    'tendon_stiffness',
+    'tendon_dampingpoly',
+    'actuator_dampingpoly',
+)
+#: A direction changes while a tendon moves by less than this part of its usual speed.
+_SLOW = 0.02
+#: Weights below this part of the largest are rounding.
+_ROUNDING = 1e-9
 
 
-def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[str, int, float]]:
-    """Yield which quantity of which degree of freedom a column is, and a factor on it."""
+def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[str, int]]:
+    """Yield which of position and velocity of which degree of freedom a column is."""
     if source == 'qpos':
         joints = np.flatnonzero(model.jnt_qposadr == column)
-        yield from (('position', int(dof), 1.0) for dof in model.jnt_dofadr[joints])
+        yield from (('position', int(dof)) for dof in model.jnt_dofadr[joints])
     elif source == 'qvel':
-        yield 'velocity', column, 1.0
+        yield 'velocity', column
     elif source == SENSORS:
         sensor = (
             int(np.flatnonzero(model.sensor_adr == column)[0]) if column in model.sensor_adr else -1
@@ -74,24 +90,118 @@ def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[s
         kind = mujoco.mjtSensor(model.sensor_type[sensor]) if sensor >= 0 else None
         target = int(model.sensor_objid[sensor])
         if kind in _JOINT_SENSORS:
-            yield _JOINT_SENSORS[kind], int(model.jnt_dofadr[target]), 1.0
+            yield _JOINT_SENSORS[kind], int(model.jnt_dofadr[target])
+
+
+def transmissions(
+    model: mujoco.MjModel, gear: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return (nactuator, nv) the forces of joints by each actuator's; NaN where these change.
+
+    Args:
+        model: The compiled model.
+        gear: Flat ``actuator_gear``, if not the model's.
+    """
+    gears = np.ravel(model.actuator_gear if gear is None else gear).reshape(-1, 6)
+    found = np.full((model.nactuator, model.nv), np.nan)
+    fixed = fixed_tendons(model)
+    for actuator, kind in enumerate(model.actuator_trntype):
+        element = int(model.actuator_trnid[actuator, 0])
+        factor = gears[int(model.actuator_outadr[actuator]), 0]
+        if kind in DIRECT and model.jnt_type[element] in _SCALAR:
+            found[actuator] = 0.0
+            found[actuator, model.jnt_dofadr[element]] = factor
+        elif kind == mujoco.mjtTrn.mjTRN_TENDON:
+            found[actuator] = factor * fixed[element]
+    return found
+
+
+def fixed_tendons(model: mujoco.MjModel) -> NDArray[np.float64]:
+    """Return (ntendon, nv) by how much tendons lengthen with each joint; NaN for spatial ones."""
+    found = np.full((model.ntendon, model.nv), np.nan)
+    for tendon in range(model.ntendon):
+        first = int(model.tendon_adr[tendon])
+        parts = range(first, first + int(model.tendon_num[tendon]))
+        if all(model.wrap_type[part] == mujoco.mjtWrap.mjWRAP_JOINT for part in parts):
+            found[tendon] = 0.0
+            for part in parts:
+                dof = model.jnt_dofadr[model.wrap_objid[part]]
+                found[tendon, dof] += float(model.wrap_prm[part])
+    return found
+
+
+def force_weights(
+    model: mujoco.MjModel, gear: NDArray[np.float64] | None = None
+) -> dict[int, NDArray[np.float64]]:
+    """Return column of the sensors to the (nv,) weights of joints' forces in what it reads.
+
+    A joint's sensor reads what all actuators together exert on it. Those of actuators follow from
+    the forces of all joints where no two sets of actuator forces exert the same.
+
+    Args:
+        model: The compiled model.
+        gear: Flat ``actuator_gear``, if not the model's.
+    """
+    found = {}
+    moments = transmissions(model, gear)
+    known = bool(np.isfinite(moments).all())
+    inverse = np.linalg.pinv(moments.T) if known else moments
+    told = inverse @ moments.T if known else np.zeros((len(moments), len(moments)))
+    for sensor, kind in enumerate(model.sensor_type):
+        column, element = int(model.sensor_adr[sensor]), int(model.sensor_objid[sensor])
+        if kind == mujoco.mjtSensor.mjSENS_JOINTACTFRC:
+            found[column] = np.eye(model.nv)[model.jnt_dofadr[element]]
         elif kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
-            # Of an actuator that alone drives a joint; all of them drive one joint each.
-            direct = np.isin(model.actuator_trntype, DIRECT)
-            driven = np.where(direct, model.actuator_trnid[:, 0], -1).tolist()
-            if driven.count(driven[target]) == 1 and -1 not in driven:
-                dof = int(model.jnt_dofadr[driven[target]])
-                yield 'torque', dof, float(model.actuator_gear[target, 0])
+            one = np.eye(len(moments))[element]
+            if known and np.allclose(told[element], one, atol=_ROUNDING):
+                weights = inverse[element]
+                small = np.abs(weights) < _ROUNDING * np.abs(weights).max()
+                found[column] = np.where(small, 0.0, weights)
+    return found
 
 
-def torque_columns(model: mujoco.MjModel) -> dict[int, tuple[int, float]]:
-    """Return column of the sensors to the degree of freedom whose force it reads, and a factor."""
-    return {
-        column: (dof, gear)
-        for column in range(model.nsensordata)
-        for kind, dof, gear in meaning(model, SENSORS, column)
-        if kind == 'torque' and gear
-    }
+def reads_force_of_one(weights: NDArray[np.float64]) -> int | None:
+    """Return the degree of freedom whose force alone is read, up to a factor, or None."""
+    involved = np.flatnonzero(weights)
+    return int(involved[0]) if len(involved) == 1 else None
+
+
+class TendonMotion(NamedTuple):
+    """How tendons move along a motion.
+
+    Attributes:
+        moments: (n, ntendon, nv) by how much they lengthen with each joint.
+        velocity: (n, ntendon) m/s or, of fixed ones, in units of their coefficients.
+        acceleration: (n, ntendon) likewise.
+        slow: (ntendon,) speeds below which the direction is not known.
+    """
+
+    moments: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    acceleration: NDArray[np.float64]
+    slow: NDArray[np.float64]
+
+
+def tendon_motion(model: mujoco.MjModel, motion: PrescribedMotion) -> TendonMotion:
+    """Return how all tendons of a model move along a motion."""
+    count = len(motion.qpos)
+    fixed = fixed_tendons(model)
+    moments = np.repeat(fixed[None], count, axis=0)
+    turning = np.zeros_like(moments)
+    if not np.isfinite(fixed).all():
+        data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
+        rows = np.repeat(np.arange(model.ntendon), model.ten_J_rownnz)
+        for row in range(count):
+            data.qpos[place] = motion.qpos[row]
+            mujoco.mj_fwdPosition(model, data)
+            moments[row] = 0.0
+            moments[row, rows, model.ten_J_colind[: len(rows)]] = data.ten_J[: len(rows)]
+        turning = np.gradient(moments, motion.interval, axis=0)
+    velocity = np.einsum('ntv,nv->nt', moments, motion.qvel)
+    acceleration = np.einsum('ntv,nv->nt', moments, motion.qacc)
+    acceleration += np.einsum('ntv,nv->nt', turning, motion.qvel)
+    slow = _SLOW * np.sqrt(np.mean(velocity**2, axis=0)) if motion.slow.any() else 0.0
+    return TendonMotion(moments, velocity, acceleration, np.broadcast_to(slow, model.ntendon))
 
 
 def _first_kept(run: Run) -> int:
@@ -111,6 +221,8 @@ def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
     if target.element_and_attribute == ('body', 'inertia'):
         return True
     fields = {slot.field for slot in target.slots(model)}
+    if 'actuator_gear' in fields and mujoco.mjtSensor.mjSENS_ACTUATORFRC not in model.sensor_type:
+        return False
     return bool(fields) and fields <= {*_LINEAR, *_GEOMETRY, 'opt.gravity'}
 
 
@@ -139,7 +251,7 @@ class InverseSimulator(Simulator):
 
     def _prepare(self, sequences: Sequence[Trajectory]) -> None:
         super()._prepare(sequences)
-        self._torques = torque_columns(self.model)
+        self._torques = force_weights(self.model)
         motions = [run.sequence.motion for run in self.runs]
         self._terms = [_terms(self.model, motion) for motion in motions if motion is not None]
 
@@ -153,7 +265,9 @@ class InverseSimulator(Simulator):
     ) -> Iterator[Block]:
         """Yield the forces along each motion for some candidates; see `Simulator.simulate`."""
         self.refused = {}
-        numbers, moved = self._numbers(candidates, sorted({int(c) for w in wanted for c in w}))
+        numbers, moved, gears = self._numbers(
+            candidates, sorted({int(c) for w in wanted for c in w})
+        )
         for index, run in enumerate(self.runs):
             which = np.asarray(wanted[index], dtype=np.int64)
             if not len(which):
@@ -168,8 +282,12 @@ class InverseSimulator(Simulator):
             rows = np.zeros((len(which), run.steps, self.model.nsensordata))
             first = _first_kept(run)
             last = min(first + forces.shape[2], run.steps)
-            for column, (dof, gear) in self._torques.items():
-                rows[:, first:last, column] = forces[:, dof, : last - first] / gear
+            for place, candidate in enumerate(which.tolist()):
+                for column, weights in self._weights(gears[candidate]).items():
+                    for dof in np.flatnonzero(weights):
+                        own = forces[place, dof, : last - first]
+                        rows[place, first:last, column] += weights[dof] * own
+            for column in self._torques:
                 # A delay may look a little beyond the ends.
                 rows[:, :first, column] = rows[:, first, None, column]
                 rows[:, last:, column] = rows[:, last - 1, None, column]
@@ -177,8 +295,14 @@ class InverseSimulator(Simulator):
             lost = np.array([candidate in self.refused for candidate in which.tolist()])
             yield Block(index, which, {SENSORS: rows}, lost)
 
+    def _weights(self, gear: NDArray[np.float64]) -> dict[int, NDArray[np.float64]]:
+        """Return what sensors read of joints' forces with some gears."""
+        if np.array_equal(gear, np.ravel(self.model.actuator_gear)):
+            return self._torques
+        return force_weights(self.model, gear)
+
     def equations(self) -> dict[str, Equations]:
-        """Return what the forces of each sensor are linear in, physical or not, over all motions."""
+        """Return what the forces of each sensor are linear in, over all motions."""
         lines: dict[str, list[NDArray[np.float64]]] = {}
         values: dict[str, list[NDArray[np.float64]]] = {}
         for run, terms in zip(self.runs, self._terms, strict=True):
@@ -189,10 +313,9 @@ class InverseSimulator(Simulator):
                     readings.sensors, readings.columns.tolist(), readings.measured.T, strict=True
                 ):
                     known = np.isfinite(own)
-                    dof, gear = self._torques[column]
-                    matrix, rest = terms.lines(dof, rows[known])
-                    lines.setdefault(sensor, []).append(matrix / gear)
-                    values.setdefault(sensor, []).append(own[known] - rest / gear)
+                    matrix, rest = terms.lines(self._torques[column], rows[known])
+                    lines.setdefault(sensor, []).append(matrix)
+                    values.setdefault(sensor, []).append(own[known] - rest)
         return {
             sensor: Equations(np.concatenate(lines[sensor]), np.concatenate(values[sensor]))
             for sensor in lines
@@ -200,7 +323,7 @@ class InverseSimulator(Simulator):
 
     def unknowns_of(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (m, k) what candidates have for the columns of `equations`."""
-        numbers, _ = self._numbers(candidates, range(len(candidates)))
+        numbers, _, _ = self._numbers(candidates, range(len(candidates)))
         return np.concatenate(numbers[:5], axis=1)
 
     def unexplained(self) -> dict[str, float]:
@@ -227,8 +350,8 @@ class InverseSimulator(Simulator):
 
     def _numbers(
         self, candidates: NDArray[np.float64], needed: Sequence[int]
-    ) -> tuple[_Numbers, dict[int, mujoco.MjModel]]:
-        """Return what forces are linear in, and models in which bodies move unlike the nominal."""
+    ) -> tuple[_Numbers, dict[int, mujoco.MjModel], NDArray[np.float64]]:
+        """Return what forces are linear in, models in which bodies move otherwise, and gears."""
         fields = {
             field: np.repeat(np.asarray(getattr(self.model, field))[None], len(candidates), axis=0)
             for field in (*_LINEAR, *_GEOMETRY)
@@ -260,14 +383,16 @@ class InverseSimulator(Simulator):
             for candidate in needed
             if not same[candidate] and candidate not in self.refused
         }
-        return _numbers(self.model, fields), moved
+        gears = fields['actuator_gear'].reshape(len(candidates), -1)
+        return _numbers(self.model, fields), moved, gears
 
 
 class _Numbers(NamedTuple):
     """What the forces of m candidates are linear in.
 
     Attributes:
-        bodies: (m, nbody * 10) mass, first moments and moments of inertia about a body's frame.
+        bodies: (m, nbody * 10 + 3 * ntendon) mass, first moments and moments of inertia about a
+            body's frame; then armature, damping and dry friction of tendons.
         armature: (m, nv), …
         damping: (m, nv) and …
         friction: (m, nv) of joints, …
@@ -293,10 +418,26 @@ def _numbers(model: mujoco.MjModel, fields: Mapping[str, NDArray[np.float64]]) -
     bodies = _body_numbers(
         fields['body_mass'], fields['body_ipos'], fields['body_iquat'], fields['body_inertia']
     )
+    count = len(bodies)
+    armature, damping = fields['dof_armature'].copy(), fields['dof_damping'].copy()
+    tendons = [fields[f'tendon_{name}'].copy() for name in ('armature', 'damping')]
+    gears = fields['actuator_gear'].reshape(count, -1, 6)[:, model.actuator_outadr, 0]
+    for actuator, kind in enumerate(model.actuator_trntype):
+        element = int(model.actuator_trnid[actuator, 0])
+        if kind in DIRECT:
+            place, into = int(model.jnt_dofadr[element]), (armature, damping)
+        elif kind == mujoco.mjtTrn.mjTRN_TENDON:
+            place, into = element, (tendons[0], tendons[1])
+        else:
+            continue
+        for numbers, name in zip(into, ('armature', 'damping'), strict=True):
+            numbers[:, place] += gears[:, actuator] ** 2 * fields[f'actuator_{name}'][:, actuator]
     return _Numbers(
-        bodies.reshape(len(bodies), -1),
-        fields['dof_armature'],
-        fields['dof_damping'],
+        np.concatenate(
+            [bodies.reshape(count, -1), *tendons, fields['tendon_frictionloss']], axis=1
+        ),
+        armature,
+        damping,
         fields['dof_frictionloss'],
         fields['jnt_stiffness'][:, joints],
         fields['qpos_spring'][:, model.jnt_qposadr[joints]],
@@ -323,7 +464,7 @@ class _Terms(NamedTuple):
     """What each number is multiplied by to give the forces of a motion, at n kept instants.
 
     Attributes:
-        width: Count of the numbers of all bodies, …
+        width: Count of the numbers of all bodies and tendons, …
         chosen: … and which of them change any force.
         bodies: (nv, n, number of these).
         acceleration: (nv, n) rad/s², and so on; all have passed the low-pass of the motion.
@@ -343,18 +484,20 @@ class _Terms(NamedTuple):
     rest: NDArray[np.float64]
 
     def lines(
-        self, dof: int, rows: NDArray[np.int64]
+        self, weights: NDArray[np.float64], rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (k, …) what one force is linear in at some instants, and (k,) the rest of it."""
+        """Return (k, …) what a sum of forces is linear in at some instants, and (k,) the rest."""
         nv = len(self.bodies)
-        own = np.zeros((len(rows), 4 * nv))
-        for place, terms in enumerate(
-            (self.acceleration, self.velocity, self.direction, self.position)
-        ):
-            own[:, place * nv + dof] = terms[dof, rows]
-        bodies = np.zeros((len(rows), self.width))
-        bodies[:, self.chosen] = self.bodies[dof, rows]
-        return np.concatenate([bodies, own], axis=1), self.rest[dof, rows]
+        found = np.zeros((len(rows), self.width + 4 * nv))
+        rest = np.zeros(len(rows))
+        for dof in np.flatnonzero(weights):
+            found[:, self.chosen] += weights[dof] * self.bodies[dof, rows]
+            rest += weights[dof] * self.rest[dof, rows]
+            for place, terms in enumerate(
+                (self.acceleration, self.velocity, self.direction, self.position)
+            ):
+                found[:, self.width + place * nv + dof] = weights[dof] * terms[dof, rows]
+        return found, rest
 
     def forces(self, numbers: _Numbers) -> NDArray[np.float64]:
         """Return the (m, nv, n) forces of m candidates, N·m or N."""
@@ -373,13 +516,16 @@ class _Terms(NamedTuple):
         return found
 
 
-def _lead(model: mujoco.MjModel) -> float:
-    """Return by how many seconds damping acts on a later velocity than that of the position."""
+def _lead(model: mujoco.MjModel, *, joints: bool = True) -> float:
+    """Return by how many seconds damping acts on a later velocity than that of the position.
+
+    Euler's steps take that of joints at their end, but that of tendons at their beginning.
+    """
     integrator = mujoco.mjtIntegrator(model.opt.integrator)
     half = 0.5 * float(model.opt.timestep)
     if integrator == mujoco.mjtIntegrator.mjINT_RK4:
         return 0.0
-    explicit = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
+    explicit = not joints or model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
     return -half if explicit and integrator == mujoco.mjtIntegrator.mjINT_EULER else half
 
 
@@ -399,7 +545,14 @@ def _terms(model: mujoco.MjModel, motion: PrescribedMotion) -> _Terms:
         dofs = moving.dofs(body)
         if len(dofs):
             bodies[dofs, :, body] = passed(moving.coefficients(body, dofs))
-    bodies = bodies.reshape(*bodies.shape[:2], -1)
+    tendons = tendon_motion(model, motion)
+    directions = np.clip(tendons.velocity / np.maximum(tendons.slow, _TINY), -1.0, 1.0)
+    late = tendons.velocity + _lead(model, joints=False) * tendons.acceleration
+    own = [
+        passed(np.swapaxes(tendons.moments * rates[:, :, None], 1, 2))
+        for rates in (tendons.acceleration, late, directions)
+    ]
+    bodies = np.concatenate([bodies.reshape(*bodies.shape[:2], -1), *own], axis=2)
     chosen = np.flatnonzero(np.any(bodies, axis=(0, 1)))
     slow = np.maximum(motion.slow, _TINY)
     other = moving.other_forces

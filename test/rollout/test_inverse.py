@@ -11,6 +11,7 @@ from scipy.signal import butter, sosfiltfilt
 
 from sysid_ros.model.targets.writer import set_all_apart, write_value
 from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.inverse import force_weights
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
@@ -110,6 +111,82 @@ def test_a_candidate_needs_the_forces_of_its_own_model(path: str, value: float) 
     changed = needed(other, run.motion)
     assert np.abs(changed - needed(model, run.motion)).max() > 1e-3
     np.testing.assert_allclose(found * GEARS, changed, atol=1e-9)
+
+
+COUPLED = """
+<mujoco><option integrator="{}"/><worldbody><site name="wall" pos="1 1 0"/><body>
+  <joint name="a" axis="0 0 1" armature=".1" damping=".3"/>
+  <geom type="capsule" fromto="0 0 0 .3 .1 .05" size=".04"/>
+  <body pos=".3 .1 .05"><joint name="b" axis="0 1 .2" frictionloss=".1"/>
+    <geom type="box" size=".1 .05 .02" pos=".1 0 0"/>
+    <body pos=".1 .1 0"><joint name="c" axis="1 0 0"/><geom size=".05" pos="0 .1 .02"/>
+      <site name="hook" pos="0 .1 0"/></body></body></body></worldbody>
+  <tendon><fixed name="t" armature=".3" damping=".2" frictionloss=".5">
+      <joint joint="b" coef="1"/><joint joint="c" coef="1.5"/></fixed>
+    <spatial name="s" armature=".4" damping=".3" frictionloss=".2">
+      <site site="wall"/><site site="hook"/></spatial></tendon>
+  <actuator><motor name="m" tendon="t" gear="5" armature=".01" damping=".02"/>
+    <motor name="n" joint="b" gear="-3" armature=".02"/><motor name="o" joint="a"/></actuator>
+  <sensor><actuatorfrc name="fa" actuator="o"/><actuatorfrc name="fb" actuator="n"/>
+    <actuatorfrc name="fc" actuator="m"/></sensor></mujoco>
+"""
+
+
+def read_by_motors(model: mujoco.MjModel, motion: PrescribedMotion) -> np.ndarray:
+    """Return (n, 3) what the sensors read of a coupled arm, along MuJoCo's inverse dynamics."""
+    bare = model.__copy__()
+    bare.tendon_frictionloss[:] = bare.dof_frictionloss[:] = 0
+    forces = needed(bare, motion) + model.dof_frictionloss * np.sign(motion.qvel)
+    data = mujoco.MjData(bare)
+    moments = np.zeros((model.ntendon, model.nv))
+    rows = np.repeat(np.arange(model.ntendon), model.ten_J_rownnz)
+    for row in range(len(forces)):
+        data.qpos[:], data.qvel[:] = motion.qpos[row], motion.qvel[row]
+        mujoco.mj_forward(bare, data)
+        moments[rows, model.ten_J_colind] = data.ten_J
+        forces[row] += moments.T @ (model.tendon_frictionloss * np.sign(data.ten_velocity))
+    gears = model.actuator_gear[:, 0]
+    coupling = np.array([[0, gears[1], gears[0]], [0, 0, 1.5 * gears[0]], [gears[2], 0, 0]])
+    of_joints = np.stack([forces[:, 1], forces[:, 2], forces[:, 0]])
+    return np.linalg.solve(coupling, of_joints).T
+
+
+@pytest.mark.parametrize(
+    ('path', 'value'),
+    [
+        ('tendon/t/armature', 0.8),
+        ('tendon/t/damping', 0.6),
+        ('tendon/t/frictionloss', 0.1),
+        ('tendon/s/armature', 0.2),
+        ('tendon/s/frictionloss', 0.6),
+        ('actuator/m/armature', 0.05),
+        ('actuator/m/damping', 0.05),
+        ('actuator/m/gear[0]', 7.0),
+        ('actuator/n/gear[0]', 4.0),
+    ],
+)
+def test_motors_that_share_joints_are_told_apart(path: str, value: float) -> None:
+    model = mujoco.MjModel.from_xml_string(COUPLED.format('RK4'))
+    other = model.__copy__()
+    (unknown,) = make_unknowns(path, model)
+    write_value(other, unknown.targets[0], value)
+    run = prescribed(400, cutoff=1.0)
+    assert run.motion is not None
+    low_pass = run.motion.low_pass
+    found = predict(model, [run], [unknown], np.array([value]))[0].channels[0][0]
+    changed = sosfiltfilt(low_pass, read_by_motors(other, run.motion), axis=0)
+    before = sosfiltfilt(low_pass, read_by_motors(model, run.motion), axis=0)
+    assert np.abs(changed - before).max() > 1e-3
+    # How a spatial tendon turns is differenced along the motion, which its ends do not allow.
+    inside = slice(100, -100)
+    np.testing.assert_allclose(found[inside], changed[inside], atol=1e-3)
+
+
+def test_sensors_of_motors_that_cannot_be_told_apart_say_nothing() -> None:
+    text = COUPLED.format('Euler').replace('</actuator>', '<motor joint="c"/></actuator>')
+    run, model = prescribed(5), mujoco.MjModel.from_xml_string(text)
+    assert set(force_weights(model)) == {0}  # column of the one that alone drives its joint
+    assert run.motion is not None
 
 
 def test_what_is_predicted_has_passed_the_low_pass() -> None:

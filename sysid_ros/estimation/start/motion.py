@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.rollout.inverse import meaning
+from sysid_ros.rollout.inverse import force_weights, meaning, reads_force_of_one
+from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.signals.trajectory import PrescribedMotion
 
 if TYPE_CHECKING:
@@ -108,11 +109,17 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
 def measured_joints(model: mujoco.MjModel, run: Run) -> JointMeasurements:
     """Return what a sequence measures of the joints of a model; of two channels, the denser."""
     found = JointMeasurements({}, {}, {})
+    forces = force_weights(model)
     for readings in run.readings:
-        for column, measured in zip(readings.columns, readings.measured.T, strict=True):
-            for kind, dof, gear in meaning(model, readings.source, int(column)):
-                finite = np.isfinite(measured)
-                channel = JointSamples(readings.times[finite], measured[finite] * gear)
+        for column, measured in zip(readings.columns.tolist(), readings.measured.T, strict=True):
+            finite = np.isfinite(measured)
+            channels = [(*one, 1.0) for one in meaning(model, readings.source, column)]
+            if readings.source == SENSORS and column in forces:
+                dof = reads_force_of_one(forces[column])
+                if dof is not None:
+                    channels.append(('torque', dof, 1.0 / forces[column][dof]))
+            for kind, dof, factor in channels:
+                channel = JointSamples(readings.times[finite], measured[finite] * factor)
                 place: dict[int, JointSamples] = getattr(found, kind)
                 if dof not in place or len(channel.times) > len(place[dof].times):
                     place[dof] = channel
@@ -181,15 +188,22 @@ def smoothed(
 
 def dry_joints(model: mujoco.MjModel, unknowns: Iterable[Unknown]) -> NDArray[np.bool_]:
     """Return (nv,) whether a joint has dry friction, or may be given it."""
-    dry: NDArray[np.bool_] = np.asarray(model.dof_frictionloss > 0)
-    tendons = bool(np.any(model.tendon_frictionloss > 0))
+    return _dry(model, unknowns, 'dof_frictionloss')
+
+
+def dry_tendons(model: mujoco.MjModel, unknowns: Iterable[Unknown]) -> NDArray[np.bool_]:
+    """Return (ntendon,) whether a tendon has dry friction, or may be given it."""
+    return _dry(model, unknowns, 'tendon_frictionloss')
+
+
+def _dry(model: mujoco.MjModel, unknowns: Iterable[Unknown], field: str) -> NDArray[np.bool_]:
+    dry: NDArray[np.bool_] = np.asarray(getattr(model, field) > 0)
     for unknown in unknowns:
         for target in unknown.targets:
             for slot in target.slots(model) if target.in_model else ():
-                if slot.field == 'dof_frictionloss':
+                if slot.field == field:
                     dry[slot.place] = True
-                tendons = tendons or slot.field == 'tendon_frictionloss'
-    return dry | tendons
+    return dry
 
 
 def is_discrete(model: mujoco.MjModel) -> bool:

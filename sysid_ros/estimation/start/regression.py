@@ -21,6 +21,7 @@ from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.start.motion import (
     FEWEST_SAMPLES,
     dry_joints,
+    dry_tendons,
     is_discrete,
     low_pass,
     measured_joints,
@@ -165,9 +166,9 @@ class Torques:
     def _mask(self, part: _Part) -> NDArray[np.bool_]:
         """Return (n, 2 nv) which comparisons say something."""
         measured = np.isfinite(part.torque)
-        moving = ~_reversing(part.motion)[part.rows] | ~dry_joints(
-            self._model, self._simulator.parameters
-        )
+        model, unknowns = self._model, self._simulator.parameters
+        dry = dry_joints(model, unknowns) | dry_tendons(model, unknowns).any()
+        moving = ~_reversing(part.motion)[part.rows] | ~dry
         usable = (measured | ~self._stateful) & moving
         driven = any(
             target.element_and_attribute[0] == 'actuator'
