@@ -62,7 +62,9 @@ _LINEAR = (
 _GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp')
 #: Regressions that find the weights of the forces, and what is numerically nothing.
 _WEIGHTINGS, _TINY, _BLIND = 3, 1e-9, 1e-9
-#: Fields of forces that are neither inertia nor the linear ones of joints.
+#: Fields of passive forces that are linear in them, …
+_LINEAR_PASSIVE = ('dof_damping', 'jnt_stiffness', 'tendon_damping', 'actuator_damping')
+#: … and those of forces that are neither inertia nor the linear ones of joints.
 _OTHER_FORCES = (
     'dof_dampingpoly',
     'jnt_stiffnesspoly',
@@ -588,6 +590,9 @@ class _Bodies:
         passive = bool(model.opt.density or model.opt.viscosity) or any(
             np.any(getattr(model, field)) for field in _OTHER_FORCES
         )
+        bare = model.__copy__()
+        for field in _LINEAR_PASSIVE:
+            getattr(bare, field)[:] = 0.0
         for row in range(count):
             data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
             mujoco.mj_kinematics(model, data)
@@ -597,10 +602,9 @@ class _Bodies:
             self._twist[row], self._screws[row], rates[row] = data.cvel, data.cdof, data.cdof_dot
             points[row] = data.subtree_com[model.body_rootid]
             if passive:
-                mujoco.mj_fwdPosition(model, data)
-                mujoco.mj_fwdVelocity(model, data)
-                self.other_forces[row] = data.qfrc_gravcomp + data.qfrc_damper
-                self.other_forces[row] += data.qfrc_spring - data.qfrc_passive
+                mujoco.mj_fwdPosition(bare, data)
+                mujoco.mj_fwdVelocity(bare, data)
+                self.other_forces[row] = data.qfrc_gravcomp - data.qfrc_passive
         # MuJoCo's spatial vectors are about the centre of mass of the tree; bodies' numbers are
         # about the origins of their frames.
         self._arm = self._position - points

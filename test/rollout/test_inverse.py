@@ -85,6 +85,26 @@ def test_forces_are_those_of_inverse_dynamics(integrator: str, density: float) -
 
 
 @pytest.mark.parametrize(
+    ('part', 'other'),
+    [
+        ('damping=".1"', 'damping=".1 .3 .2"'),
+        ('stiffness="2"', 'stiffness="2 1 .5"'),
+        (
+            '</actuator>',
+            '</actuator><tendon><fixed stiffness="5" damping=".3" springlength=".1">'
+            '<joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed></tendon>',
+        ),
+    ],
+)
+def test_forces_of_springs_and_dampers_are_in_it(part: str, other: str) -> None:
+    model = mujoco.MjModel.from_xml_string(ARM.format('RK4', 0).replace(part, other))
+    run = prescribed(20)
+    assert run.motion is not None
+    found = predict(model, [run])[0].channels[0][0]
+    np.testing.assert_allclose(found * GEARS, needed(model, run.motion), atol=1e-12)
+
+
+@pytest.mark.parametrize(
     ('path', 'value'),
     [
         ('body/hand/mass', 4.0),
