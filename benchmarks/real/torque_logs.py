@@ -67,6 +67,13 @@ def bare(path: Path) -> mujoco.MjSpec:
     for link in root.iter('link'):
         for shape in (*link.findall('visual'), *link.findall('collision')):
             link.remove(shape)
+    for numbers in root.findall('link/inertial/inertia'):
+        entries = [
+            [float(numbers.get(f'i{min(a, b)}{max(a, b)}', 0)) for a in 'xyz'] for b in 'xyz'
+        ]
+        if np.linalg.eigvalsh(entries)[0] < TINY:
+            numbers.attrib.update({'ixx': '1e-4', 'iyy': '1e-4', 'izz': '1e-4'})
+            numbers.attrib.update({'ixy': '0', 'ixz': '0', 'iyz': '0'})
     options = ET.SubElement(ET.SubElement(root, 'mujoco'), 'compiler')
     options.set('boundinertia', '1e-4')
     options.set('balanceinertia', 'true')
@@ -158,9 +165,7 @@ def airbot(data: Path) -> Log:
             if around.tag != 'default':
                 around.remove(shape)
     text = ET.tostring(root, encoding='unicode')
-    read = np.loadtxt(
-        folder / 'state_machine_demo' / 'real_data' / 'vali_opt.csv', delimiter=','
-    )
+    read = np.loadtxt(folder / 'state_machine_demo' / 'real_data' / 'vali_opt.csv', delimiter=',')
     joints = tuple(f'joint{number}' for number in range(1, 7))
     return Log(text, joints, ('link*',), read[:, 0], read[:, 1:19])
 
@@ -209,7 +214,9 @@ def regression(config: CalibrationConfig) -> dict[str, float]:
 
     def equations(role: str) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
         with make_simulator(spec, (), list(seen.sequences(role)), 1) as simulator:
-            return [(n, e.matrix[:, :-joints], e.measured) for n, e in simulator.equations().items()]
+            return [
+                (n, e.matrix[:, :-joints], e.measured) for n, e in simulator.equations().items()
+            ]
 
     train, unseen = equations('train'), equations('validate')
     sigma = np.ones(len(train))
@@ -242,8 +249,10 @@ def run(name: str, log: Log) -> None:
         best = regression(config)
     errors = {e.sensor: e for e in result.errors if e.role == 'validate'}
     names = [f'{joint}_effort' for joint in log.joints]
-    print(f'{name}: {result.verdict if hasattr(result, "verdict") else result.accepted}, '
-          f'{seconds:.0f} processor s ({wall:.0f} s)')
+    print(
+        f'{name}: {result.verdict if hasattr(result, "verdict") else result.accepted}, '
+        f'{seconds:.0f} processor s ({wall:.0f} s)'
+    )
     for title, values in (
         ('nominal', [errors[n].before for n in names]),
         ('regression', [best[n] for n in names]),

@@ -231,7 +231,9 @@ def load(
         try:
             check_driven(columns, model, pairing, undriven)
         except NotToldError as err:
-            if config.estimator == 'simulation' or not tells_forces(model, pairing):
+            # Who asks for forces is told what they lack, and joints without any are held.
+            by_forces = config.estimator == 'torque' or tells_forces(model, pairing)
+            if config.estimator == 'simulation' or not by_forces:
                 raise
             refused.append(err)
         if look is not None:

@@ -55,10 +55,8 @@ _AT_REST = 1e-9
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 #: Constraints that motion alone does not determine: limits, and contacts.
-_LIMITS = (
-    mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT.value,
-    mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON.value,
-)
+_JOINT_LIMIT = mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT.value
+_TENDON_LIMIT = mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON.value
 _CONTACTS = (
     mujoco.mjtConstraint.mjCNSTR_CONTACT_FRICTIONLESS.value,
     mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL.value,
@@ -298,15 +296,20 @@ def touching(
 ) -> NDArray[np.bool_]:
     """Return (n,) whether something touches a limit or another body at some of the instants.
 
-    Shapes that touch in most of a recording do so in the model alone, as those of neighbours.
+    Shapes that touch in most of a recording do so in the model alone, as those of neighbours, and
+    joints that are held may be where their limits do not allow it.
     """
     data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
+    moves = np.ptp(motion.qpos, axis=0) > 0
     limited, touched = np.zeros((2, len(rows)), dtype=bool)
     for index, row in enumerate(rows):
         data.qpos[place], data.qvel[:] = motion.qpos[row], motion.qvel[row]
         mujoco.mj_fwdPosition(model, data)
         kinds = data.efc_type[: data.nefc]
-        limited[index] = np.isin(kinds, _LIMITS).any()
+        limits = data.efc_id[: data.nefc][kinds == _JOINT_LIMIT]
+        limited[index] = moves[model.jnt_dofadr[limits]].any() or bool(
+            np.any(kinds == _TENDON_LIMIT)
+        )
         touched[index] = np.isin(kinds, _CONTACTS).any()
     usual = bool(np.mean(touched) > _USUAL)
     return limited if usual else limited | touched
