@@ -295,7 +295,9 @@ class _Judge:
                 continue
             unseen = index in exact or not scaled[:, index].any()
             ratio = np.inf if unseen else inverse[place, place] / self._inflation[index]
-            if ratio > 1 / (1 - _PRIOR_SHARE):
+            # An interval that is wide in spite of a prior of its own is what was known before.
+            wide = each[index].kind is VerdictKind.NOT_EXCITED and self._unknowns[index].prior
+            if wide or ratio > 1 / (1 - _PRIOR_SHARE):
                 found[index] = self._prior_dominated(int(index), exact.get(int(index)), ratio)
         return found
 
