@@ -14,11 +14,11 @@ from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
 from sysid_ros.files import check_writable
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.loading import compile_spec
+from sysid_ros.model.loading import RobotModel, compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import assemble
-from sysid_ros.pipeline.estimators import estimated
+from sysid_ros.pipeline.estimators import estimated, motor_biases
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import (
     ReadOptions,
@@ -31,7 +31,7 @@ from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, witho
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.results.comparison import check_tolerance, compare
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, EstimatorKind
 
 if TYPE_CHECKING:
     import threading
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import Subject
     from sysid_ros.results.comparison import ComparedQuantity
@@ -221,13 +220,24 @@ def write(identified: Identified, folder: Path) -> Calibration:
 
     result, mjcf = identified.result, None
     if result.accepted:
-        values = identified.values
-        written = write_model(identified.model or Path(result.model), values, folder / MODEL)
+        source = identified.model or Path(result.model)
+        values, biases = list(identified.values), dict[str, float]()
+        if result.solver is not None and result.solver.estimator is EstimatorKind.TORQUE:
+            spec = source.spec if isinstance(source, RobotModel) else read_model(source).spec
+            biases, read = motor_biases(compile_spec(spec, Path(result.model)), values)
+            values = [v for v in values if v[0].name not in read or v[0].attribute != 'bias']
+        written = write_model(source, values, folder / MODEL, biases)
         mjcf = folder / MODEL / written.path.relative_to(absolute(folder / MODEL))
         if identified.servos is not None:
             named = {target.path: value for target, value in values}
             write_servos(folder / SERVOS, identified.servos, named)
-        result = result.with_warnings(written.notes)
+        notes = list(written.notes)
+        if biases:
+            shown = ', '.join(f'{name} {bias:.4g}' for name, bias in biases.items())
+            notes.append(
+                f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.'
+            )
+        result = result.with_warnings(notes)
     else:
         folder = folder / REJECTED
     result.save(folder / RESULT)
@@ -282,4 +292,7 @@ def _check_written_back(config: CalibrationConfig, model: RobotModel) -> None:
         nudged = nominal + step if nominal + step <= high else nominal - step
         values.extend((target, nudged) for target in parameter.targets)
     with tempfile.TemporaryDirectory() as folder:
-        write_model(model, values, Path(folder) / MODEL)
+        biases: dict[str, float] = {}
+        if config.estimator != 'simulation':
+            biases, _ = motor_biases(compile_spec(spec, config.model), values)
+        write_model(model, values, Path(folder) / MODEL, biases)

@@ -34,7 +34,7 @@ from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.signals.trajectory import Trajectory
 
-#: Gain and bias of an actuator that exerts a multiple of its command.
-_FORCE = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtBias.mjBIAS_NONE.value)
 #: Parts of readings below this are rounding.
 _ROUNDING = 1e-9
 _MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINTVEL.value)
@@ -149,29 +147,84 @@ def _driven_by_forces(model: mujoco.MjModel) -> bool:
 
 
 class _Motor(NamedTuple):
-    """An actuator that exerts a multiple of its command, whatever moves.
+    """An actuator that exerts a multiple of its command and a constant, whatever moves.
 
     Attributes:
         name: Of the actuator.
         row: Which it is.
-        gain: Its own force by its command.
+        gain: Its own force by its command, …
+        bias: … and without any.
         moment: (nv,) forces of joints by its own.
     """
 
     name: str
     row: int
     gain: float
+    bias: float
     moment: NDArray[np.float64]
 
 
 def _motors(model: mujoco.MjModel) -> list[_Motor]:
     found = []
     for row, moment in enumerate(transmissions(model)):
-        fixed = (model.actuator_gaintype[row], model.actuator_biastype[row]) == _FORCE
+        fixed = model.actuator_gaintype[row] == mujoco.mjtGain.mjGAIN_FIXED
+        affine = model.actuator_biastype[row] == mujoco.mjtBias.mjBIAS_AFFINE
+        constant, *feedback = model.actuator_biasprm[row, :3].tolist() if affine else (0.0,)
+        told = affine or model.actuator_biastype[row] == mujoco.mjtBias.mjBIAS_NONE
         gain = float(model.actuator_gainprm[row, 0])
-        if fixed and gain and np.isfinite(moment).all() and moment.any():
-            found.append(_Motor(model.actuator(row).name, row, gain, moment))
+        moves = np.isfinite(moment).all() and moment.any()
+        if fixed and told and gain and moves and not any(feedback):
+            found.append(_Motor(model.actuator(row).name, row, gain, constant, moment))
     return found
+
+
+class _Offsets(NamedTuple):
+    """What motors exert beside their commands, as the offsets of measured forces say.
+
+    Attributes:
+        biases: Name of each motor to it, N·m or N before its gear.
+        sensors: Whose offsets these are.
+    """
+
+    biases: dict[str, float]
+    sensors: frozenset[str]
+
+
+def motor_biases(model: mujoco.MjModel, values: Sequence[tuple[Target, float]]) -> _Offsets:
+    """Return the constant forces of motors with which they read as much as they are told.
+
+    A force is read as ``needed + offset``: who tells a motor what was read has it exert the offset
+    too much. Half the difference of dry friction in both directions is such an offset.
+
+    Args:
+        model: The nominal model.
+        values: All that was found; the offsets of sensors are ``sensor/NAME/bias``.
+    """
+    weights = force_weights(model)
+    moments = np.nan_to_num(transmissions(model))
+    inverse = np.linalg.pinv(moments.T)
+    offsets, scaled = {}, set()
+    for target, value in values:
+        if target.role is Acting.SENSOR:
+            row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, target.name)
+            read = weights.get(int(model.sensor_adr[row]))
+            if target.attribute == 'bias' and read is not None:
+                offsets[target.name] = read, float(value)
+            elif target.attribute == 'gain':
+                scaled.add(target.name)
+    used = {name: offset for name, offset in offsets.items() if name not in scaled}
+    if not used:
+        return _Offsets({}, frozenset())
+    read = np.array([each for each, _ in used.values()])
+    of_joints = np.linalg.lstsq(read, [value for _, value in used.values()], rcond=None)[0]
+    found = {}
+    for motor in _motors(model):
+        bias = -float(inverse[motor.row] @ of_joints)
+        if motor.name and bias:
+            found[motor.name] = bias
+    said = np.linalg.lstsq(moments.T, of_joints, rcond=None)[0] @ moments if len(moments) else 0
+    whole = len(found) > 0 and np.allclose(said, of_joints)
+    return _Offsets(found, frozenset(used)) if whole else _Offsets({}, frozenset())
 
 
 def _changed(problem: Problem, change: Callable[[Trajectory], Trajectory | None]) -> Problem:
@@ -206,9 +259,8 @@ def _told(problem: Problem) -> Problem:
                 and {m.name for m in acting} <= set(series.names)
             ):
                 later = series.times >= 0
-                force = np.sum(
-                    [m.moment[dof] * m.gain * series.get(m.name) for m in acting], axis=0
-                )
+                own = [m.moment[dof] * (m.gain * series.get(m.name) + m.bias) for m in acting]
+                force = np.sum(own, axis=0)
                 mapping = {model.sensor(sensor).name: (SignalType.MjSensor, np.array([0]))}
                 measured.append(TimeSeries(series.times[later], force[later], mapping))
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
@@ -216,11 +268,21 @@ def _told(problem: Problem) -> Problem:
     return _changed(problem, change)
 
 
-def driven(problem: Problem) -> Problem:
-    """Return a problem whose motors are told the measured forces where no bag holds commands."""
+def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Problem:
+    """Return a problem whose motors are told the measured forces where no bag holds commands.
+
+    Args:
+        problem: What was recorded.
+        values: What was found; forces are less the offsets of their sensors.
+    """
     model = problem.model
     motors = _motors(model)
     inverse = np.linalg.pinv(np.nan_to_num(transmissions(model)).T)
+    offsets = {
+        target.name: value
+        for target, value in values
+        if target.element_and_attribute == ('sensor', 'bias')
+    }
 
     def change(sequence: Trajectory) -> Trajectory:
         if sequence.commands:
@@ -239,9 +301,11 @@ def driven(problem: Problem) -> Problem:
                 if abs(part) > _ROUNDING
             ]
             times = max((force.samples.times for force, _ in used), key=len)
-            exerted = sum(part * resampled(force.samples, times) for force, part in used)
+            exerted = np.full(len(times), -motor.bias)
+            for force, part in used:
+                exerted += part * (resampled(force.samples, times) - offsets.get(force.sensor, 0.0))
             mapping = {motor.name: (SignalType.MjCtrl, np.array([0]))}
-            commands.append(TimeSeries(times, np.asarray(exerted)[:, None] / motor.gain, mapping))
+            commands.append(TimeSeries(times, exerted[:, None] / motor.gain, mapping))
         return dataclasses.replace(sequence, commands=tuple(commands))
 
     return _changed(problem, change)

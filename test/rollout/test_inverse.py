@@ -91,8 +91,8 @@ def test_forces_are_those_of_inverse_dynamics(integrator: str, density: float) -
         ('stiffness="2"', 'stiffness="2 1 .5"'),
         (
             '</actuator>',
-            '</actuator><tendon><fixed stiffness="5" damping=".3" springlength=".1">'
-            '<joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed></tendon>',
+            """</actuator><tendon><fixed stiffness="5" damping=".3" springlength=".1">
+            <joint joint="a" coef="1"/><joint joint="b" coef="2"/></fixed></tendon>""",
         ),
     ],
 )

@@ -196,6 +196,25 @@ def write_delay(rewrite: Rewrite, node: Element, target: Target, value: float) -
         )
 
 
+def write_bias(rewrite: Rewrite, name: str) -> None:
+    """Write the constant force of an actuator that exerts nothing else but its command's.
+
+    Raises:
+        ModelError: The text does not spell the actuator.
+    """
+    node = rewrite.source.find('actuator', name, f'actuator/{name}/biasprm')
+    row = rewrite.fitted.actuator(name).id
+    node.retag('general')
+    for attribute, word in (('dyntype', 'none'), ('gaintype', 'fixed'), ('biastype', 'affine')):
+        node.set(attribute, word)
+    inherited = rewrite.spec.actuator(name).classname.actuator
+    for attribute, count in (('gainprm', 1), ('biasprm', 3)):
+        values = getattr(rewrite.fitted, f'actuator_{attribute}')[row]
+        # A class gives what the text does not.
+        plain = not np.any(getattr(inherited, attribute)[count:])
+        node.set(attribute, join(values[:count] if plain else values))
+
+
 def own_range(rewrite: Rewrite, node: Element, row: int) -> bool:
     """Write the range of an actuator that took it from its joint; return whether it did."""
     name = 'actrange' if node.tag == 'intvelocity' else 'ctrlrange'

@@ -78,6 +78,7 @@ class Element:
 
     def __init__(self, tag: str, **attributes: str) -> None:
         self.tag = tag
+        self._read_as = tag
         self.parent: Element | None = None
         self.children: list[Element] = []
         self._added: list[Element] = []
@@ -130,6 +131,10 @@ class Element:
             self._renamed[new] = old
         self._values[new] = value
 
+    def retag(self, tag: str) -> None:
+        """Give an element without children another name."""
+        self.tag = tag
+
     def add(self, child: Element) -> Element:
         """Put a new child in front of those of the text, indented as these, and return it.
 
@@ -159,6 +164,7 @@ class Element:
         """Yield what is to be replaced in the text that has it."""
         if self._opening is None:
             return
+        yield from self._tag_splices(text, self._opening)
         added = ''
         last = max(self._written.values(), key=lambda entry: entry.start, default=None)
         quote = text[last.value_end] if last else '"'
@@ -178,6 +184,15 @@ class Element:
             yield _Splice(place, place, added)
         if self._added:
             yield self._child_splice(text, self._opening)
+
+    def _tag_splices(self, text: str, opening: _OpeningTag) -> Iterator[_Splice]:
+        old = self._read_as
+        if self.tag == old:
+            return
+        yield _Splice(opening.name_end - len(old), opening.name_end, self.tag)
+        if not opening.empty:
+            start = text.index(old, text.index('</', opening.end))
+            yield _Splice(start, start + len(old), self.tag)
 
     def _child_splice(self, text: str, opening: _OpeningTag) -> _Splice:
         if opening.empty:

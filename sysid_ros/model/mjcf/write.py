@@ -24,7 +24,7 @@ from sysid_ros.model.loading import (
     load_model,
     read_model,
 )
-from sysid_ros.model.mjcf.actuators import pin_actuators
+from sysid_ros.model.mjcf.actuators import pin_actuators, write_bias
 from sysid_ros.model.mjcf.edits import Editor
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
 from sysid_ros.model.mjcf.text import decode, encode
@@ -34,7 +34,7 @@ from sysid_ros.model.urdf.tree import Urdf
 from sysid_ros.model.urdf.write import identified_text, not_held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -102,7 +102,10 @@ class WrittenModel(NamedTuple):
 
 
 def write_model(
-    source: Path | RobotModel, values: Sequence[tuple[Target, float]], folder: Path
+    source: Path | RobotModel,
+    values: Sequence[tuple[Target, float]],
+    folder: Path,
+    biases: Mapping[str, float] | None = None,
 ) -> WrittenModel:
     """Write a self-contained folder with the identified model.
 
@@ -118,6 +121,8 @@ def write_model(
         source: The user's model, as it was read; a path is read here. It is not changed.
         values: Targets and their values in SI units.
         folder: The new folder; an existing one is replaced once the new one is complete.
+        biases: Name of an actuator to the constant force that it exerts beside its command's, N·m
+            or N, before its gear.
 
     Returns:
         The main MJCF file in the folder, and notes.
@@ -129,7 +134,7 @@ def write_model(
     """
     described, spec = read_model(source) if isinstance(source, Path) else source
     made_of, folder = described.path, absolute(folder)
-    fitted = fitted_model(made_of, values, spec)
+    fitted = fitted_model(made_of, values, _biased(spec, biases or {}))
     source = absolute(made_of.with_name(described.name))
     layout = _Layout.of(source, described, actuators_text(spec))
     _refuse_own_source(layout, folder)
@@ -138,6 +143,8 @@ def write_model(
     latest = {target.path: (target, value) for target, value in values}
     held = [(target, value) for target, value in latest.values() if target.in_mjcf]
     Editor(rewrite).write((found_target(t, nominal, spec), float(value)) for t, value in held)
+    for name in biases or {}:
+        write_bias(rewrite, name)
     rewrite.notes.extend(left_out(latest.values()))
     beside: dict[str, str] = {}
     if described.urdf is not None:
@@ -167,6 +174,16 @@ def write_model(
         msg = f'Cannot write the model folder {str(folder)!r}: {err.strerror}.'
         raise ModelError(msg) from err
     return WrittenModel(folder / layout.inside(source), tuple(rewrite.notes))
+
+
+def _biased(spec: mujoco.MjSpec, biases: Mapping[str, float]) -> mujoco.MjSpec:
+    """Return a copy of a spec whose actuators exert constant forces beside their commands'."""
+    copy = spec.copy() if biases else spec
+    for name, bias in biases.items():
+        actuator = copy.actuator(name)
+        actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+        actuator.biasprm[0] = bias
+    return copy
 
 
 class _Layout(NamedTuple):
