@@ -87,7 +87,7 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         raise ConfigError(msg)
     if chosen == 'auto' and reason is None and not problem.refused:
         unknown = standing(problem.model, problem.sequences('train'))
-        if unknown or not _driven_by_forces(problem.model):
+        if unknown or not _driven_by_forces(problem):
             reason = 'the joints hold positions, or not all of them are measured'
     if chosen == 'simulation' or reason is not None:
         for refused in problem.refused:
@@ -141,9 +141,13 @@ def _acts(model: mujoco.MjModel, target: Target) -> bool:
     return target.role is Acting.SPEC
 
 
-def _driven_by_forces(model: mujoco.MjModel) -> bool:
-    """Whether no actuator feeds back what it drives."""
-    return bool(model.nactuator) and len(_motors(model)) == model.nactuator
+def _driven_by_forces(problem: Problem) -> bool:
+    """Whether no actuator feeds back what it drives, or forces were measured although none is."""
+    model = problem.model
+    if model.nactuator:
+        return len(_motors(model)) == model.nactuator
+    runs = [prepare(model, sequence) for sequence in problem.sequences('train')]
+    return any(force.samples.values.any() for run in runs for force in measured_forces(model, run))
 
 
 class _Motor(NamedTuple):
