@@ -184,3 +184,63 @@ def test_it_says_why_forces_are_not_enough(measure: Measure) -> None:
         measurements=(TimeSeries(series.times[:20], series.data[:20], series.signal_mapping),),
     )
     assert as_torques(model, short, ()) is None
+
+
+WRIST = """
+<mujoco><option timestep=".001" integrator="implicitfast"/><worldbody>
+  <body name="link"><inertial mass="1" pos=".1 0 -.2" diaginertia=".02 .02 .02"/>
+    <joint name="j" axis="0 1 0" armature=".1" damping=".4"/>
+    <body name="tip" pos="0 0 -.4">
+      <inertial mass=".3" pos=".1 .02 -.1" diaginertia=".004 .003 .002"/>
+      <joint name="k" axis="0 1 0"/></body></body></worldbody>
+  <tendon><fixed name="both" armature=".02" damping=".1">
+    <joint joint="j" coef="1"/><joint joint="k" coef="1"/></fixed></tendon>
+  <actuator><motor name="a" joint="j" gear="2"/><motor name="b" tendon="both" gear="3"/></actuator>
+  <sensor><jointpos name="qj" joint="j"/><jointpos name="qk" joint="k"/>
+    <jointvel name="vj" joint="j"/><jointvel name="vk" joint="k"/>
+    <actuatorfrc name="fj" actuator="a"/><actuatorfrc name="fk" actuator="b"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('gear', [(), ('actuator/b/gear[0]',)])
+def test_a_motor_that_turns_two_joints_is_found(measure: Measure, gear: tuple[str, ...]) -> None:
+    model = mujoco.MjModel.from_xml_string(WRIST)
+    truth = {
+        'joint/j/armature': 0.05,
+        'joint/j/damping': 0.7,
+        'tendon/both/armature': 0.06,
+        'tendon/both/damping': 0.3,
+        'tendon/both/frictionloss': 0.2,
+        **dict.fromkeys(gear, 3.6),
+    }
+    unknowns = [u for path in truth for u in make_unknowns(path, model)]
+    run = measure(
+        model,
+        truth,
+        name='run',
+        times=np.arange(0, SECONDS, 0.002),
+        commands=pushes(5),
+        noise={**NOISE, 'fj': 5e-3, 'fk': 5e-3},
+        seed=5,
+    )
+    assert not_prescribable(model, [run]) is None
+    compared = as_torques(model, run, unknowns)
+    assert compared is not None
+    # Which way the tendon moves decides where its friction pulls.
+    assert np.isnan(compared.measurements[0].get('fk')).sum() > 10
+    found = fit(model, unknowns, [compared])
+    errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
+    away = np.abs(found.solution.x - list(truth.values())) / errors
+    assert away.max() < 3.2
+    np.testing.assert_allclose(found.solution.x, list(truth.values()), rtol=0.05)
+
+
+def test_a_joint_that_is_held_may_be_beyond_its_limit(measure: Measure) -> None:
+    gripper = '<body><joint name="g" type="slide" range=".1 .2" limited="true"/><geom size=".01"/>'
+    text = ARM.format('', '').replace('</body></body>', f'{gripper}</body></body></body>')
+    model = mujoco.MjModel.from_xml_string(text)
+    run = as_torques(model, recorded(measure, model, 6), ())
+    assert run is not None
+    assert np.isfinite(run.measurements[0].data).mean() > 0.5

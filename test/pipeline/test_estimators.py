@@ -14,7 +14,7 @@ from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.calibration import calibrate
-from sysid_ros.pipeline.estimators import estimated
+from sysid_ros.pipeline.estimators import driven, estimated
 from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.preflight import preflight
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
@@ -121,6 +121,49 @@ def test_efforts_alone_tell_what_a_model_is_like(folder: Path) -> None:
     assert written.body('lower').mass[0] == pytest.approx(1.6, rel=0.03)
     again = CalibrationResult.load(done.result_path)
     assert again.solver.estimator is EstimatorKind.TORQUE
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn')
+def test_offsets_of_efforts_become_constant_forces_of_the_motors(
+    folder: Path, tmp_path: Path
+) -> None:
+    offset = 0.25
+    for name in ('train', 'validate'):
+        head, *lines = (folder / f'{name}.csv').read_text(encoding='utf-8').splitlines()
+        rows = [line.split(',') for line in lines]
+        place = head.split(',').index('bend_effort')
+        for row in rows:
+            row[place] = repr(float(row[place]) + offset)
+        text = '\n'.join([head, *map(','.join, rows)])
+        (tmp_path / f'{name}.csv').write_text(text + '\n', encoding='utf-8')
+    (tmp_path / 'arm.xml').write_text(ARM.format(*NOMINAL, MOTORS), encoding='utf-8')
+    targets = (*TRUTH, 'sensor/bend_effort/bias')
+    chosen = config(tmp_path, parameters=[{'target': target} for target in targets])
+    done = calibrate(chosen)
+    assert done.mjcf_path is not None
+    text = done.mjcf_path.read_text(encoding='utf-8')
+    assert '<motor name="m1"' in text  # whose efforts have no offset stays as it was
+    written = mujoco.MjModel.from_xml_path(str(done.mjcf_path))
+    # The gear of m2 is 2: its own force is half of the joint's.
+    assert written.actuator_biasprm[1, 0] == pytest.approx(-offset / 2, abs=0.01)
+    assert any('constant forces of the motors' in warning for warning in done.result.warnings)
+    assert not any('does not hold' in warning for warning in done.result.warnings)
+    # It is driven by forces still, and told what was measured it exerts as much.
+    again = config(tmp_path, model=done.mjcf_path, parameters=chosen.model_dump()['parameters'])
+    problem = load(again, Nobody())
+    assert estimated(again, problem).kind is EstimatorKind.TORQUE
+    (run,) = driven(problem).sequences('train')
+    told = next(series for series in run.commands if 'm2' in series.names)
+    measured = next(s for s in run.measurements if 'bend_effort' in s.names).get('bend_effort')
+    both = 2 * (np.ravel(told.get('m2')) + written.actuator_biasprm[1, 0])
+    np.testing.assert_allclose(both, np.ravel(measured), atol=1e-9)
+
+
+def test_a_model_without_actuators_is_driven_by_what_was_measured(folder: Path) -> None:
+    bare = ARM.format(*NOMINAL, '').replace('<actuator></actuator>', '')
+    (folder / 'bare.xml').write_text(bare, encoding='utf-8')
+    assert seen(config(folder, model=folder / 'bare.xml')).kind is EstimatorKind.TORQUE
 
 
 @pytest.mark.slow
