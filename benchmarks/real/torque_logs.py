@@ -5,9 +5,9 @@
 The logs are not part of the project. ``--data DIR`` is a folder with clones of
 github.com/thanhndv212/figaroh-examples (Stäubli TX40, TIAGo) and
 github.com/Zeyu1-oss/dynamics_calibration_airbot (AIRBOT Play); what is not there is skipped.
-Compared are the model as it comes, the calibration, and weighted least squares with the same terms
-without bounds, physical or not. Motor 6 of the TX40 turns joints 5 and 6: its rotor and its
-friction are those of a tendon.
+Compared are the model as it comes, the calibration, and weighted least squares with the same terms:
+free, and with armatures and frictions that are not negative; inertias are free in both. Motor 6 of
+the TX40 turns joints 5 and 6: its rotor and its friction are those of a tendon.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
+import scipy.optimize
 
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.identification.observer import Nobody
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 DATA = Path(os.environ.get('SYSID_REAL_DATA', Path(__file__).parents[3] / 'real'))
 TERMS = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'sensor/*_effort/bias')
-TINY = 1e-9
+TINY, RIDGE = 1e-9, 1e-6
 
 
 class Log(NamedTuple):
@@ -206,8 +207,13 @@ def terms(log: Log) -> tuple[str, ...]:
     return (*own, *log.more)
 
 
-def regression(config: CalibrationConfig) -> dict[str, float]:
-    """Return the held-out errors of weighted least squares with the same terms, by sensor."""
+def regression(config: CalibrationConfig, *, brakes: bool) -> dict[str, float]:
+    """Return the held-out errors of weighted least squares with the same terms, by sensor.
+
+    Args:
+        config: Of the calibration.
+        brakes: Whether armatures and frictions of joints and tendons are held above zero.
+    """
     seen = estimated(config, load(config, Nobody())).problem
     spec = seen.spec
     joints = len(seen.model.dof_armature)
@@ -227,8 +233,15 @@ def regression(config: CalibrationConfig) -> dict[str, float]:
             rows.append(np.column_stack([matrix, offset, measured]) / sigma[place])
         both = np.concatenate(rows)
         size = np.linalg.norm(both[:, :-1], axis=0) + TINY
-        x = np.linalg.lstsq(both[:, :-1] / size, both[:, -1], rcond=1e-9)[0] / size
         count = len(size) - len(train)
+        low = np.full(len(size), -np.inf)
+        if brakes:
+            low[seen.model.nbody * 10 : count] = 0.0
+        bounds = low, np.full(len(size), np.inf)
+        # A little of a ridge decides what motion does not.
+        ridge = np.column_stack([RIDGE * np.eye(len(size)), np.zeros(len(size))])
+        scaled = np.concatenate([both / np.append(size, 1.0), ridge])
+        x = scipy.optimize.lsq_linear(scaled[:, :-1], scaled[:, -1], bounds).x / size
         sigma = np.array(
             [np.std(m @ x[:count] + x[count + k] - f) for k, (_, m, f) in enumerate(train)]
         )
@@ -246,15 +259,15 @@ def run(name: str, log: Log) -> None:
         begun, wall = time.process_time(), time.perf_counter()
         result = calibrate(config).result
         seconds, wall = time.process_time() - begun, time.perf_counter() - wall
-        best = regression(config)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        free, best = (regression(config, brakes=brakes) for brakes in (False, True))
     errors = {e.sensor: e for e in result.errors if e.role == 'validate'}
     names = [f'{joint}_effort' for joint in log.joints]
-    print(
-        f'{name}: {result.verdict if hasattr(result, "verdict") else result.accepted}, '
-        f'{seconds:.0f} processor s ({wall:.0f} s)'
-    )
+    verdict = 'accepted' if result.accepted else 'rejected'
+    print(f'{name}: {verdict}, {seconds:.0f} processor s ({wall:.0f} s), at most {memory:.2f} GB')
     for title, values in (
         ('nominal', [errors[n].before for n in names]),
+        ('free', [free[n] for n in names]),
         ('regression', [best[n] for n in names]),
         ('calibrated', [errors[n].after for n in names]),
         ('ratio', [errors[n].after / best[n] for n in names]),
@@ -262,7 +275,7 @@ def run(name: str, log: Log) -> None:
         print(f'  {title:12}', ' '.join(f'{value:7.3f}' for value in values))
     for check in result.gate:
         if not check.passed:
-            print('  failed:', check)
+            print(f'  {check.name}: {check.detail}')
 
 
 def main() -> None:
@@ -278,8 +291,6 @@ def main() -> None:
             print(f'{name}: skipped, {err.filename} is not there; see --help for --data.')
             continue
         run(name, log)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f'{memory:.2f} GB')
 
 
 if __name__ == '__main__':

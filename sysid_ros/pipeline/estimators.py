@@ -145,9 +145,9 @@ def _driven_by_forces(problem: Problem) -> bool:
     """Whether no actuator feeds back what it drives, or forces were measured although none is."""
     model = problem.model
     if model.nactuator:
-        return len(_motors(model)) == model.nactuator
+        return len(_motors(model)) == int(model.nactuator)
     runs = [prepare(model, sequence) for sequence in problem.sequences('train')]
-    return any(force.samples.values.any() for run in runs for force in measured_forces(model, run))
+    return any(np.any(f.samples.values) for run in runs for f in measured_forces(model, run))
 
 
 class _Motor(NamedTuple):

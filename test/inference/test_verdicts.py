@@ -260,3 +260,17 @@ def test_the_covariance_of_what_has_no_interval_is_not_a_number() -> None:
 def test_a_fit_that_ended_off_its_optimum_says_so(tilt: float, notes: int) -> None:
     inference = found(waves(2.0, 5.3), [LOSS, GEAR], [1.0, 3.0], tilt=tilt)
     assert sum('from the optimum' in note for note in inference.notes) == notes
+
+
+@pytest.mark.parametrize('prior', [None, (2.0, 1.0)])
+def test_what_is_wide_in_spite_of_its_prior_is_not_called_unknown(
+    prior: tuple[float, float] | None,
+) -> None:
+    mass = unknown('body/cart/mass', 'mass', 0.1, prior=prior)
+    # The data alone know it to .4, so that most of the information is theirs.
+    column = waves(2.0) / np.sqrt(np.sum(waves(2.0) ** 2)) / 0.4
+    jacobian = column if prior is None else np.concatenate([column, [[1 / prior[1]]]])
+    inference = found(jacobian, [mass], [2.0], noise=1.0, priors=0 if prior is None else 1)
+    (verdict,) = texts(inference)
+    assert verdict == ('not excited' if prior is None else 'prior-dominated')
+    assert inference.intervals[0].high - inference.intervals[0].low > 1.0

@@ -169,6 +169,17 @@ def test_a_child_opens_an_empty_element() -> None:
     assert document.render() == '<r><a b="2" ><c/></a></r>'
 
 
+@pytest.mark.parametrize(
+    'text', ['<r><motor /><a/></r>', '<r><motor> <!-- motor --> </motor ></r>']
+)
+def test_an_element_without_children_may_be_called_otherwise(text: str) -> None:
+    document = Document(text)
+    document.elements[1].retag('general')
+    document.elements[1].set('b', '1')
+    wanted = text.replace('<motor', '<general b="1"').replace('</motor', '</general')
+    assert document.render() == wanted
+
+
 def test_a_stray_closing_tag_is_an_error_with_its_line() -> None:
     with pytest.raises(ModelError, match='stray </b> in line 2'):
         Document('<a>\n</b></a>')
