@@ -18,7 +18,7 @@ from sysid_ros.model.loading import RobotModel, compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import assemble
-from sysid_ros.pipeline.estimators import driven, estimated, motor_biases
+from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import (
     ReadOptions,
@@ -185,12 +185,13 @@ def identify(
         found, remembered = fit_with_memory(config, seen.problem, memory, observer, cancel)
     warnings = (*warnings, *remembered.warnings, *problem.notes)
     remembered = dataclasses.replace(remembered, warnings=warnings)
-    recorded = problem
+    compared, recorded = seen.problem, problem
     if seen.kind is EstimatorKind.TORQUE:
+        compared, recorded = with_motors(compared), with_motors(recorded)
         # Motors are told what was measured less the offsets that were found.
         fitted = zip(found.parameters, found.solution.x.tolist(), strict=True)
-        recorded = driven(problem, [(t, value) for own, value in fitted for t in own.targets])
-    tested = validate(config, seen.problem, found, observer, cancel, recorded=recorded)
+        recorded = driven(recorded, [(t, value) for own, value in fitted for t in own.targets])
+    tested = validate(config, compared, found, observer, cancel, recorded=recorded)
     result = assemble(
         config,
         command,

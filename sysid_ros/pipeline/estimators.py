@@ -26,6 +26,8 @@ from sysid_ros.estimation.torques import (
     standing,
     with_inertial_priors,
 )
+from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
+from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.pipeline.driven import NotToldError
 from sysid_ros.results.result import EstimatorKind
@@ -270,6 +272,16 @@ def _told(problem: Problem) -> Problem:
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
 
     return _changed(problem, change)
+
+
+def with_motors(problem: Problem) -> Problem:
+    """Return a problem with a motor on every joint, where the model has no actuators at all."""
+    if problem.model.nactuator:
+        return problem
+    spec = problem.spec.copy()
+    add_actuators(spec, [f'{joint}_{ActuatorKind.EFFORT}' for joint in free_joints(spec)])
+    model = compile_spec(spec, problem.source.description.path)
+    return dataclasses.replace(problem, spec=spec, model=model)
 
 
 def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Problem:

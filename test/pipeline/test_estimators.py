@@ -163,10 +163,18 @@ def test_offsets_of_efforts_become_constant_forces_of_the_motors(
     np.testing.assert_allclose(both, np.ravel(measured), atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn')
 def test_a_model_without_actuators_is_driven_by_what_was_measured(folder: Path) -> None:
     bare = ARM.format(*NOMINAL, '').replace('<actuator></actuator>', '')
     (folder / 'bare.xml').write_text(bare, encoding='utf-8')
-    assert seen(config(folder, model=folder / 'bare.xml')).kind is EstimatorKind.TORQUE
+    done = calibrate(config(folder, model=folder / 'bare.xml', output=folder / 'bare'))
+    assert done.result.solver.estimator is EstimatorKind.TORQUE
+    near = [p for p in done.result.horizon if p.role == 'validate' and p.seconds <= 0.5]
+    assert near
+    assert all(point.after < 0.05 * point.before for point in near)
+    assert done.mjcf_path is not None
+    assert not mujoco.MjModel.from_xml_path(str(done.mjcf_path)).nactuator
 
 
 @pytest.mark.slow
