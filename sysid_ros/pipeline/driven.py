@@ -40,6 +40,7 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.errors import ConfigError, FitError, nearest, some
 from sysid_ros.pipeline.following import follows, likeness, values_of
+from sysid_ros.rollout.inverse import transmissions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as MappingOf
@@ -145,7 +146,8 @@ class NotToldError(FitError):
 def tells_forces(model: mujoco.MjModel, mapping: Mapping) -> bool:
     """Return whether the position of every joint is measured, and the force of each driven one."""
     measured = _measured(model, mapping)
-    driven = {_joint_of(model, actuator) for actuator in range(model.nactuator)} - {-1}
+    moved = np.any(np.nan_to_num(transmissions(model)), axis=0)
+    driven = set(model.dof_jntid[moved].tolist())
     return (
         bool(driven)
         and set(measured) == set(range(model.njnt))

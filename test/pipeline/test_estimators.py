@@ -204,6 +204,25 @@ def test_forces_are_compared_where_nothing_but_them_drives(folder: Path) -> None
         assert np.std(first[known] - second[known]) < 0.01
 
 
+def test_motors_may_drive_joints_by_tendons(folder: Path) -> None:
+    tendons = """<motor name="m1" tendon="one"/><motor name="m2" tendon="both"/></actuator><tendon>
+      <fixed name="one"><joint joint="lift" coef="2"/></fixed><fixed name="both">
+      <joint joint="lift" coef="1"/><joint joint="bend" coef="1"/></fixed></tendon><actuator>"""
+    (folder / 'tendons.xml').write_text(ARM.format(*NOMINAL, tendons), encoding='utf-8')
+    chosen = config(folder, model=folder / 'tendons.xml')
+    assert seen(chosen).kind is EstimatorKind.TORQUE
+    # Told what was measured, both exert it together.
+    problem = load(chosen, Nobody())
+    (run,) = driven(problem).sequences('train')
+    told = {name: np.ravel(s.get(name)) for s in run.commands for name in s.names}
+    efforts = {name: s for s in run.measurements for name in s.names if 'effort' in name}
+    for name, exerted in (
+        ('lift_effort', 2 * told['m1'] + told['m2']),
+        ('bend_effort', told['m2']),
+    ):
+        np.testing.assert_allclose(exerted, np.ravel(efforts[name].get(name)), atol=1e-9)
+
+
 def test_servos_are_simulated_unless_asked_for(folder: Path) -> None:
     with pytest.raises(FitError, match='found none for m1, m2'):
         seen(config(folder, model=folder / 'servos.xml', estimator='simulation'))
