@@ -21,6 +21,8 @@ _TAKES_PART = 0.01
 #: Partners are complete when they leave at most so many times as much of a column unexplained, in
 #: squares, as all columns together do.
 _COMPLETE = 4.0
+#: Priors are exact: they know a direction from this part of the error of columns on.
+_EXACT = 1e-4
 
 
 class DependentSet(NamedTuple):
@@ -45,14 +47,39 @@ def threshold(columns: int) -> float:
     return COLUMN_ERROR * float(np.sqrt(columns))
 
 
-def exact_sets(jacobian: NDArray[np.float64]) -> list[DependentSet]:
+def split(
+    unseen: NDArray[np.float64], priors: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Split directions that measurements do not see into those that priors know, and the others.
+
+    What is seen of a direction by measurements may be errors of the columns. Priors have none: the
+    more was measured, the longer the columns are, the less a prior is beside them, and it is as
+    good as before.
+
+    Args:
+        unseen: (k, p) unit vectors.
+        priors: (r, p) rows of priors in the columns scaled to length 1.
+
+    Returns:
+        Unit vectors that span the same space: (m, p) known by priors, and (k - m, p).
+    """
+    _, found, turned = np.linalg.svd(priors @ unseen.T)
+    found = np.append(found, np.zeros(len(unseen) - len(found)))
+    known = found > _EXACT * threshold(unseen.shape[1])
+    directions = turned @ unseen
+    return directions[known], directions[~known]
+
+
+def exact_sets(
+    jacobian: NDArray[np.float64], priors: NDArray[np.float64] | None = None
+) -> list[DependentSet]:
     """Return the sets of columns that are exactly dependent, as far as differences can tell.
 
     The null space is brought to reduced row echelon form with complete pivoting: its rows are the
     fundamental circuits of the columns' matroid, and what circuits connect belongs together. So a
     pair and an unrelated triple come apart, whatever basis the decomposition returns.
 
-    The (n, p) columns are of length 1.
+    The (n, p) columns are of length 1; (r, p) rows of them are priors.
     """
     count = jacobian.shape[1]
     if not count:
@@ -61,6 +88,8 @@ def exact_sets(jacobian: NDArray[np.float64]) -> list[DependentSet]:
     _, singular, right = np.linalg.svd(triangle)
     singular = np.append(singular, np.zeros(count - len(singular)))
     null = right[singular <= threshold(count)]
+    if len(null) and priors is not None and len(priors):
+        null = split(null, priors)[1]
     if not len(null):
         return []
     circuits = np.abs(echelon(null)) > _TAKES_PART

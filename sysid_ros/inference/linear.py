@@ -12,7 +12,7 @@ import numpy as np
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.inference.dependence import threshold
+from sysid_ros.inference.dependence import split, threshold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,7 +160,8 @@ def linearised(
     norms = np.linalg.norm(weighted, axis=0)
     scale = np.where(norms > 0, norms, 1.0)
     free = np.flatnonzero(~at_bound & (norms > 0))
-    inverse, null = _information(weighted[:, free] / scale[free])
+    scaled = weighted[:, free] / scale[free]
+    inverse, null = _information(scaled, scaled[samples.sensor == PRIOR])
     return Linear(
         unknowns=tuple(unknowns),
         x=solution.x,
@@ -176,15 +177,25 @@ def linearised(
 
 
 def _information(
-    scaled: NDArray[np.float64],
+    scaled: NDArray[np.float64], priors: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the pseudo-inverse of the scaled information and a basis of what it cannot see."""
+    """Return the pseudo-inverse of the scaled information and a basis of what it cannot see.
+
+    Args:
+        scaled: (n, p) Jacobian whose columns have length 1.
+        priors: (r, p) rows of it that are priors.
+    """
     _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
     if not len(singular):
         return np.zeros((0, 0)), np.zeros((0, 0))
     seen = singular > threshold(len(singular)) ** 2
     inverse = (right[seen].T / singular[seen]) @ right[seen]
-    return inverse, right[~seen].T
+    unseen = right[~seen]
+    if len(unseen) and len(priors):
+        known, unseen = split(unseen, priors)
+        root = np.linalg.pinv(np.linalg.qr(scaled @ known.T, mode='r')).T @ known
+        inverse = inverse + root.T @ root
+    return inverse, unseen.T
 
 
 def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
+from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.combinations import Combination, combinations, plus_minus
 from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
 from sysid_ros.inference.linear import robot_priors
@@ -116,7 +117,7 @@ class _Judge:
             self._quantile = _PUSHED
         self._inflation = np.ones(len(norms))
         self._inflation[linear.free] = np.diag(linear.inverse)
-        self._exact = self._sets(self._scaled)
+        self._exact = self._sets(self._scaled, self._scaled[linear.samples.sensor == PRIOR])
         self._limit = np.array(
             [_limit(float(v), u) for v, u in zip(linear.x, linear.unknowns, strict=True)]
         )
@@ -282,7 +283,7 @@ class _Judge:
             return each
         rows, free = ~priors, self._linear.free
         scaled = self._scaled[rows]
-        exact = self._sets(scaled)
+        exact = self._sets(scaled, scaled[:0])
         gram = scaled[:, free].T @ scaled[:, free]
         # A column whose length was the prior's is short without it, but no less known for that.
         length = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
@@ -318,13 +319,16 @@ class _Judge:
             text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
         return Verdict(VerdictKind.PRIOR_DOMINATED, explanation=f'{text}.')
 
-    def _sets(self, scaled: NDArray[np.float64]) -> dict[int, DependentSet]:
+    def _sets(
+        self, scaled: NDArray[np.float64], priors: NDArray[np.float64]
+    ) -> dict[int, DependentSet]:
         """Return the exactly dependent set that each parameter is in, if any."""
         chosen = scaled[:, self._live]
         norms = np.linalg.norm(chosen, axis=0)
         seen = self._live[norms > 0]
         found = {}
-        for dependent in exact_sets(scaled[:, seen] / norms[norms > 0]):
+        lengths = norms[norms > 0]
+        for dependent in exact_sets(scaled[:, seen] / lengths, priors[:, seen] / lengths):
             columns = tuple(int(seen[c]) for c in dependent.columns)
             blind = dependent.blind / norms[norms > 0][list(dependent.columns), None]
             for column in columns:
