@@ -229,10 +229,11 @@ def test_an_exact_pair_is_confounded_wherever_a_bound_stopped_it() -> None:
     assert [c.expression for c in inference.combinations] == ['gear/mass']
 
 
-def test_a_prior_that_decides_between_two_dominates_both() -> None:
+@pytest.mark.parametrize('size', [10.0, 1e6])
+def test_a_prior_that_decides_between_two_dominates_both(size: float) -> None:
     x = [3.0, 2.0]
     mass = unknown('body/cart/mass', 'mass', 0.1, prior=(2.0, 0.02))
-    jacobian = np.concatenate([10 * proportional(x, [1, -1]), [[0.0, 1 / 0.02]]])
+    jacobian = np.concatenate([size * proportional(x, [1, -1]), [[0.0, 1 / 0.02]]])
     inference = found(jacobian, [GEAR, mass], x, noise=1.0, priors=1)
     assert texts(inference) == ['prior-dominated', 'prior-dominated']
     assert inference.intervals[1].low == pytest.approx(1.96, abs=0.01)
