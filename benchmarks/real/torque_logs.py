@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 DATA = Path(os.environ.get('SYSID_REAL_DATA', Path(__file__).parents[3] / 'real'))
 TERMS = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'sensor/*_effort/bias')
 TINY, RIDGE = 1e-9, 1e-6
+WINDOWS = (0.1, 0.5)
 
 
 class Log(NamedTuple):
@@ -273,6 +274,10 @@ def run(name: str, log: Log) -> None:
         ('ratio', [errors[n].after / best[n] for n in names]),
     ):
         print(f'  {title:12}', ' '.join(f'{value:7.3f}' for value in values))
+    for point in result.horizon:
+        if point.role == 'validate' and point.seconds in WINDOWS:
+            share = point.after / point.before
+            print(f'  motion after {point.seconds} s: {share:.2f} of the nominal error')
     for check in result.gate:
         if not check.passed:
             print(f'  {check.name}: {check.detail}')
