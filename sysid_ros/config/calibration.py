@@ -259,6 +259,9 @@ class SolverConfig(Section):
         default=0, description='of all starts but the first, which is the initial values'
     )
     threads: Annotated[int, Field(ge=0, le=1024, description='0 means one per core')] = 0
+    timestep: Literal['model', 'auto'] | Annotated[float, Field(gt=0, le=0.1)] = Field(
+        default='model', description='of the simulations, s; auto takes a longer one that serves'
+    )
 
 
 class CheckConfig(Section):

@@ -29,6 +29,7 @@ from sysid_ros.pipeline.loading import (
 )
 from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
+from sysid_ros.pipeline.timestep import timestep_note, with_timestep
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.results.comparison import check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
@@ -174,23 +175,25 @@ def identify(
         config, warnings = without_known_bags(config, memory)
     problem = load(config, observer, subject=subject)
     seen = estimated(config, problem)
-    training = seen.problem.sequences('train')
+    fitted = with_timestep(seen.problem, config.solver)
+    training = fitted.sequences('train')
     count = _count(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {_count(training, "sequence")}')
     remembered = Remembered()
     if memory is None:
         check_families(config, seen.problem)
-        found = fit_training(config, seen.problem, observer, cancel)
+        found = fit_training(config, fitted, observer, cancel)
     else:
-        found, remembered = fit_with_memory(config, seen.problem, memory, observer, cancel)
-    warnings = (*warnings, *remembered.warnings, *problem.notes)
+        found, remembered = fit_with_memory(config, fitted, memory, observer, cancel)
+    step = timestep_note(seen.problem, fitted, found, config.solver.threads)
+    warnings = (*warnings, *remembered.warnings, *problem.notes, *step)
     remembered = dataclasses.replace(remembered, warnings=warnings)
-    compared, recorded = seen.problem, problem
+    compared, recorded = fitted, problem
     if seen.kind is EstimatorKind.TORQUE:
         compared, recorded = with_motors(compared), with_motors(recorded)
         # Motors are told what was measured less the offsets that were found.
-        fitted = zip(found.parameters, found.solution.x.tolist(), strict=True)
-        recorded = driven(recorded, [(t, value) for own, value in fitted for t in own.targets])
+        values = zip(found.parameters, found.solution.x.tolist(), strict=True)
+        recorded = driven(recorded, [(t, value) for own, value in values for t in own.targets])
     tested = validate(config, compared, found, observer, cancel, recorded=recorded)
     result = assemble(
         config,

@@ -241,19 +241,26 @@ def _improvement(role: Role, sequences: Sequence[_Squares]) -> Improvement:
 
 
 def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:
+    error, before = (_usual(found.times, squares) for squares in (found.after, found.before))
+    return SequenceError(sequence=name, role=role, error=error, before=before)
+
+
+def _usual(times: Values, squares: Values) -> float:
     """Return the root mean square over stretches of time without the worst quarter of them.
 
     A command that came late or a knock is no other robot.
     """
-    known = np.isfinite(found.after)
-    times, squares = found.times[known], found.after[known]
+    known = np.isfinite(squares)
+    if not known.any():
+        return math.nan
+    times, squares = times[known], squares[known]
     edges = np.linspace(times.min(), times.max(), _STRETCHES + 1)
     stretch = np.searchsorted(edges[1:-1], times)
     count = np.bincount(stretch, minlength=_STRETCHES)
     total = np.bincount(stretch, squares, minlength=_STRETCHES)
     ordered = np.sort(total[count > 0] / count[count > 0])
     kept = ordered[: math.ceil(_KEPT * len(ordered))]
-    return SequenceError(sequence=name, role=role, error=float(np.sqrt(np.mean(kept))))
+    return float(np.sqrt(np.mean(kept)))
 
 
 def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:

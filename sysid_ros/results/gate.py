@@ -46,8 +46,12 @@ _STANDS_STILL = 1e-3
 _STILL_NOISE = 5.0
 #: Sequences from which on their errors say how far those of sequences of one robot are apart.
 _FEWEST_SEQUENCES = 10
-#: No spread excuses an error of more than e to this power, 20 times the others'.
+#: Neither spread nor a hard motion excuses an error of more than e to this power, 20 times the
+#: others'.
 _MOST_LOG = 3.0
+#: A motion is hard, and not another robot's, where the nominal model's error is large in about the
+#: same proportion: the fit left at most the first part of it, and so many times what is usual.
+_FELL, _AS_USUAL = 0.5, 1.5
 #: Units of positions and forces, as they are shown, and by what factor.
 _PHYSICAL = (
     ('rad', 'mrad', 1e3),
@@ -276,8 +280,15 @@ def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     trained = [item.error for item in sequences if item.role == 'train']
     usual = float(np.median(trained)) if trained else math.nan
     growth = max(config.sequence_growth, _by_chance(trained, len(sequences), config))
+    shares = [s.error / s.before for s in sequences if s.role == 'train' and s.before > 0]
+    share = min(_FELL, _AS_USUAL * float(np.median(shares)) if shares else 0.0)
     wrong = ''
-    if far := [item for item in sequences if item.error > growth * usual]:
+    if far := [
+        item
+        for item in sequences
+        if item.error > growth * usual
+        and not (item.error <= share * item.before and item.error <= math.exp(_MOST_LOG) * usual)
+    ]:
         wrong = (
             f'The error in {far[0].sequence} is {far[0].error / usual:.3g} times that of training '
             'sequences: another robot, load or mapping, or motion that training does not cover'

@@ -294,12 +294,14 @@ class Improvement(Frozen):
 class SequenceError(Frozen):
     """Error of the fitted model in one sequence, all sensors together, in units of the noise.
 
-    ``error`` leaves the worst quarter of the time aside.
+    ``error`` leaves the worst quarter of the time aside; ``before`` is the nominal model's, NaN
+    in results of older versions.
     """
 
     sequence: str
     role: Role
     error: float
+    before: MaybeFloat = float('nan')
 
 
 class Standstill(Frozen):

@@ -285,6 +285,27 @@ def test_a_bag_of_another_robot_is_named() -> None:
     assert not failed(result, sequence_growth=1000.0)
 
 
+@pytest.mark.parametrize(
+    ('before', 'error', 'seen'),
+    [
+        (350.0, 5.0, False),  # five times as hard, and lowered as the others
+        (350.0, 9.0, True),  # lowered by half as much as the others
+        (5.2, 5.0, True),  # not lowered
+        (2000.0, 25.0, True),  # beyond what motion explains
+    ],
+)
+def test_a_hard_motion_is_no_other_robot(before: float, error: float, seen: bool) -> None:
+    own = [
+        SequenceError(sequence=f't{number}', role='train', error=1.0, before=70.0)
+        for number in range(4)
+    ]
+    hard = SequenceError(sequence='hard', role='validate', error=error, before=before)
+    bare = made_once()
+    diagnostics = bare.diagnostics.model_copy(update={'sequences': (*own, hard)})
+    found = failed(bare.model_copy(update={'diagnostics': diagnostics}))
+    assert ('consistent' in found) == seen
+
+
 def test_jolts_that_do_not_last_are_no_other_robot() -> None:
     def jolted(own: SignalCurve) -> dict[str, Array]:
         measured = own.measured.copy()

@@ -55,6 +55,9 @@ _IDLE_STEPS = 2
 _ROUGH, _SLIGHT = 0.1, 1e-5
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
+#: Where more residuals than this say as much as one, what is left is the model's error, whose cost
+#: is rough: slopes are then looked for over standard errors first.
+_ALIKE = 4.0
 #: A predicted step below so many tolerances, at least the first and at most the second in standard
 #: errors, may be taken with the Jacobian that predicted it, and so may those after it while each is
 #: this part of the one before: they cost a simulation each instead of one per parameter.
@@ -261,6 +264,9 @@ class Descent:
 
     def mend(self) -> bool:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
+        # Far from the optimum, slopes that do not lead there are rather those of a rough cost.
+        if self.model.decrement > _SHORT and self.model.alike > _ALIKE and self._coarsen():
+            return True
         return (not self.checked and self._check()) or self._coarsen()
 
     def _check(self) -> bool:
@@ -269,10 +275,11 @@ class Descent:
 
     def _coarsen(self) -> bool:
         """Look once for slopes that hold over standard errors; return whether there were others."""
-        rough = self.tolerance >= _ROUGH
+        alike = self.model.alike
+        rough = self.tolerance >= _ROUGH and alike <= _ALIKE
         if rough or self.differences.coarse or self.at_precision or self.current.jacobian is None:
             return False
-        return self._mended(self.differences.coarsen)
+        return self._mended(functools.partial(self.differences.coarsen, alike=alike))
 
     def _mended(self, look: Callable[[Linearisation], bool]) -> bool:
         """Let the current Jacobian be looked at and mended; return whether it changed.
@@ -430,7 +437,7 @@ class Descent:
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:
             return 'cost'
-        if self.model.decrement <= self.tolerance:
+        if self.model.decrement <= self.tolerance * np.sqrt(self.model.alike):
             return 'gradient'
         step = np.abs(self.model.newton * self.model.unit)
         least = np.maximum(_OF_VALUE * self.tolerance * np.abs(self.current.z), _STEP_TOLERANCE)

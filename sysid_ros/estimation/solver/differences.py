@@ -50,6 +50,9 @@ _AGREEING = 0.1
 #: Norms of the residuals' change by steps of about a standard error, allowing for noise that is
 #: correlated.
 _WORTH, _MOST_WORTH = 0.5, 30.0
+#: Where residuals jump, as with every breakaway of a joint that sticks, slopes hold over the second
+#: of these numbers of standard errors if not over the first, and at most over this part of a value.
+_WORTHS, _LONGEST_COARSE = (0.5, 4.0), 0.2
 
 FORWARD = 'forward'
 CENTRAL = 'central'
@@ -222,11 +225,12 @@ class Differences:
         moved = self._residuals((found.x + probe.move)[None, :])[:, 0]
         return self.judge(found, probe, moved, unstable=bool(self._residuals.unstable[0]))
 
-    def coarsen(self, found: Linearisation) -> bool:
-        """Find slopes that hold over standard errors, for residuals that jump between their steps.
+    def coarsen(self, found: Linearisation, alike: float = 1.0) -> bool:
+        """Take slopes that hold over standard errors, for residuals that jump between their steps.
 
         Args:
             found: What ``at`` returned; its Jacobian is mended in place.
+            alike: How many neighbouring residuals say as much as one.
 
         Returns:
             Whether a column was changed.
@@ -235,21 +239,28 @@ class Differences:
         self.coarse = True
         norms = np.linalg.norm(jacobian, axis=0)
         columns = ~self._residuals.exact & (norms > 0)
+        if not columns.any():
+            return False
         before = jacobian.copy()
-        if columns.any():
-            worth = _WORTH / np.where(columns, norms * self._unit(x), 1.0)
-            steps = self._steps(x, np.clip(worth, _SMALLEST_STEP, _LONGEST_STEP))
+        for worth in _WORTHS:
+            length = worth * np.sqrt(alike) / np.where(columns, norms * self._unit(x), 1.0)
+            size = np.clip(length, _SMALLEST_STEP, _LONGEST_COARSE)
+            steps = self._steps(x, size)
             inside = columns & self._is_inside(x - steps)
             ahead = self._residuals.step_changes(x, steps, columns, residual)
             back = self._residuals.step_changes(x, -steps, inside, residual)
             middle = np.where(inside, (ahead.changes - back.changes) / 2, ahead.changes) / steps
             apart = np.linalg.norm(middle - jacobian, axis=0)
-            columns &= apart > _AGREEING * np.linalg.norm(middle, axis=0)
-        if columns.any():
-            self.repairs += int(columns.sum())
-            self._choose(found, columns)
-        moved = np.linalg.norm(jacobian - before, axis=0)
-        return bool(np.any(moved > _AGREEING * np.linalg.norm(jacobian, axis=0)))
+            columns &= (apart > _AGREEING * np.linalg.norm(middle, axis=0)) & ~ahead.diverged
+            columns &= ~(inside & back.diverged)
+            self.size[columns], self.central[columns] = size[columns], True
+            jacobian[:, columns] = middle[:, columns]
+            if not columns.any():
+                break
+        changed = np.any(jacobian != before, axis=0)
+        self.repairs += int(changed.sum())
+        self.checked |= changed
+        return bool(changed.any())
 
     def probe(self, found: Linearisation) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,10 @@ _NEWTON = 1.0
 _SMALLEST_CURVATURE = 0.2
 #: Nearer to a bound than this fraction of the scale is at it, for solvers that only approach it.
 _AT_BOUND = 1e-7
+#: Scores are summed over so many stretches of neighbouring residuals at most, each of at least so
+#: many, to see how much more they vary than those of independent residuals; fewer stretches than
+#: the third do not show that.
+_STRETCHES, _IN_STRETCH, _FEWEST = 400, 20, 20
 
 
 @dataclass
@@ -60,8 +65,9 @@ class Quadratic:
         gradient: (p,) of the cost.
         hessian: (p, p) of the cost.
         newton: (p,) step to the least value, zero for parameters held by a bound.
-        decrement: Length of that step in standard errors.
+        decrement: Length of that step in standard errors, as if residuals were independent.
         variance: Of the residuals, as they are here.
+        alike: How many of them say as much about this step as one that is independent of others.
     """
 
     unit: NDArray[np.float64]
@@ -70,6 +76,7 @@ class Quadratic:
     newton: NDArray[np.float64]
     decrement: float
     variance: float
+    alike: float = 1.0
 
 
 class Secant:
@@ -129,7 +136,9 @@ def quadratic(
 
     The length of the predicted step in standard errors is the relative offset of Bates and Watts
     (Technometrics 23, 1981): it knows no units, and is large for exact data until the residuals
-    are rounding errors.
+    are rounding errors. Where neighbouring residuals are alike, as those of a model that lacks
+    something, standard errors are larger: H⁻¹ M H⁻¹ with the mean M of what independent residuals
+    would give and of the scatter of the scores' sums over stretches.
 
     Args:
         point: Where, with its Jacobian.
@@ -152,11 +161,22 @@ def quadratic(
     )
     free = ~held & (norms > 0)
     variance = float(influence @ influence) / max(len(residual) - int(free.sum()), 1)
+    scatter = _scatter(jacobian, influence)
+    if scatter is not None:
+        scatter *= np.outer(unit, unit)
 
     def model(hessian: NDArray[np.float64]) -> Quadratic:
         newton, squared = _newton(gradient, hessian, free)
-        decrement = float(np.sqrt(squared / variance)) if variance > 0 else 0.0
-        return Quadratic(unit, gradient, hessian, newton, decrement, variance)
+        if not variance > 0 or not squared > 0:
+            return Quadratic(unit, gradient, hessian, newton, 0.0, variance)
+        alike = 1.0
+        if scatter is not None:
+            pulled = (hessian @ newton)[free]
+            meat = (variance * hessian + scatter)[np.ix_(free, free)] / 2
+            honest = float(pulled @ np.linalg.lstsq(meat, pulled, rcond=_NO_INFORMATION)[0])
+            alike = max(squared / variance / max(honest, np.finfo(np.float64).tiny), 1.0)
+        decrement = float(np.sqrt(squared / variance))
+        return Quadratic(unit, gradient, hessian, newton, decrement, variance, alike)
 
     def weighted(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         found: NDArray[np.float64] = jacobian.T @ (weight[:, None] * jacobian)
@@ -173,6 +193,20 @@ def quadratic(
         )
         if least_full > _SMALLEST_CURVATURE * least:
             found = model(full)
+    return found
+
+
+def _scatter(
+    jacobian: NDArray[np.float64], influence: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Return the (p, p) scatter of the scores' sums over stretches, None for few residuals."""
+    count = min(_STRETCHES, len(influence) // _IN_STRETCH)
+    if count < _FEWEST:
+        return None
+    edges = np.linspace(0, len(influence), count + 1).astype(np.int64)
+    sums = np.array([jacobian[a:b].T @ influence[a:b] for a, b in pairwise(edges)])
+    sums -= np.mean(sums, axis=0)
+    found: NDArray[np.float64] = sums.T @ sums * (count / (count - 1))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt, solve
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import FitLog, Iteration
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.signals.trajectory import Trajectory
 
-#: From so many sequences on, the stages before the last take every fifth of them.
+#: The stages before the last take so many of the sequences, or every fifth where that is more.
 _FEW = 4
 _STRIDE = 5
 #: The stages before the last take the beginnings of sequences, these shares of their lengths: the
@@ -59,8 +59,9 @@ def solve_in_stages(
 ) -> Solution:
     """Find the least cost, first on parts of the data, from there on all of them.
 
-    The parts only find a start: should all data then end above the cost of the start given, they
-    are fitted from that one, too, and the better solution counts. An end that is doubtful is
+    The parts only find a start, which serves where it costs less than the one given. Should all
+    data then end above the cost of that one, they are fitted from it, too, and the better solution
+    counts. An end that is doubtful is
     compared with that of more stages.
 
     Args:
@@ -92,17 +93,15 @@ def solve_in_stages(
             cancel=cancel,
             observe=observe,
         )
-    if cancel is not None and cancel.is_set():
-        msg = 'The calibration was cancelled.'
-        raise CancelledError(msg)
     before = residuals.evaluations
     for part in parts:
         residuals.also(part)
     log = FitLog(settings.max_iterations, observe)
+    at_start = cost(residuals(start[None])[:, 0], settings.loss)
     log(
         Iteration(
             0,
-            cost(residuals(start[None])[:, 0], settings.loss),
+            at_start,
             0.0,
             residuals.evaluations - before,
             residuals.diverged,
@@ -137,11 +136,13 @@ def solve_in_stages(
                 cancel=cancel,
             )
             last = last if isinstance(found, FitError) else found
+        if last is not None and cost(residuals(last.x[None])[:, 0], settings.loss) > at_start:
+            last = None  # what parts say is not so of all
         return solve_all(start if last is None else last.x, last)
 
     best = solve_parts(parts, _ROUGH)
     mean_square = 2 * best.cost / max(len(best.residual), 1)
-    if best.status == 'stalled' or (noise_known and mean_square > _DOUBTFUL):
+    if _is_stuck(best) or (noise_known and mean_square > _DOUBTFUL):
         more = parts_of(residuals, _PATIENT_SHARES)
         for part in more:
             residuals.also(part)
@@ -156,14 +157,19 @@ def solve_in_stages(
     )
 
 
+def _is_stuck(solution: Solution) -> bool:
+    """Return whether a solve ended where it should not; a cost that jumps holds any solve up."""
+    jumps = solution.differences is not None and solution.differences.coarse
+    return solution.status == 'stalled' and not jumps
+
+
 def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:
     """Return the residuals of growing parts of the data, none where all together are few."""
     if residuals.exact.all() or any(simulator.prescribed for simulator in residuals.simulators):
         return []
-    few = len(residuals.runs) < _FEW
+    stride = min(max(len(residuals.runs) // _FEW, 1), _STRIDE)
     chosen = [
-        [run.sequence for run in simulator.runs[:: 1 if few else _STRIDE]]
-        for simulator in residuals.simulators
+        [run.sequence for run in simulator.runs[::stride]] for simulator in residuals.simulators
     ]
     needed = _RESIDUALS_PER_UNKNOWN * len(residuals.unknowns)
     parts = []

@@ -193,6 +193,7 @@ def initialize(context: FitContext, residuals: Residuals, choice: StartChoice) -
         CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or nothing can be fitted.
     """
+    _allow_for_misfit(context, residuals)
     start = choose(residuals, choice, context.settings, context.cancel)
     if start.rough:
         windows = _by_windows(context, residuals, start, None)
@@ -202,6 +203,26 @@ def initialize(context: FitContext, residuals: Residuals, choice: StartChoice) -
     if choice == 'auto' and not start.rough and is_doubtful(residuals, first.solution):
         return _by_windows(context, residuals, start, first.solution) or first
     return first
+
+
+def _allow_for_misfit(context: FitContext, residuals: Residuals) -> None:
+    """Widen first weights to what nominal values leave, for losses that tell outliers by size.
+
+    In units of the noise all that is left there would be outliers.
+    """
+    if context.settings.loss == 'linear':
+        return
+    nominal = np.array([unknown.nominal for unknown in residuals.unknowns])
+    found = residuals(nominal[None])[:, 0]
+    if residuals.unstable[0] or not np.all(np.isfinite(found)):
+        return
+    ratio = residuals.spread(found, robust=True)
+    residuals.set_noise(
+        {
+            sensor: sigma * (1.0 if sensor in context.known_noise else max(ratio[sensor], 1.0))
+            for sensor, sigma in residuals.noise.items()
+        }
+    )
 
 
 def initialize_from(
@@ -219,6 +240,7 @@ def initialize_from(
         CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or no start can be solved.
     """
+    _allow_for_misfit(context, residuals)
     start = choose(residuals, choice, context.settings, context.cancel)
     if start.name != 'nominal':
         candidates = np.concatenate([candidates[:-1], start.x[None]])

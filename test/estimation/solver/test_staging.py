@@ -83,7 +83,9 @@ def test_parts_grow_and_hold_beginnings_of_some_sequences(
     assert ends == sorted(ends)
     assert ends[-1] < 0.5 * one.runs[0].sequence.duration
     many, _ = residuals(11)
-    assert {len(part.runs) for part in parts_of(many)} == {3}
+    assert {len(part.runs) for part in parts_of(many)} == {6}
+    more, _ = residuals(30)
+    assert {len(part.runs) for part in parts_of(more)} == {6}
 
 
 def test_few_data_are_fitted_at_once(
