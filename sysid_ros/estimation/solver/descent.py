@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import (
     CENTRAL,
     FORWARD,
@@ -19,7 +19,7 @@ from sysid_ros.estimation.solver.differences import (
     scales,
 )
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.estimation.solver.problem import Iteration, interrupt
 from sysid_ros.estimation.solver.quadratic import KEPT, Point, Quadratic, Secant, quadratic
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Descent:
         """
         unknown = [z for z in candidates if z.tobytes() not in self._points]
         if unknown:
-            self._interrupt()
+            interrupt(self._cancel)
             values = [self.values(z) for z in unknown]
             probe = None
             if self._keeping and not self.checked:
@@ -346,13 +346,8 @@ class Descent:
         exact = self.current.cost <= _EXACT_COST * self.trace[0].cost
         return exact or self.model.decrement < max(_LOOSE, _LOOSE_TOLERANCES * self.tolerance)
 
-    def _interrupt(self) -> None:
-        if self._cancel is not None and self._cancel.is_set():
-            msg = 'The calibration was cancelled.'
-            raise CancelledError(msg)
-
     def _around(self, z: NDArray[np.float64]) -> Point:
-        self._interrupt()
+        interrupt(self._cancel)
         linear = self.differences.at(self.values(z))
         point = self._remember(z, linear.residual, unstable=linear.unstable)
         if not linear.unstable and np.all(np.isfinite(linear.residual)):
@@ -375,7 +370,7 @@ class Descent:
         point.kind = CENTRAL if self.differences.central.any() else FORWARD
 
     def _differentiate(self, point: Point) -> None:
-        self._interrupt()
+        interrupt(self._cancel)
         self._set(point, self.differences.at(self.values(point.z), point.residual).jacobian)
 
     def _by_values(self, point: Point) -> Linearisation:

@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from sysid_ros.errors import FitError
+from sysid_ros.errors import CancelledError, FitError
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from sysid_ros.model.unknown import Unknown
+
+
+def interrupt(cancel: threading.Event | None) -> None:
+    """End the work where it was cancelled.
+
+    Raises:
+        CancelledError: It was.
+    """
+    if cancel is not None and cancel.is_set():
+        msg = 'The calibration was cancelled.'
+        raise CancelledError(msg)
 
 
 class StepChanges(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt, solve
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import FitLog, Iteration
+from sysid_ros.estimation.solver.problem import FitLog, Iteration, interrupt
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def solve_in_stages(
             cancel=cancel,
             observe=observe,
         )
+    interrupt(cancel)
     before = residuals.evaluations
     for part in parts:
         residuals.also(part)

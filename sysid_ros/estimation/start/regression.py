@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.solver.differences import scales
+from sysid_ros.estimation.solver.problem import interrupt
 from sysid_ros.estimation.start.motion import (
     FEWEST_SAMPLES,
     dry_joints,
@@ -406,9 +406,7 @@ def _jacobian(
     steps = np.where(x + _STEP * box.scale > box.high, -_STEP, _STEP) * box.scale
     found = np.empty((len(residual), len(x)))
     for column, step in enumerate(steps):
-        if cancel is not None and cancel.is_set():
-            msg = 'The calibration was cancelled.'
-            raise CancelledError(msg)
+        interrupt(cancel)
         moved = x.copy()
         moved[column] += step
         found[:, column] = (torques(moved) - residual) / step
