@@ -192,8 +192,8 @@ def identify(
     if seen.kind is EstimatorKind.TORQUE:
         compared, recorded = with_motors(compared), with_motors(recorded)
         # Motors are told what was measured less the offsets that were found.
-        values = zip(found.parameters, found.solution.x.tolist(), strict=True)
-        recorded = driven(recorded, [(t, value) for own, value in values for t in own.targets])
+        offsets = zip(found.parameters, found.solution.x.tolist(), strict=True)
+        recorded = driven(recorded, [(t, value) for own, value in offsets for t in own.targets])
     tested = validate(config, compared, found, observer, cancel, recorded=recorded)
     result = assemble(
         config,
