@@ -23,8 +23,9 @@ from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.inference import infer
 from sysid_ros.model.targets import Role as Acting
+from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, motion_noise
-from sysid_ros.results.result import ROLES, Fold, HorizonPoint, WindowFit
+from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint, WindowFit
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import SignalType, TimeSeries
@@ -543,14 +544,24 @@ def horizon_errors(
         for start in _starts(role, problem.sequences(role), length)
     ]
     nominal = fitted._replace(model=model, parameters=(), values=None)
-    before = _errors(model, starts, nominal, noise)
-    after = _errors(model, starts, fitted, noise)
+    every = [_errors(model, starts, predictor, noise) for predictor in (nominal, fitted, None)]
     points = []
     for role, length in dict.fromkeys((start.role, start.seconds) for start in starts):
         own_places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
-        old, new = rms([before[i] for i in own_places]), rms([after[i] for i in own_places])
+        before, after, coasting = ([each[i] for i in own_places] for each in every)
+        old, new = rms(before), rms(after)
+        joints = []
+        for sensor in sorted({name for each in coasting for name in each}):
+            errors = (
+                noise[sensor] * rms([{sensor: own[sensor]} for own in each if sensor in own])
+                for each in (before, after, coasting)
+            )
+            names = dict(zip(('before', 'after', 'coasting'), errors, strict=True))
+            joints.append(HorizonJoint(sensor=sensor, unit=sensor_unit(model, sensor), **names))
         if np.isfinite(new):
-            points.append(HorizonPoint(seconds=length, role=role, before=old, after=new))
+            points.append(
+                HorizonPoint(seconds=length, role=role, before=old, after=new, joints=tuple(joints))
+            )
     return tuple(points)
 
 
@@ -584,9 +595,10 @@ def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list
 def _errors(
     model: mujoco.MjModel,
     starts: list[_Start],
-    predictor: Predictor,
+    predictor: Predictor | None,
     noise: Mapping[str, float],
 ) -> list[dict[str, NDArray[np.float64]]]:
+    """Return the residuals at the ends of predictions; without a predictor, joints coast."""
     activations = _activations(model, starts, predictor)
     pieces, lengths = [], {}
     for number, (start, act) in enumerate(zip(starts, activations, strict=True)):
@@ -596,19 +608,42 @@ def _errors(
     def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
 
+    if predictor is None:
+        return [_coasting(model, piece, noise, late) for piece in pieces]
     return residuals_of(predictor, pieces, noise, late)
+
+
+def _coasting(
+    model: mujoco.MjModel, piece: Trajectory, noise: Mapping[str, float], mask: Mask
+) -> dict[str, NDArray[np.float64]]:
+    """Return residuals of positions, in units of the noise, of joints that keep their velocity."""
+    found: dict[str, NDArray[np.float64]] = {}
+    for series in piece.measurements:
+        rows = mask(piece, series)
+        for name, (kind, (column, *_)) in series.signal_mapping.items():
+            if kind is not SignalType.MjSensor or name not in noise:
+                continue
+            sensor = model.sensor(name)
+            if sensor.type[0] != mujoco.mjtSensor.mjSENS_JOINTPOS:
+                continue
+            joint = int(sensor.objid[0])
+            start = piece.initial_qpos[model.jnt_qposadr[joint]]
+            moved = piece.initial_qvel[model.jnt_dofadr[joint]] * series.times
+            residual = ((start + moved - series.data[:, column]) / noise[name])[rows]
+            found[name] = residual[np.isfinite(residual)]
+    return found
 
 
 def _activations(
     model: mujoco.MjModel,
     starts: list[_Start],
-    predictor: Predictor,
+    predictor: Predictor | None,
 ) -> list[NDArray[np.float64] | None]:
     """Return the activation at each start, as predicted from the start of its sequence.
 
     Activations depend on commands, hardly on the state, so that they do not drift.
     """
-    if not model.na:
+    if not model.na or predictor is None:
         return [None] * len(starts)
     names = [model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]]
     widths = [int(model.actuator(name).actnum[0]) for name in names]

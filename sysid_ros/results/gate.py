@@ -14,7 +14,7 @@ from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
-from sysid_ros.results.reservations import reservations
+from sysid_ros.results.reservations import SHORT_HORIZON, reservations
 from sysid_ros.results.result import (
     CalibrationResult,
     EstimatorKind,
@@ -61,8 +61,6 @@ _PHYSICAL = (
 )
 #: So many more are named of what is wrong in several places.
 _NAMED = 5
-#: Forces that are right predict the motion so far, s; longer, small errors grow.
-_SHORT_HORIZON = 0.5
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
 
@@ -336,7 +334,7 @@ def _no_sensor_worse(
 
 def _motion(result: UnjudgedResult, role: Role, config: GateConfig) -> GateCheck:
     """Ask the motion from measured states to be predicted no worse than by the nominal model."""
-    points = [p for p in result.horizon if p.role == role and p.seconds <= _SHORT_HORIZON]
+    points = [p for p in result.horizon if p.role == role and p.seconds <= SHORT_HORIZON]
     wrong, right = '', 'Nothing says how well the motion is predicted from measured states.'
     if points:
         worst = max(points, key=lambda point: point.after / point.before)

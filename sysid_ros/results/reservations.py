@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MOST_GROWTH = 2.0
 #: A sensor that is predicted worse than by the nominal model, by more than chance makes it.
 _WORSE = 1.05
+#: Predictions that are right hold so far ahead, s; longer, small errors grow.
+SHORT_HORIZON = 0.5
 #: What bends a recording without being left out of it.
 _FAULTS = frozenset({FindingKind.CLIPPED, FindingKind.CLOCK_JUMP, FindingKind.UNLIKE_STAMPS})
 
@@ -30,6 +32,7 @@ def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
         'held out': _nothing_held_out(result),
         'generalises': _learnt_by_heart(result),
         'each sensor': _worse_than_nominal(result),
+        'motion ahead': _worse_ahead(result),
         'identified': _nothing_identified(result),
         'optimum': _not_at_the_optimum(result),
         'recordings': _faults(result),
@@ -69,6 +72,25 @@ def _worse_than_nominal(result: UnjudgedResult) -> Iterator[str]:
     ]
     if worse and result.solver.window is None:
         yield f'The nominal model predicts better: {some(worse)}.'
+
+
+def _worse_ahead(result: UnjudgedResult) -> Iterator[str]:
+    """Compare positions shortly after measured states with those of two who know less."""
+    role = 'train' if math.isnan(result.held_out_after) else 'validate'
+    noise = {scale.sensor: scale.sigma for scale in result.noise}
+    for baseline, said in (('before', 'the nominal model'), ('coasting', 'keeping its velocity')):
+        worse = {}
+        for point in result.horizon:
+            for joint in point.joints if point.role == role else ():
+                other = getattr(joint, baseline)
+                beyond = max(_WORSE * other, other + noise.get(joint.sensor, 0.0))
+                if point.seconds <= SHORT_HORIZON and joint.after > beyond:
+                    worse[joint.sensor] = (
+                        f'{joint.sensor} ({other:.3g} to {joint.after:.3g} {joint.unit} '
+                        f'at {point.seconds:g} s)'
+                    )
+        if worse:
+            yield f'Shortly after measured states, {said} predicts better: {some(worse.values())}.'
 
 
 def _nothing_identified(result: UnjudgedResult) -> Iterator[str]:

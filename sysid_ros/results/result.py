@@ -186,16 +186,31 @@ class Fold(Frozen):
     values: Samples
 
 
+class HorizonJoint(Frozen):
+    """Error of one position so far ahead, root mean square in its unit.
+
+    Of the nominal model, of the fitted one, and of a joint that ``coasts``: keeps its velocity.
+    """
+
+    sensor: str
+    unit: str
+    before: MaybeFloat
+    after: MaybeFloat
+    coasting: MaybeFloat
+
+
 class HorizonPoint(Frozen):
     """Error of predictions so many seconds after a start from the measured state.
 
-    Root mean square in units of the noise over all starts, of the nominal model and the fitted.
+    Root mean square in units of the noise over all starts, of the nominal model and the fitted;
+    ``joints`` says the same of each position, none in results of older versions.
     """
 
     seconds: float
     role: Role
     before: MaybeFloat
     after: MaybeFloat
+    joints: tuple[HorizonJoint, ...] = ()
 
 
 class WindowFit(Frozen):

@@ -136,6 +136,26 @@ def test_the_true_model_predicts_at_every_horizon(workshop: Any, actuator: str |
     # What is left is the error of the state at the starts, from straight lines over 40 ms.
     assert all(point.after < 1.5 for point in points)
     assert all(point.before > 5 for point in points)
+    for point in points:
+        (joint,) = point.joints
+        assert (joint.sensor, joint.unit) == ('q', 'rad')
+        assert joint.after < joint.before
+        assert joint.after < 0.5 * joint.coasting
+
+
+def test_a_joint_that_coasts_is_where_its_velocity_takes_it(workshop: Any):
+    # Without gravity and commands, a joint without damping is what coasts.
+    free = workshop.spec(damping=0.0)
+    free.option.gravity = np.zeros(3)
+    for joint in free.joints:
+        joint.frictionloss = 0.0
+    run = workshop.sequence(free, 'b', 1, noise=0.0)
+    idle = dataclasses.replace(run, commands=())
+    problem = workshop.problem(free, ('joint/j/damping',), idle)
+    still = Predictor(problem.spec, problem.parameters, np.array([0.0]), threads=1)
+    for point in horizon_errors(problem, still, {'q': 1e-3, 'v': 1e-2}, (0.2, 0.5)):
+        (joint,) = point.joints
+        assert joint.after == pytest.approx(joint.coasting, rel=1e-3, abs=1e-9)
 
 
 @pytest.mark.slow

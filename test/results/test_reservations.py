@@ -13,7 +13,14 @@ import pytest
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.reservations import reservations
-from sysid_ros.results.result import CalibrationResult, Fold, SolverStatus, Standing
+from sysid_ros.results.result import (
+    CalibrationResult,
+    Fold,
+    HorizonJoint,
+    HorizonPoint,
+    SolverStatus,
+    Standing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +47,12 @@ def worse_sensor() -> dict[str, Any]:
     first, *others = HONEST.errors
     grown = first.model_copy(update={'after': 1.2 * first.before, 'role': 'validate'})
     return {'errors': (grown, *others)}
+
+
+def ahead(before: float, after: float, coasting: float, seconds: float = 0.5) -> dict[str, Any]:
+    joint = HorizonJoint(sensor='q', unit='rad', before=before, after=after, coasting=coasting)
+    point = HorizonPoint(seconds=seconds, role='validate', before=2.0, after=1.0, joints=(joint,))
+    return {'horizon': (point,)}
 
 
 def out_of_iterations() -> dict[str, Any]:
@@ -88,3 +101,23 @@ def test_a_rejected_result_stays_rejected_and_an_older_one_has_no_reservations()
     assert reserved.standing is Standing.RESERVED
     assert reserved.model_copy(update={'accepted': False}).standing is Standing.REJECTED
     assert BASELINE.standing is Standing.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ('errors', 'said'),
+    [
+        ((0.03, 0.01, 0.02), []),
+        ((0.01, 0.02, 0.03), ['the nominal model predicts better: q (0.01 to 0.02 rad at 0.5 s).']),
+        ((0.03, 0.02, 0.01), ['keeping its velocity predicts better: q (0.01 to 0.02 rad']),
+        ((0.0100, 0.0104, 0.0100), []),  # no more than chance
+        ((0.01, 0.02, 0.03, 1.0), []),  # small errors have grown
+    ],
+)
+def test_a_model_that_loses_against_a_baseline_is_said(
+    errors: tuple[float, ...], said: list[str]
+) -> None:
+    found = reservations(HONEST.model_copy(update=ahead(*errors)))
+    assert len(found) == len(said)
+    for check, text in zip(found, said, strict=True):
+        assert check.name == 'motion ahead'
+        assert text in check.detail
