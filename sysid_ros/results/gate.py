@@ -14,8 +14,9 @@ from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
-from sysid_ros.results.reservations import SHORT_HORIZON, reservations
+from sysid_ros.results.reservations import reservations
 from sysid_ros.results.result import (
+    SHORT_HORIZON,
     CalibrationResult,
     EstimatorKind,
     GateCheck,

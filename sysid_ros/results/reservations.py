@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _MOST_GROWTH = 2.0
 #: A sensor that is predicted worse than by the nominal model, by more than chance makes it.
 _WORSE = 1.05
-#: Predictions that are right hold so far ahead, s; longer, small errors grow.
-SHORT_HORIZON = 0.5
 #: What bends a recording without being left out of it.
 _FAULTS = frozenset({FindingKind.CLIPPED, FindingKind.CLOCK_JUMP, FindingKind.UNLIKE_STAMPS})
 
@@ -76,19 +74,14 @@ def _worse_than_nominal(result: UnjudgedResult) -> Iterator[str]:
 
 def _worse_ahead(result: UnjudgedResult) -> Iterator[str]:
     """Compare positions shortly after measured states with those of two who know less."""
-    role = 'train' if math.isnan(result.held_out_after) else 'validate'
     noise = {scale.sensor: scale.sigma for scale in result.noise}
     for baseline, said in (('before', 'the nominal model'), ('coasting', 'keeping its velocity')):
         worse = {}
-        for point in result.horizon:
-            for joint in point.joints if point.role == role else ():
-                other = getattr(joint, baseline)
-                beyond = max(_WORSE * other, other + noise.get(joint.sensor, 0.0))
-                if point.seconds <= SHORT_HORIZON and joint.after > beyond:
-                    worse[joint.sensor] = (
-                        f'{joint.sensor} ({other:.3g} to {joint.after:.3g} {joint.unit} '
-                        f'at {point.seconds:g} s)'
-                    )
+        for seconds, joint in result.positions_ahead:
+            other = getattr(joint, baseline)
+            if joint.after > max(_WORSE * other, other + noise.get(joint.sensor, 0.0)):
+                figures = f'{other:.3g} to {joint.after:.3g} {joint.unit} at {seconds:g} s'
+                worse[joint.sensor] = f'{joint.sensor} ({figures})'
         if worse:
             yield f'Shortly after measured states, {said} predicts better: {some(worse.values())}.'
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
@@ -184,6 +185,10 @@ class Fold(Frozen):
     before: MaybeFloat
     after: MaybeFloat
     values: Samples
+
+
+#: Predictions that are right hold so far ahead, s; longer, small errors grow.
+SHORT_HORIZON = 0.5
 
 
 class HorizonJoint(Frozen):
@@ -523,6 +528,17 @@ class UnjudgedResult(Frozen):
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
+
+    @property
+    def positions_ahead(self) -> tuple[tuple[float, HorizonJoint], ...]:
+        """Seconds and errors of positions soon after measured states, held out if anything is."""
+        role = 'train' if math.isnan(self.held_out_after) else 'validate'
+        return tuple(
+            (point.seconds, joint)
+            for point in self.horizon
+            for joint in point.joints
+            if point.role == role and point.seconds <= SHORT_HORIZON
+        )
 
     @property
     def of_links(self) -> frozenset[str]:
