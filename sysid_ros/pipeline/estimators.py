@@ -90,16 +90,22 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     if chosen == 'auto' and reason is None and not problem.refused:
         unknown = standing(problem.model, problem.sequences('train'))
         if unknown or not _driven_by_forces(problem):
-            reason = 'the joints hold positions, or not all of them are measured'
+            reason = (
+                f'the positions of {", ".join(unknown)} are not measured'
+                if unknown
+                else 'more than forces drives the joints'
+            ) + '; estimator: torque compares the forces'
     if chosen == 'simulation' or reason is not None:
         for refused in problem.refused:
             also = f'; nor do its forces tell, since {reason}.' if reason else '.'
             raise NotToldError(str(refused).rstrip('.') + also) from refused
-        return Estimated(recorded, EstimatorKind.SIMULATION)
+        sentence = f'whole simulations, not forces along the motion: {reason}' if reason else ''
+        return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
     seen = _changed(problem, lambda each: as_torques(problem.model, each, problem.parameters))
     seen = dataclasses.replace(seen, parameters=with_inertial_priors(problem.parameters))
     if not seen.sequences('train') and chosen == 'auto' and not problem.refused:
-        return Estimated(recorded, EstimatorKind.SIMULATION)
+        sentence = 'whole simulations, not forces along the motion: too little of it is undisturbed'
+        return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
     if not seen.sequences('train'):
         msg = (
             'Expected a training recording with ten periods or more of motion and measured '

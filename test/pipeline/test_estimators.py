@@ -233,6 +233,36 @@ def test_servos_are_simulated_unless_asked_for(folder: Path) -> None:
 @pytest.mark.parametrize(
     ('changes', 'sentence'),
     [
+        ({'sensors': ['bend_position', 'bend_effort']}, "motion: the position of joint 'lift' is"),
+        ({'parameters': [{'target': 'actuator/m2/gear[0]'}]}, 'does not act on the forces'),
+        ({'estimator': 'simulation'}, ''),
+    ],
+)
+def test_it_says_why_whole_simulations_are_compared(
+    folder: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    chosen = seen(config(folder, bags=[{'path': str(folder / 'told.csv')}], **changes))
+    assert chosen.kind is EstimatorKind.SIMULATION
+    assert sentence in chosen.sentence
+    assert bool(chosen.sentence) == bool(sentence)
+
+
+def test_it_says_how_to_compare_forces_under_feedback(folder: Path) -> None:
+    chosen = config(folder, bags=[{'path': str(folder / 'told.csv')}])
+    problem = load(chosen, Nobody())
+    problem.model.actuator_biastype[1] = mujoco.mjtBias.mjBIAS_AFFINE
+    problem.model.actuator_biasprm[1, 1] = -5.0
+    found = estimated(chosen, problem)
+    assert found.kind is EstimatorKind.SIMULATION
+    (note,) = found.notes
+    assert note.endswith(
+        'more than forces drives the joints; estimator: torque compares the forces.'
+    )
+
+
+@pytest.mark.parametrize(
+    ('changes', 'sentence'),
+    [
         (
             {'parameters': [{'target': 'actuator/m2/gear[0]'}]},
             "parameter 'actuator/m2/gear\\[0\\]' does not act on the forces of a given motion",
