@@ -121,6 +121,15 @@ def zero(model: mujoco.MjModel, joint: int, _: int) -> list[Slot]:
     return [Slot('qpos0', int(model.jnt_qposadr[joint]))]
 
 
+def around_zero(field: str) -> SlotsOf:
+    """Return the slots of the width of a range around zero."""
+
+    def slots(_: mujoco.MjModel, element: int, __: int) -> list[Slot]:
+        return [Slot(field, 2 * element, -0.5), Slot(field, 2 * element + 1, 0.5)]
+
+    return slots
+
+
 def kp(model: mujoco.MjModel, actuator: int, _: int) -> list[Slot]:
     """Return the slots of a position gain: gain kp and bias -kp, or in a PID only the bias."""
     bias = row('actuator_biasprm', factor=-1.0)(model, actuator, 1)

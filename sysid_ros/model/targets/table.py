@@ -277,6 +277,14 @@ _TENDON: dict[str, Kind] = {
     'range': _range(
         'm', slots.row('tendon_range'), needs.limits('tendon_limited', 'a tendon with limits')
     ),
+    # Widths of a range around zero: what a gear has of play, and what a servo does not correct.
+    'play': Kind(
+        'm',
+        _NONNEGATIVE,
+        slots.around_zero('tendon_range'),
+        needs=needs.limits('tendon_limited', 'a tendon with limits'),
+    ),
+    'deadband': Kind('m', _NONNEGATIVE, slots.around_zero('tendon_lengthspring')),
     'margin': Kind('m', _NONNEGATIVE, slots.row('tendon_margin')),
     'actuatorfrcrange': _range(
         'N',

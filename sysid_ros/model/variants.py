@@ -1,0 +1,373 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What real joints do and a model may lack, as plain MJCF: variants of a model, joint by joint.
+
+A gear that gives, or has play, makes two of one joint: the rotor, which the servo turns, and the
+link. The rotor is a flywheel of its own in the world, with the armature, damping and dry friction
+of the joint, and a fixed tendon of length rotor minus link couples both: by its spring, or by its
+limits. Either may be what the encoder reads; the one that it reads keeps the joint's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.model.unknown import Unknown, make_unknowns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from sysid_ros.signals.trajectory import Trajectory
+
+#: A flywheel's own mass, kg, and inertia, kg·m², beside the armature: as little as compiles.
+_LIGHT = 1e-6
+#: Rotors have at least this inertia at the joint where the model has none, kg·m².
+_LEAST_ROTOR = 1e-3
+#: Limits are as stiff as MuJoCo allows: so many steps of time constant.
+_STIFF_LIMIT = 2.0
+#: What the goal of a servo with a dead band cannot be pushed aside by, N·m·s/rad.
+_FIRM = 1e4
+#: Springs that are tried let rotor and link swing at so many Hz ...
+_SWINGS = (4.0, 8.0, 16.0, 32.0)
+#: ... unless the simulation could not follow: 2 / (time step) is the limit of its stability.
+_FASTEST = 0.7
+#: Widths of play and dead bands that are tried, rad or m.
+_WIDTHS = (0.005, 0.015, 0.05)
+#: A first guess of the damping of a gear's spring: part of the critical one.
+_SPRING_DAMPING = 0.05
+_WIDEST = 0.5
+
+
+class Lack(enum.StrEnum):
+    """What a model may lack."""
+
+    ASYMMETRY = 'asymmetric friction'
+    ELASTICITY = 'elastic joint'
+    PLAY = 'backlash'
+    DEAD_BAND = 'dead band'
+
+
+class Extra(NamedTuple):
+    """A parameter that a variant has beside those of the model.
+
+    Attributes:
+        target: What it writes.
+        tries: Values at which the variant is tried before it is fitted.
+        bounds: Of the fit.
+        log: Whether the solver moves its logarithm.
+    """
+
+    target: str
+    tries: tuple[float, ...]
+    bounds: tuple[float, float]
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model with something that real joints do.
+
+    Attributes:
+        lack: What it has that the model lacks.
+        joint: Name of the joint.
+        reads: What the encoder reads, where that makes a difference: ``rotor`` or ``link``.
+        spec: The changed model, not compiled.
+        extras: What is unknown beside the parameters of the model; the first one says how much.
+        renamed: Target of the model, up to its index, to what it is in the variant.
+        follows: Joint that is new to the joint where it starts.
+    """
+
+    lack: Lack
+    joint: str
+    reads: str
+    spec: mujoco.MjSpec
+    extras: tuple[Extra, ...]
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    follows: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What it has and where, for people."""
+        read = f', encoder on the {self.reads}' if self.reads else ''
+        return f'{self.lack} of {self.joint!r}{read}'
+
+
+def variants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> Iterator[Variant]:
+    """Yield what each joint that a position servo drives may have.
+
+    Args:
+        spec: The model, which is not changed.
+        model: The same, compiled.
+    """
+    for actuator in range(model.nactuator):
+        if not _is_servo(model, actuator):
+            continue
+        yield _asymmetric(spec, model, actuator)
+        if model.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
+            yield _dead_band(spec, model, actuator)
+        for reads in ('link', 'rotor'):
+            yield _elastic(spec, model, actuator, reads)
+            yield _play(spec, model, actuator, reads)
+
+
+def _is_servo(model: mujoco.MjModel, actuator: int) -> bool:
+    """Whether an actuator is a position servo on a hinge or slide with names."""
+    prm = model.actuator_biasprm[actuator]
+    joint = int(model.actuator_trnid[actuator, 0])
+    return bool(
+        model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+        and model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+        and model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+        and model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
+        and model.actuator_gainprm[actuator, 0] == -prm[1] > 0
+        and model.jnt_type[joint] in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+        and model.joint(joint).name
+        and model.actuator(actuator).name
+    )
+
+
+def _joint_of(model: mujoco.MjModel, actuator: int) -> str:
+    return str(model.joint(int(model.actuator_trnid[actuator, 0])).name)
+
+
+def _asymmetric(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Variant:
+    """Return a servo with a constant force.
+
+    Dry friction of F₊ one way and F₋ the other holds the joint from -F₋ to F₊: what half of their
+    sum does about half of their difference.
+    """
+    force = 0.1 * float(model.actuator_gainprm[actuator, 0])
+    name = model.actuator(actuator).name
+    extra = Extra(f'actuator/{name}/biasprm[0]', (0.01 * force,), (-force, force))
+    return Variant(Lack.ASYMMETRY, _joint_of(model, actuator), '', spec.copy(), (extra,))
+
+
+class _TwoMasses(NamedTuple):
+    """A model with a rotor beside a link, and their tendon."""
+
+    spec: mujoco.MjSpec
+    tendon: mujoco.MjsTendon
+    renamed: dict[str, str]
+    follows: dict[str, str]
+
+
+def _two_masses(
+    spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: str, what: str
+) -> _TwoMasses:
+    """Separate the rotor from the link of a joint."""
+    copy = spec.copy()
+    joint = _joint_of(model, actuator)
+    servo = copy.actuator(model.actuator(actuator).name)
+    link = copy.joint(joint)
+    row = model.joint(joint)
+    rotor_name, link_name = f'{joint}_rotor', joint
+    if reads == 'rotor':
+        rotor_name, link_name = joint, f'{joint}_link'
+        _rename_joint(copy, joint, link_name)
+    body = copy.worldbody.add_body(name=f'{joint}_rotor')
+    body.explicitinertial = True
+    body.mass, body.inertia = _LIGHT, [_LIGHT] * 3
+    wheel = body.add_joint(name=rotor_name, type=link.type, axis=[0, 0, 1], ref=float(row.qpos0[0]))
+    wheel.springref = float(row.qpos_spring[0])
+    wheel.limited = mujoco.mjtLimited.mjLIMITED_FALSE
+    if row.type[0] == mujoco.mjtJoint.mjJNT_HINGE and copy.compiler.degree:
+        wheel.ref, wheel.springref = np.rad2deg([wheel.ref, wheel.springref])
+    if row.type[0] == mujoco.mjtJoint.mjJNT_SLIDE:
+        body.gravcomp = 1.0
+    wheel.armature = max(float(row.armature[0]), _LEAST_ROTOR)
+    wheel.damping, wheel.frictionloss = row.damping[0], row.frictionloss[0]
+    link.armature, link.frictionloss = 0.0, 0.0
+    link.damping = np.zeros_like(link.damping) if np.ndim(link.damping) else 0.0
+    servo.target = rotor_name
+    tendon = copy.add_tendon(name=f'{joint}_{what}')
+    tendon.wrap_joint(rotor_name, 1.0)
+    tendon.wrap_joint(link_name, -1.0)
+    renamed = {}
+    if reads == 'link':
+        renamed = {
+            f'joint/{joint}/{attribute}': f'joint/{rotor_name}/{attribute}'
+            for attribute in ('armature', 'damping', 'frictionloss')
+        }
+    return _TwoMasses(copy, tendon, renamed, {f'{joint}_rotor' if reads == 'link' else link_name: joint})
+
+
+def _rename_joint(spec: mujoco.MjSpec, old: str, new: str) -> None:
+    """Rename a joint; what reads or drives it by its name then means another one."""
+    for equality in spec.equalities:
+        if equality.objtype == mujoco.mjtObj.mjOBJ_JOINT:
+            equality.name1 = new if equality.name1 == old else equality.name1
+            equality.name2 = new if equality.name2 == old else equality.name2
+    spec.joint(old).name = new
+
+
+def _elastic(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: str) -> Variant:
+    """Return a joint with a spring between rotor and link."""
+    made = _two_masses(spec, model, actuator, reads, 'spring')
+    joint = _joint_of(model, actuator)
+    rotor = max(float(model.joint(joint).armature[0]), _LEAST_ROTOR)
+    whole = 1.0 / float(model.dof_invweight0[model.joint(joint).dofadr[0]])
+    lighter = 1.0 / (1.0 / rotor + 1.0 / max(whole - rotor, _LEAST_ROTOR))
+    fastest = _FASTEST / model.opt.timestep
+    speeds = [min(2 * np.pi * swing, fastest) for swing in _SWINGS]
+    tries = tuple(dict.fromkeys(lighter * speed**2 for speed in speeds))
+    made.tendon.stiffness[0] = tries[-1]
+    made.tendon.damping[0] = 2 * _SPRING_DAMPING * lighter * speeds[-1]
+    made.tendon.springlength[:] = 0.0
+    extras = (
+        Extra(f'tendon/{joint}_spring/stiffness', tries, (tries[0] / 30, lighter * fastest**2), True),
+        Extra(
+            f'tendon/{joint}_spring/damping',
+            (float(made.tendon.damping[0]),),
+            (0.0, 2 * lighter * fastest),
+        ),
+    )
+    return Variant(
+        Lack.ELASTICITY, joint, reads, made.spec, extras, made.renamed, made.follows
+    )
+
+
+def _play(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: str) -> Variant:
+    """Return a joint whose link may turn a little without the rotor."""
+    made = _two_masses(spec, model, actuator, reads, 'play')
+    joint = _joint_of(model, actuator)
+    made.tendon.limited = mujoco.mjtLimited.mjLIMITED_TRUE
+    made.tendon.range[:] = -_WIDTHS[0] / 2, _WIDTHS[0] / 2
+    made.tendon.solref_limit[:] = _STIFF_LIMIT * model.opt.timestep, 1.0
+    extra = Extra(f'tendon/{joint}_play/play', _WIDTHS, (1e-5, _WIDEST))
+    return Variant(Lack.PLAY, joint, reads, made.spec, (extra,), made.renamed, made.follows)
+
+
+def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Variant:
+    """Return a servo that ignores small errors.
+
+    Its goal is a joint of its own, so damped that nothing but the command moves it, within a step;
+    a spring with a dead band pulls the joint there. What damps stays an actuator of its own.
+    """
+    copy = spec.copy()
+    joint, name = _joint_of(model, actuator), model.actuator(actuator).name
+    row, servo = model.joint(joint), copy.actuator(name)
+    goal = f'{joint}_goal'
+    kp, kv = float(model.actuator_gainprm[actuator, 0]), -float(model.actuator_biasprm[actuator, 2])
+    body = copy.worldbody.add_body(name=goal)
+    body.explicitinertial = True
+    body.mass, body.inertia = _LIGHT, [_LIGHT] * 3
+    wheel = body.add_joint(name=goal, type=copy.joint(joint).type, axis=[0, 0, 1])
+    wheel.limited = mujoco.mjtLimited.mjLIMITED_FALSE
+    wheel.damping = [_FIRM, 0, 0] if np.ndim(wheel.damping) else _FIRM
+    if row.type[0] == mujoco.mjtJoint.mjJNT_SLIDE:
+        body.gravcomp = 1.0
+    servo.target = goal
+    firm = _FIRM / model.opt.timestep
+    servo.gainprm[0], servo.biasprm[1], servo.biasprm[2] = firm, -firm, 0.0
+    servo.forcelimited = mujoco.mjtLimited.mjLIMITED_FALSE
+    tendon = copy.add_tendon(name=f'{joint}_servo')
+    tendon.wrap_joint(goal, 1.0)
+    tendon.wrap_joint(joint, -1.0)
+    tendon.stiffness[0] = kp
+    tendon.springlength[:] = -_WIDTHS[0] / 2, _WIDTHS[0] / 2
+    damper = copy.add_actuator(name=f'{name}_damper', target=joint, trntype=servo.trntype)
+    damper.gaintype, damper.biastype = servo.gaintype, servo.biastype
+    damper.gainprm[0], damper.biasprm[2] = 0.0, -kv
+    extra = Extra(f'tendon/{joint}_servo/deadband', _WIDTHS, (1e-5, _WIDEST))
+    renamed = {
+        f'actuator/{name}/kp': f'tendon/{joint}_servo/stiffness',
+        f'actuator/{name}/kv': f'actuator/{name}_damper/kv',
+    }
+    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, {goal: joint})
+
+
+def started(variant: Variant, model: mujoco.MjModel, made: mujoco.MjModel, run: Trajectory) -> Trajectory:
+    """Return a run whose start holds the joints that are new, too.
+
+    Args:
+        variant: What was made of the model.
+        model: The model, compiled.
+        made: The variant, compiled; its new joints are its last.
+        run: Of the model.
+    """
+    qpos = np.concatenate([run.initial_qpos, np.zeros(made.nq - model.nq)])
+    qvel = np.concatenate([run.initial_qvel, np.zeros(made.nv - model.nv)])
+    for new, old in variant.follows.items():
+        source = model.joint(old)
+        place = _last(made)
+        qpos[place[0]] = qpos[source.qposadr[0]]
+        qvel[place[1]] = qvel[source.dofadr[0]]
+        del new
+    return dataclasses.replace(run, initial_qpos=qpos, initial_qvel=qvel)
+
+
+def _last(made: mujoco.MjModel) -> tuple[int, int]:
+    """Return where position and velocity of the last joint are."""
+    return int(made.jnt_qposadr[-1]), int(made.jnt_dofadr[-1])
+
+
+def moved(
+    variant: Variant,
+    model: mujoco.MjModel,
+    made: mujoco.MjModel,
+    unknowns: Sequence[Unknown],
+    values: Sequence[float],
+) -> tuple[Unknown, ...]:
+    """Return the unknowns of a model as they are in a variant, starting at some values.
+
+    Args:
+        variant: What was made of the model.
+        model: The model, compiled.
+        made: The variant, compiled.
+        unknowns: Of the model.
+        values: Of each.
+    """
+    places = {}
+    for old in variant.follows.values():
+        row, (qpos, dof) = model.joint(old), _last(made)
+        places['initial_qpos', int(row.qposadr[0])] = qpos
+        places['initial_qvel', int(row.dofadr[0])] = dof
+    found = []
+    for unknown, value in zip(unknowns, values, strict=True):
+        targets = []
+        for target in unknown.targets:
+            if target.element in ('sequence', 'option'):
+                targets.append(target)
+                also = places.get((target.attribute, target.index or 0))
+                if also is not None:
+                    targets.append(dataclasses.replace(target, index=also))
+                continue
+            path, bracket, index = target.path.partition('[')
+            renamed = variant.renamed.get(path, path) + bracket + index
+            targets.extend(make_unknowns(renamed, made, initial=float(value), bounds=(unknown.min_value, unknown.max_value))[0].targets)
+        low, high = unknown.min_value, unknown.max_value
+        inside = min(max(float(value), low), high)
+        found.append(dataclasses.replace(unknown, targets=tuple(targets), nominal=inside))
+    return tuple(found)
+
+
+def extra_unknowns(
+    variant: Variant, made: mujoco.MjModel, first: float
+) -> tuple[Unknown, ...]:
+    """Return the unknowns that a variant has beside the model's.
+
+    Args:
+        variant: What was made of the model.
+        made: The same, compiled.
+        first: Where the first of them starts.
+    """
+    found: list[Unknown] = []
+    for place, extra in enumerate(variant.extras):
+        low, high = extra.bounds
+        start = min(max(first if place == 0 else extra.tries[0], low), high)
+        found.extend(
+            make_unknowns(
+                extra.target,
+                made,
+                initial=start,
+                bounds=extra.bounds,
+                scale='log' if extra.log else 'linear',
+            )
+        )
+    return tuple(found)
