@@ -33,6 +33,8 @@ _LEAST_ROTOR = 1e-3
 _STIFF_LIMIT = 2.0
 #: What the goal of a servo with a dead band cannot be pushed aside by, N·m·s/rad.
 _FIRM = 1e4
+#: Its inertia, as part of what its damping is over a step: what is left of its speed in the next.
+_NIMBLE = 1e-3
 #: Springs that are tried let rotor and link swing at so many Hz ...
 _SWINGS = (4.0, 8.0, 16.0, 32.0)
 #: ... unless the simulation could not follow: 2 / (time step) is the limit of its stability.
@@ -42,6 +44,7 @@ _WIDTHS = (0.005, 0.015, 0.05)
 #: A first guess of the damping of a gear's spring: part of the critical one.
 _SPRING_DAMPING = 0.05
 _WIDEST = 0.5
+_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 class Lack(enum.StrEnum):
@@ -126,7 +129,7 @@ def _is_servo(model: mujoco.MjModel, actuator: int) -> bool:
         and model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
         and model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
         and model.actuator_gainprm[actuator, 0] == -prm[1] > 0
-        and model.jnt_type[joint] in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+        and int(model.jnt_type[joint]) in _SCALAR
         and model.joint(joint).name
         and model.actuator(actuator).name
     )
@@ -181,9 +184,8 @@ def _two_masses(
     if row.type[0] == mujoco.mjtJoint.mjJNT_SLIDE:
         body.gravcomp = 1.0
     wheel.armature = max(float(row.armature[0]), _LEAST_ROTOR)
-    wheel.damping, wheel.frictionloss = row.damping[0], row.frictionloss[0]
-    link.armature, link.frictionloss = 0.0, 0.0
-    link.damping = np.zeros_like(link.damping) if np.ndim(link.damping) else 0.0
+    wheel.damping[:], wheel.frictionloss = link.damping, link.frictionloss
+    link.damping[:], link.armature, link.frictionloss = 0.0, 0.0, 0.0
     servo.target = rotor_name
     tendon = copy.add_tendon(name=f'{joint}_{what}')
     tendon.wrap_joint(rotor_name, 1.0)
@@ -259,7 +261,8 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
     body.mass, body.inertia = _LIGHT, [_LIGHT] * 3
     wheel = body.add_joint(name=goal, type=copy.joint(joint).type, axis=[0, 0, 1])
     wheel.limited = mujoco.mjtLimited.mjLIMITED_FALSE
-    wheel.damping = [_FIRM, 0, 0] if np.ndim(wheel.damping) else _FIRM
+    wheel.damping[0] = _FIRM
+    wheel.armature = _NIMBLE * _FIRM * model.opt.timestep
     if row.type[0] == mujoco.mjtJoint.mjJNT_SLIDE:
         body.gravcomp = 1.0
     servo.target = goal
