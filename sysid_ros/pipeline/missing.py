@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import mujoco
 import numpy as np
 import scipy.special
 
@@ -15,7 +16,8 @@ from sysid_ros.errors import ConfigError, FitError, ModelError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
-from sysid_ros.model.loading import compile_spec
+from sysid_ros.model.description import Description
+from sysid_ros.model.loading import RobotModel, compile_spec
 from sysid_ros.model.variants import extra_unknowns, moved, started, variants
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import load
@@ -25,13 +27,12 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.targets import Target
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.model.variants import Variant
     from sysid_ros.pipeline.loading import Problem
@@ -92,8 +93,9 @@ class Trial:
         values: What the fit found for what it has more.
         training: Root mean square error on the training data, in units of the noise.
         held_out: The same on the data held out.
-        better: By how much the mean square of what is held out falls, in units of the noise's, …
-        standard_error: … and the standard error of that, over parts of half a second.
+        better: Mean logarithm of the ratio by which the mean square falls on parts of what is held
+            out, …
+        standard_error: … and the standard error of that.
         p_value: Of a fall as steady as this by chance.
     """
 
@@ -120,7 +122,7 @@ class Missing:
         training: Root mean square error of the model as it is, in units of the noise.
         held_out: The same on the data held out.
         reason: Why, in a sentence.
-        mjcf: The variant that is named, with all values found; empty where none is.
+        replaced: Target of the model to what it is in the variant that is named.
     """
 
     named: Trial | None
@@ -129,7 +131,26 @@ class Missing:
     training: float
     held_out: float
     reason: str
-    mjcf: str
+    replaced: dict[str, str]
+
+
+class Changed(NamedTuple):
+    """The variant that is named.
+
+    Attributes:
+        model: As it would be read from a file.
+        values: What was found for its parameters.
+    """
+
+    model: RobotModel
+    values: tuple[tuple[Target, float], ...]
+
+
+class Found(NamedTuple):
+    """What the model lacks, and the model that has it where something is named."""
+
+    missing: Missing
+    changed: Changed | None
 
 
 class _Case(NamedTuple):
@@ -153,7 +174,7 @@ class _Tried(NamedTuple):
 
 def find_missing(
     config: CalibrationConfig, observer: Observer, cancel: threading.Event | None = None
-) -> Missing:
+) -> Found:
     """Find what real joints do and the model does not.
 
     The model is fitted as it is. Every variant, of every joint that a position servo drives, is
@@ -182,7 +203,7 @@ def missing_in(
     problem: Problem,
     observer: Observer,
     cancel: threading.Event | None = None,
-) -> Missing:
+) -> Found:
     """Do the same with data that are read already."""
     held_out = problem.sequences('validate')
     if not held_out:
@@ -237,23 +258,43 @@ def missing_in(
     tried.sort(key=lambda item: -item.trial.better)
     trials = tuple(item.trial for item in tried)
     best = tried[0] if tried else None
-    level = _FALSE_ALARM
+    named = None
     if best is None:
         reason = (
             f'none of {len(possible)} variants would lower the error beyond chance '
             f'({100 * _FALSE_ALARM:g} % over all)'
         )
-        return Missing(None, trials, len(possible), error, _root(before), reason, '')
-    if not best.trial.p_value < level or not best.trial.better > 0:
-        reason = f'no variant predicts held-out data better beyond chance (p = {best.trial.p_value:.2g})'
-        return Missing(None, trials, len(possible), error, _root(before), reason, '')
-    reason = (
-        f'with it the error on held-out data falls from {_root(before):.4g} to '
-        f'{best.trial.held_out:.4g} times the noise (p = {best.trial.p_value:.1g})'
+    elif best.trial.p_value >= _FALSE_ALARM:
+        reason = (
+            f'of {len(possible)} variants {len(tried)} looked better on the training data, and none '
+            f'predicts the held-out data better beyond chance (p = {best.trial.p_value:.1g})'
+        )
+    else:
+        named = best
+        reason = (
+            f'with it the error on held-out data falls from {_root(before):.3g} to '
+            f'{best.trial.held_out:.3g} times the noise (p = {best.trial.p_value:.1g})'
+        )
+    missing = Missing(
+        named.trial if named else None,
+        trials,
+        len(possible),
+        error,
+        _root(before),
+        reason,
+        _replaced(case, named) if named else {},
     )
-    return Missing(
-        best.trial, trials, len(possible), error, _root(before), reason, _mjcf(best)
-    )
+    return Found(missing, _model(case, named) if named else None)
+
+
+def _replaced(case: _Case, tried: _Tried) -> dict[str, str]:
+    """Return what each target of the robot became that the variant has in another place."""
+    return {
+        old.path: new.path
+        for before, after in zip(case.fit.unknowns, tried.unknowns, strict=False)
+        for old, new in zip(before.targets, after.targets, strict=False)
+        if old.path != new.path
+    }
 
 
 def _basis(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -368,7 +409,8 @@ def _try(
         return None
     held_out = [started(variant, model, made, run) for run in case.held_out]
     after = _held_out(case, variant.spec, held_out, unknowns, solution.x)
-    difference = before - after
+    # Parts where the robot starts, or is fast, would outweigh all others in plain differences.
+    difference = np.log(before / after)
     count = len(fit.unknowns)
     values = tuple(
         Value(extra.target, float(value), extra.bounds, extra.log)
@@ -405,13 +447,16 @@ def _held_out(
     return np.asarray(np.bincount(blocks, squares) / np.bincount(blocks))
 
 
-def _mjcf(tried: _Tried) -> str:
-    """Return a variant as MJCF, with the values found."""
-    from sysid_ros.model.targets import write_spec  # noqa: PLC0415
-
-    spec = tried.spec.copy()
-    for unknown, value in zip(tried.unknowns, tried.x, strict=True):
-        for target in unknown.targets:
-            if target.in_mjcf:
-                write_spec(spec, target, float(value))
-    return str(spec.to_xml())
+def _model(case: _Case, tried: _Tried) -> Changed:
+    """Return a variant as it would be read from a file, and all values found that it can hold."""
+    path = case.problem.source.description.path
+    text = tried.spec.to_xml()
+    spec = mujoco.MjSpec.from_string(text)
+    spec.modelfiledir = str(path.parent)
+    values = tuple(
+        (target, float(value))
+        for unknown, value in zip(tried.unknowns, tried.x, strict=True)
+        for target in unknown.targets
+        if target.in_mjcf
+    )
+    return Changed(RobotModel(Description(path, text), spec), values)
