@@ -84,9 +84,7 @@ def _arm(*links: tuple[str, str, float, float, float, float]) -> Arm:
 
 
 ARMS = {
-    'two': _arm(
-        ('shoulder', '0 1 0', 0.3, 0.6, 40, 0.02), ('elbow', '0 1 0', 0.25, 0.4, 20, 0.01)
-    ),
+    'two': _arm(('shoulder', '0 1 0', 0.3, 0.6, 40, 0.02), ('elbow', '0 1 0', 0.25, 0.4, 20, 0.01)),
     'three': _arm(
         ('pan', '0 0 1', 0.05, 0.5, 30, 0.015),
         ('lift', '0 1 0', 0.22, 0.4, 45, 0.02),

@@ -11,17 +11,24 @@ from rich.markup import escape
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
+from sysid_ros.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
 
     from rich.console import Console
 
+    from sysid_ros.pipeline.missing import Missing
     from sysid_ros.pipeline.models import Candidate, ModelComparison
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare models on the same bags and recommend one."""
+    """Compare models on the same bags and recommend one, or say what one lacks."""
+    if args.missing:
+        return _run_missing(args)
+    if args.output is not None:
+        msg = '--output is the folder for what --missing names; expected both or neither.'
+        raise ConfigError(msg)
     overrides = parse_overrides(args.overrides)
     configs = [load_calibration(path, overrides) for path in args.configs]
     # Imported late, so that a wrong configuration is told at once.
@@ -47,6 +54,84 @@ def run(args: argparse.Namespace) -> int:
     progress.finish()
     print_models(make_console(), found)
     return 0
+
+
+def _run_missing(args: argparse.Namespace) -> int:
+    """Say what the joints of a robot do and its model does not.
+
+    Raises:
+        ConfigError: There are several configurations, something is to be dropped, or the folder
+            exists.
+    """
+    if len(args.configs) > 1 or args.drop:
+        msg = 'Expected one calibration.yaml and no --drop beside --missing.'
+        raise ConfigError(msg)
+    if args.output is not None and args.output.exists():
+        msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
+        raise ConfigError(msg)
+    config = load_calibration(args.configs[0], parse_overrides(args.overrides))
+    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
+    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
+    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.model.mjcf.write import write_model  # noqa: PLC0415
+    from sysid_ros.pipeline.missing import find_missing  # noqa: PLC0415
+
+    progress = None if args.json else Progress()
+    found = find_missing(config, progress or Nobody())
+    written = None
+    if args.output is not None and found.changed is not None:
+        written = write_model(*found.changed, args.output)
+    if progress is None:
+        print(to_json(found.missing, indent=2))
+        return 0
+    progress.finish()
+    console = make_console()
+    print_missing(console, found.missing)
+    if written is not None:
+        for note in written.notes:
+            console.print(note, markup=False)
+        console.print(f'wrote {written.path}', markup=False)
+    return 0
+
+
+def print_missing(console: Console, found: Missing) -> None:
+    """Print what was tried, what is missing, and what to go on with."""
+    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+
+    table = make_table(
+        'With what real joints do (errors in units of the noise)',
+        'the model',
+        *(f'>{name}' for name in ('value', 'training', 'held out', 'p')),
+    )
+    table.add_row('as it is', '-', _number(found.training), _number(found.held_out), '-')
+    for trial in found.trials:
+        table.add_row(
+            escape(f'with {trial.title}'),
+            ', '.join(_number(value.value) for value in trial.values),
+            _number(trial.training),
+            _number(trial.held_out),
+            _number(trial.p_value, '.1g'),
+        )
+    console.print(table)
+    console.print()
+    if found.named is None:
+        console.print(f'missing: nothing, as {found.reason}', markup=False)
+        return
+    console.print(f'missing: {found.named.title}; {found.reason}', markup=False)
+    console.print(
+        'parameters to add to calibration.yaml, with the model of --output:', markup=False
+    )
+    for value in found.named.values:
+        low, high = value.bounds
+        scale = ', scale: log' if value.log else ''
+        console.print(
+            f'  - {{target: {value.target}, initial: {value.value:.6g}, '
+            f'bounds: [{low:.4g}, {high:.4g}]{scale}}}',
+            markup=False,
+            soft_wrap=True,
+        )
+    for old, new in found.replaced.items():
+        console.print(f'  {new} instead of {old}', markup=False, soft_wrap=True)
 
 
 def print_models(console: Console, found: ModelComparison) -> None:

@@ -296,7 +296,8 @@ def _add_compare(commands: Commands) -> None:
         help='fit several models to the same bags; recommend the simplest that predicts as well',
         description=(
             'Fit several configurations, or one with and without some of its parameters, to the '
-            'same bags, and recommend the simplest that predicts held-out data as well as the best.'
+            'same bags, and recommend the simplest that predicts held-out data as well as the '
+            'best. With --missing, find what the joints of the robot do and the model does not.'
         ),
     )
     parser.add_argument('configs', nargs='+', type=Path, metavar='config', help='calibration.yaml')
@@ -306,6 +307,21 @@ def _add_compare(commands: Commands) -> None:
         default=[],
         metavar='PATTERN[,PATTERN]',
         help="also without these parameters, as 'joint/*/frictionloss'; one more model each time",
+    )
+    parser.add_argument(
+        '--missing',
+        action='store_true',
+        help=(
+            'say which joint needs what the model lacks: asymmetric friction, backlash, an elastic '
+            'joint, a dead band of its servo'
+        ),
+    )
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        metavar='FOLDER',
+        help='new folder for the model that has what --missing names',
     )
     parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
     _add_overrides(parser)

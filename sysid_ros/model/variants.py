@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Role, resolve
+from sysid_ros.model.unknown import make_unknowns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from sysid_ros.model.targets import Target
+    from sysid_ros.model.unknown import Unknown
     from sysid_ros.signals.trajectory import Trajectory
 
-#: A flywheel's own mass, kg, and inertia, kg·m², beside the armature: as little as compiles.
-_LIGHT = 1e-6
+#: A flywheel's own mass, kg, and radius, m: next to nothing beside the armature.
+_LIGHT, _RADIUS = 1e-6, 0.01
 #: Rotors have at least this inertia at the joint where the model has none, kg·m².
 _LEAST_ROTOR = 1e-3
 #: Limits are as stiff as MuJoCo allows: so many steps of time constant.
@@ -83,7 +86,7 @@ class Variant:
         spec: The changed model, not compiled.
         extras: What is unknown beside the parameters of the model; the first one says how much.
         renamed: Target of the model, up to its index, to what it is in the variant.
-        follows: Joint that is new to the joint where it starts.
+        starts_with: Joint where the joint starts that is new, the last of all; empty for none.
     """
 
     lack: Lack
@@ -92,7 +95,7 @@ class Variant:
     spec: mujoco.MjSpec
     extras: tuple[Extra, ...]
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    follows: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    starts_with: str = ''
 
     @property
     def title(self) -> str:
@@ -157,7 +160,6 @@ class _TwoMasses(NamedTuple):
     spec: mujoco.MjSpec
     tendon: mujoco.MjsTendon
     renamed: dict[str, str]
-    follows: dict[str, str]
 
 
 def _two_masses(
@@ -168,25 +170,18 @@ def _two_masses(
     joint = _joint_of(model, actuator)
     servo = copy.actuator(model.actuator(actuator).name)
     link = copy.joint(joint)
-    row = model.joint(joint)
     rotor_name, link_name = f'{joint}_rotor', joint
     if reads == 'rotor':
         rotor_name, link_name = joint, f'{joint}_link'
         _rename_joint(copy, joint, link_name)
-    body = copy.worldbody.add_body(name=f'{joint}_rotor')
-    body.explicitinertial = True
-    body.mass, body.inertia = _LIGHT, [_LIGHT] * 3
-    wheel = body.add_joint(name=rotor_name, type=link.type, axis=[0, 0, 1], ref=float(row.qpos0[0]))
-    wheel.springref = float(row.qpos_spring[0])
-    wheel.limited = mujoco.mjtLimited.mjLIMITED_FALSE
-    if row.type[0] == mujoco.mjtJoint.mjJNT_HINGE and copy.compiler.degree:
-        wheel.ref, wheel.springref = np.rad2deg([wheel.ref, wheel.springref])
-    if row.type[0] == mujoco.mjtJoint.mjJNT_SLIDE:
-        body.gravcomp = 1.0
-    wheel.armature = max(float(row.armature[0]), _LEAST_ROTOR)
+    wheel = _add_wheel(copy, f'{joint}_rotor', rotor_name, link)
+    wheel.armature = max(float(link.armature), _LEAST_ROTOR)
     wheel.damping[:], wheel.frictionloss = link.damping, link.frictionloss
     link.damping[:], link.armature, link.frictionloss = 0.0, 0.0, 0.0
     servo.target = rotor_name
+    for sensor in copy.sensors:
+        if sensor.type == mujoco.mjtSensor.mjSENS_JOINTACTFRC and sensor.objname == joint:
+            sensor.objname = rotor_name
     tendon = copy.add_tendon(name=f'{joint}_{what}')
     tendon.wrap_joint(rotor_name, 1.0)
     tendon.wrap_joint(link_name, -1.0)
@@ -196,7 +191,22 @@ def _two_masses(
             f'joint/{joint}/{attribute}': f'joint/{rotor_name}/{attribute}'
             for attribute in ('armature', 'damping', 'frictionloss')
         }
-    return _TwoMasses(copy, tendon, renamed, {f'{joint}_rotor' if reads == 'link' else link_name: joint})
+    return _TwoMasses(copy, tendon, renamed)
+
+
+def _add_wheel(
+    spec: mujoco.MjSpec, body: str, joint: str, like: mujoco.MjsJoint
+) -> mujoco.MjsJoint:
+    """Add a wheel to the world, the last of all bodies; it hits nothing, and nothing pulls it."""
+    wheel = spec.worldbody.add_body(name=body, gravcomp=1.0)
+    geom = wheel.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[_RADIUS, 0, 0], mass=_LIGHT)
+    geom.contype = geom.conaffinity = 0
+    found = wheel.add_joint(name=joint, type=like.type, axis=[0, 0, 1], ref=like.ref)
+    found.springref = like.ref
+    found.limited = mujoco.mjtLimited.mjLIMITED_FALSE
+    found.stiffness[:], found.damping[:] = 0.0, 0.0
+    found.frictionloss = 0.0
+    return found
 
 
 def _rename_joint(spec: mujoco.MjSpec, old: str, new: str) -> None:
@@ -222,7 +232,12 @@ def _elastic(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: s
     made.tendon.damping[0] = 2 * _SPRING_DAMPING * lighter * speeds[-1]
     made.tendon.springlength[:] = 0.0
     extras = (
-        Extra(f'tendon/{joint}_spring/stiffness', tries, (tries[0] / 30, lighter * fastest**2), True),
+        Extra(
+            f'tendon/{joint}_spring/stiffness',
+            tries,
+            (tries[0] / 30, lighter * fastest**2),
+            log=True,
+        ),
         Extra(
             f'tendon/{joint}_spring/damping',
             (float(made.tendon.damping[0]),),
@@ -230,7 +245,7 @@ def _elastic(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: s
         ),
     )
     return Variant(
-        Lack.ELASTICITY, joint, reads, made.spec, extras, made.renamed, made.follows
+        Lack.ELASTICITY, joint, reads, made.spec, extras, made.renamed, starts_with=joint
     )
 
 
@@ -242,7 +257,7 @@ def _play(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: str)
     made.tendon.range[:] = -_WIDTHS[0] / 2, _WIDTHS[0] / 2
     made.tendon.solref_limit[:] = _STIFF_LIMIT * model.opt.timestep, 1.0
     extra = Extra(f'tendon/{joint}_play/play', _WIDTHS, (1e-5, _WIDEST))
-    return Variant(Lack.PLAY, joint, reads, made.spec, (extra,), made.renamed, made.follows)
+    return Variant(Lack.PLAY, joint, reads, made.spec, (extra,), made.renamed, starts_with=joint)
 
 
 def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Variant:
@@ -253,18 +268,12 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
     """
     copy = spec.copy()
     joint, name = _joint_of(model, actuator), model.actuator(actuator).name
-    row, servo = model.joint(joint), copy.actuator(name)
+    servo = copy.actuator(name)
     goal = f'{joint}_goal'
     kp, kv = float(model.actuator_gainprm[actuator, 0]), -float(model.actuator_biasprm[actuator, 2])
-    body = copy.worldbody.add_body(name=goal)
-    body.explicitinertial = True
-    body.mass, body.inertia = _LIGHT, [_LIGHT] * 3
-    wheel = body.add_joint(name=goal, type=copy.joint(joint).type, axis=[0, 0, 1])
-    wheel.limited = mujoco.mjtLimited.mjLIMITED_FALSE
+    wheel = _add_wheel(copy, goal, goal, copy.joint(joint))
     wheel.damping[0] = _FIRM
     wheel.armature = _NIMBLE * _FIRM * model.opt.timestep
-    if row.type[0] == mujoco.mjtJoint.mjJNT_SLIDE:
-        body.gravcomp = 1.0
     servo.target = goal
     firm = _FIRM / model.opt.timestep
     servo.gainprm[0], servo.biasprm[1], servo.biasprm[2] = firm, -firm, 0.0
@@ -282,32 +291,25 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
         f'actuator/{name}/kp': f'tendon/{joint}_servo/stiffness',
         f'actuator/{name}/kv': f'actuator/{name}_damper/kv',
     }
-    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, {goal: joint})
+    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, joint)
 
 
-def started(variant: Variant, model: mujoco.MjModel, made: mujoco.MjModel, run: Trajectory) -> Trajectory:
-    """Return a run whose start holds the joints that are new, too.
+def started(variant: Variant, model: mujoco.MjModel, run: Trajectory) -> Trajectory:
+    """Return a run whose start holds the joint that is new, too.
 
     Args:
         variant: What was made of the model.
         model: The model, compiled.
-        made: The variant, compiled; its new joints are its last.
         run: Of the model.
     """
-    qpos = np.concatenate([run.initial_qpos, np.zeros(made.nq - model.nq)])
-    qvel = np.concatenate([run.initial_qvel, np.zeros(made.nv - model.nv)])
-    for new, old in variant.follows.items():
-        source = model.joint(old)
-        place = _last(made)
-        qpos[place[0]] = qpos[source.qposadr[0]]
-        qvel[place[1]] = qvel[source.dofadr[0]]
-        del new
-    return dataclasses.replace(run, initial_qpos=qpos, initial_qvel=qvel)
-
-
-def _last(made: mujoco.MjModel) -> tuple[int, int]:
-    """Return where position and velocity of the last joint are."""
-    return int(made.jnt_qposadr[-1]), int(made.jnt_dofadr[-1])
+    if not variant.starts_with:
+        return run
+    like = model.joint(variant.starts_with)
+    return dataclasses.replace(
+        run,
+        initial_qpos=np.append(run.initial_qpos, run.initial_qpos[like.qposadr[0]]),
+        initial_qvel=np.append(run.initial_qvel, run.initial_qvel[like.dofadr[0]]),
+    )
 
 
 def moved(
@@ -326,33 +328,32 @@ def moved(
         unknowns: Of the model.
         values: Of each.
     """
-    places = {}
-    for old in variant.follows.values():
-        row, (qpos, dof) = model.joint(old), _last(made)
-        places['initial_qpos', int(row.qposadr[0])] = qpos
-        places['initial_qvel', int(row.dofadr[0])] = dof
+    also = {}
+    if variant.starts_with:
+        like = model.joint(variant.starts_with)
+        also = {
+            ('initial_qpos', int(like.qposadr[0])): model.nq,
+            ('initial_qvel', int(like.dofadr[0])): model.nv,
+        }
     found = []
     for unknown, value in zip(unknowns, values, strict=True):
-        targets = []
+        targets: list[Target] = []
         for target in unknown.targets:
-            if target.element in ('sequence', 'option'):
-                targets.append(target)
-                also = places.get((target.attribute, target.index or 0))
-                if also is not None:
-                    targets.append(dataclasses.replace(target, index=also))
+            place = also.get((target.attribute, target.index or 0))
+            if target.role is Role.SEQUENCE:
+                new = () if place is None else (dataclasses.replace(target, index=place),)
+                targets.extend((target, *new))
                 continue
             path, bracket, index = target.path.partition('[')
-            renamed = variant.renamed.get(path, path) + bracket + index
-            targets.extend(make_unknowns(renamed, made, initial=float(value), bounds=(unknown.min_value, unknown.max_value))[0].targets)
+            path = variant.renamed.get(path, path)
+            targets.extend(resolve(f'{path}{bracket}{index}', made, (), variant.spec))
         low, high = unknown.min_value, unknown.max_value
         inside = min(max(float(value), low), high)
         found.append(dataclasses.replace(unknown, targets=tuple(targets), nominal=inside))
     return tuple(found)
 
 
-def extra_unknowns(
-    variant: Variant, made: mujoco.MjModel, first: float
-) -> tuple[Unknown, ...]:
+def extra_unknowns(variant: Variant, made: mujoco.MjModel, first: float) -> tuple[Unknown, ...]:
     """Return the unknowns that a variant has beside the model's.
 
     Args:

@@ -183,7 +183,8 @@ def find_missing(
     Philosophical Society 44, 1948, with a finite step, as play and dead bands have no slope at
     zero). Those that would gain most, beyond chance, are fitted. Named is the one that predicts
     the validation bags best, if it does so better than the model as it is, by a paired test over
-    parts of half a second (Diebold and Mariano, Journal of Business & Economic Statistics 13, 1995).
+    parts of a quarter of a second (Diebold and Mariano, Journal of
+    Business & Economic Statistics 13, 1995).
 
     Args:
         config: The calibration to go on from.
@@ -266,8 +267,8 @@ def missing_in(
         )
     elif best.trial.p_value >= _FALSE_ALARM:
         reason = (
-            f'of {len(possible)} variants {len(tried)} looked better on the training data, and none '
-            f'predicts the held-out data better beyond chance (p = {best.trial.p_value:.1g})'
+            f'of {len(possible)} variants {len(tried)} looked better on the training data, and '
+            f'none predicts held-out data better beyond chance (p = {best.trial.p_value:.1g})'
         )
     else:
         named = best
@@ -334,7 +335,7 @@ def _score(
         *moved(variant, model, made, fit.unknowns, fit.values.tolist()),
         *extra_unknowns(variant, made, extra.tries[0]),
     )
-    runs = [started(variant, model, made, run) for run in case.training]
+    runs = [started(variant, model, run) for run in case.training]
     start = np.array([unknown.nominal for unknown in unknowns])
     candidates = np.tile(start, (len(extra.tries), 1))
     candidates[:, len(fit.unknowns)] = extra.tries
@@ -394,7 +395,7 @@ def _try(
         *moved(variant, model, made, fit.unknowns, fit.values.tolist()),
         *extra_unknowns(variant, made, score.start),
     )
-    runs = [started(variant, model, made, run) for run in case.training]
+    runs = [started(variant, model, run) for run in case.training]
     start = np.array([unknown.nominal for unknown in unknowns])
     with make_simulator(variant.spec, unknowns, runs, case.threads) as simulator:
         residuals = Residuals(simulator, fit.noise)
@@ -407,7 +408,7 @@ def _try(
         )
     if isinstance(solution, FitError):
         return None
-    held_out = [started(variant, model, made, run) for run in case.held_out]
+    held_out = [started(variant, model, run) for run in case.held_out]
     after = _held_out(case, variant.spec, held_out, unknowns, solution.x)
     # Parts where the robot starts, or is fast, would outweigh all others in plain differences.
     difference = np.log(before / after)
@@ -416,7 +417,11 @@ def _try(
         Value(extra.target, float(value), extra.bounds, extra.log)
         for extra, value in zip(variant.extras, solution.x[count:], strict=True)
     )
-    error = float(difference.std(ddof=1)) / math.sqrt(len(difference)) if len(difference) > 1 else math.nan
+    error = (
+        float(difference.std(ddof=1)) / math.sqrt(len(difference))
+        if len(difference) > 1
+        else math.nan
+    )
     trial = Trial(
         variant.title,
         str(variant.lack),
@@ -433,7 +438,11 @@ def _try(
 
 
 def _held_out(
-    case: _Case, spec: mujoco.MjSpec, runs: Sequence[Trajectory], unknowns: Sequence[Unknown], x: NDArray[np.float64]
+    case: _Case,
+    spec: mujoco.MjSpec,
+    runs: Sequence[Trajectory],
+    unknowns: Sequence[Unknown],
+    x: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return the (k,) mean squares of parts of what is held out, in units of the noise's."""
     robot = [place for place, unknown in enumerate(unknowns) if not unknown.of_single_runs]

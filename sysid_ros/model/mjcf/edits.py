@@ -150,6 +150,8 @@ class _Classes:
                 self._source.nodes[0].add(section)
             self._drafts[name, element] = draft
         return self._drafts[name, element]
+
+
 #: Widths of ranges around zero, and the attributes that are those ranges.
 _WIDTHS = {('tendon', 'play'): 'range', ('tendon', 'deadband'): 'springlength'}
 
@@ -210,7 +212,9 @@ class Editor:
             self._springlength(node, target)
         elif key in _WIDTHS:
             for index, half in enumerate((-0.5, 0.5)):
-                set_component(node, _WIDTHS[key], index, half * value, (-0.5 * value, 0.5 * value), 2)
+                set_component(
+                    node, _WIDTHS[key], index, half * value, (-0.5 * value, 0.5 * value), 2
+                )
         elif target.attribute in ('ctrlrange', 'actrange') and own_range(rewrite, node, target.row):
             return
         else:
