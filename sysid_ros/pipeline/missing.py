@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _FALSE_ALARM = 0.01
 #: Residuals this many seconds apart count as independent.
 _BLOCK = 0.25
+#: Errors of the measured start, and where play was then, are not judged, s.
+_SETTLING = 0.5
 #: A standard error needs so many blocks.
 _FEWEST_BLOCKS = 6
 #: So many variants are fitted in full.
@@ -363,7 +365,7 @@ def _score(
             length = float(np.clip(length, 0.0, _FARTHEST))
         gain = -(0.5 * length**2 * size + length * float(change @ residual))
         slopes = -np.bincount(blocks, change * residual)
-        p_value = _p_value(np.sign(length) * slopes if signed else slopes)
+        p_value = _p_value(np.asarray(np.sign(length) * slopes if signed else slopes, float))
         p_value = min(2 * p_value, 1.0) if signed else p_value
         where = value if extra.log else value * length
         if gain > 0 and (best is None or gain > best.gain):
@@ -450,10 +452,11 @@ def _held_out(
     with make_simulator(spec, [unknowns[i] for i in robot], runs, case.threads) as simulator:
         residuals = Residuals(simulator, noise, enabled=[noise.__contains__])
         squares = residuals(x[None, robot])[: residuals.prior_rows.start, 0] ** 2
-    samples = residuals.samples
-    count = residuals.prior_rows.start
-    blocks = _blocks(samples.sequence[:count], samples.time[:count])
-    return np.asarray(np.bincount(blocks, squares) / np.bincount(blocks))
+    sequence = residuals.samples.sequence[: len(squares)]
+    time = residuals.samples.time[: len(squares)]
+    settled = time >= min(_SETTLING, 0.5 * float(time.max()))
+    blocks = _blocks(sequence[settled], time[settled])
+    return np.asarray(np.bincount(blocks, squares[settled]) / np.bincount(blocks))
 
 
 def _model(case: _Case, tried: _Tried) -> Changed:
