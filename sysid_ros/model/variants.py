@@ -41,7 +41,7 @@ _NIMBLE = 1e-3
 #: Springs that are tried let rotor and link swing at so many Hz ...
 _SWINGS = (4.0, 8.0, 16.0, 32.0)
 #: ... unless the simulation could not follow: 2 / (time step) is the limit of its stability.
-_FASTEST = 0.7
+_FASTEST = 0.4
 #: Widths of play and dead bands that are tried, rad or m.
 _WIDTHS = (0.005, 0.015, 0.05)
 #: A first guess of the damping of a gear's spring: part of the critical one.

@@ -86,6 +86,16 @@ def limits(
     return need
 
 
+def symmetric(field: str, what: str) -> Need:
+    """Expect a range that is there, as far on both sides of zero."""
+
+    def need(model: mujoco.MjModel, element: int, _: int) -> str | None:
+        low, high = getattr(model, field)[element]
+        return None if low == -high != 0 else what
+
+    return need
+
+
 def joint_range(model: mujoco.MjModel, joint: int, index: int) -> str | None:
     """Expect limits; those of a ball joint are one angle, the second component."""
     if _is(model.jnt_type[joint], mujoco.mjtJoint.mjJNT_BALL) and index == 0:

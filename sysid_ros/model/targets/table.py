@@ -277,14 +277,19 @@ _TENDON: dict[str, Kind] = {
     'range': _range(
         'm', slots.row('tendon_range'), needs.limits('tendon_limited', 'a tendon with limits')
     ),
-    # Widths of a range around zero: what a gear has of play, and what a servo does not correct.
+    # Widths of ranges around zero: how far a gear turns freely, and what a servo does not correct.
     'play': Kind(
         'm',
         _NONNEGATIVE,
         slots.around_zero('tendon_range'),
-        needs=needs.limits('tendon_limited', 'a tendon with limits'),
+        needs=needs.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2'),
     ),
-    'deadband': Kind('m', _NONNEGATIVE, slots.around_zero('tendon_lengthspring')),
+    'deadband': Kind(
+        'm',
+        _NONNEGATIVE,
+        slots.around_zero('tendon_lengthspring'),
+        needs=needs.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2'),
+    ),
     'margin': Kind('m', _NONNEGATIVE, slots.row('tendon_margin')),
     'actuatorfrcrange': _range(
         'N',

@@ -75,6 +75,7 @@ MODEL = """\
       <joint joint="hip" coef="3"/>
       <joint joint="m1" coef="1"/>
     </fixed>
+    <fixed name="band" stiffness="2" springlength="-.1 .1"><joint joint="m2" coef="1"/></fixed>
     <spatial name="spatial" springlength=".1 .4"><site site="anchor"/><site site="knee"/></spatial>
   </tendon>
   <equality>
@@ -194,6 +195,8 @@ COMPILED = mujoco.MjModel.from_xml_string(MODEL)
 SPELLED = {
     ('equality', 'data'): {'polycoef', 'anchor', 'torquescale'},
     ('joint', 'zero'): {'ref'},
+    ('tendon', 'play'): {'range'},
+    ('tendon', 'deadband'): {'springlength'},
     ('actuator', 'kp'): {'kp', 'gainprm', 'biasprm'},
     ('actuator', 'kv'): {'kv', 'biasprm'},
     ('body', 'quat'): {'quat', 'euler'},

@@ -80,6 +80,9 @@ EVERYTHING = """
            actuatorfrcrange="-3 3" armature=".01">
       <joint joint="hip" coef="3"/><joint joint="m1" coef="1"/>
     </fixed>
+    <fixed name="band" stiffness="2" springlength="-.1 .1">
+      <joint joint="m2" coef="1"/>
+    </fixed>
     <spatial name="spatial" stiffness="3" frictionloss=".1">
       <site site="anchor"/><site site="tip"/>
     </spatial>
@@ -240,6 +243,10 @@ class Edit:
         if target.element == 'joint' and name in ('range', 'springref', 'zero'):
             slide = owner.type == mujoco.mjtJoint.mjJNT_SLIDE
             value = value if slide or not self.spec.compiler.degree else float(np.rad2deg(value))
+        if name in ('play', 'deadband'):
+            ends = (-0.5 * value, 0.5 * value)
+            setattr(owner, {'play': 'range', 'deadband': 'springlength'}[name], ends)
+            return
         spelled = name if target.element == 'pair' else SPELLINGS.get(name, name)
         array = getattr(owner, spelled)
         if not isinstance(array, np.ndarray):
