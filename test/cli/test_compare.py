@@ -51,3 +51,28 @@ def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable
     done = sysid('compare', project.config, '--drop', 'joint/*/dampin')
     assert (done.code, done.err.count('\n')) == (2, 1)
     assert 'No parameter to drop matches' in done.err
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_said_and_can_be_written(project: Any, sysid: Callable[..., Any]):
+    project.change(parameters=FEW)
+    folder = project.folder / 'new'
+    done = sysid('compare', project.config, '--missing', '--json', '-o', folder)
+    assert (done.code, done.err) == (0, '')
+    found = json.loads(done.out)
+    assert found['screened'] == 12
+    assert (found['named'] is None) == (not folder.exists())
+    if found['named'] is not None:
+        assert (folder / 'arm.xml').exists()
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_asked_of_one_model_only(project: Any, sysid: Callable[..., Any]):
+    for arguments, words in (
+        (('--missing', '--drop', 'joint/*'), 'no --drop beside --missing'),
+        (('--missing', '-o', project.folder), 'exists already'),
+        (('-o', 'new'), 'expected both or neither'),
+    ):
+        done = sysid('compare', project.config, *arguments)
+        assert (done.code, done.err.count('\n')) == (2, 1)
+        assert words in done.err
