@@ -264,7 +264,7 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
     """Return a servo that ignores small errors.
 
     Its goal is a joint of its own, so damped that nothing but the command moves it, within a step;
-    a spring with a dead band pulls the joint there. What damps stays an actuator of its own.
+    a spring with a dead band pulls the joint there. What damps is a tendon of its own.
     """
     copy = spec.copy()
     joint, name = _joint_of(model, actuator), model.actuator(actuator).name
@@ -283,13 +283,13 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
     tendon.wrap_joint(joint, -1.0)
     tendon.stiffness[0] = kp
     tendon.springlength[:] = -_WIDTHS[0] / 2, _WIDTHS[0] / 2
-    damper = copy.add_actuator(name=f'{name}_damper', target=joint, trntype=servo.trntype)
-    damper.gaintype, damper.biastype = servo.gaintype, servo.biastype
-    damper.gainprm[0], damper.biasprm[2] = 0.0, -kv
+    damper = copy.add_tendon(name=f'{joint}_servo_kv')
+    damper.wrap_joint(joint, 1.0)
+    damper.damping[0] = kv
     extra = Extra(f'tendon/{joint}_servo/deadband', _WIDTHS, (1e-5, _WIDEST))
     renamed = {
         f'actuator/{name}/kp': f'tendon/{joint}_servo/stiffness',
-        f'actuator/{name}/kv': f'actuator/{name}_damper/kv',
+        f'actuator/{name}/kv': f'tendon/{joint}_servo_kv/damping',
     }
     return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, joint)
 
