@@ -237,6 +237,8 @@ def main() -> None:
             best = found.trials[0] if found.trials else None
             said = named.title if named else CLEAN
             close = '' if named or best is None else f' (best: {best.title}, p {best.p_value:.2g})'
+            if found.as_good:
+                close = f' (or {", ".join(found.as_good)})'
             values = ' '.join(f'{value.value:.4g}' for value in named.values) if named else ''
             print(
                 f'{kind:20} {joint:9} seed {seed:3}  {said} {values}{close}  '

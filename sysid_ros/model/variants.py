@@ -86,6 +86,7 @@ class Variant:
         spec: The changed model, not compiled.
         extras: What is unknown beside the parameters of the model; the first one says how much.
         renamed: Target of the model, up to its index, to what it is in the variant.
+        rotor: Name of the joint that has become the rotor; empty for none.
         starts_with: Joint where the joint starts that is new, the last of all; empty for none.
     """
 
@@ -95,6 +96,7 @@ class Variant:
     spec: mujoco.MjSpec
     extras: tuple[Extra, ...]
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rotor: str = ''
     starts_with: str = ''
 
     @property
@@ -158,6 +160,7 @@ class _TwoMasses(NamedTuple):
     """A model with a rotor beside a link, and their tendon."""
 
     spec: mujoco.MjSpec
+    rotor: str
     tendon: mujoco.MjsTendon
     renamed: dict[str, str]
 
@@ -191,7 +194,7 @@ def _two_masses(
             f'joint/{joint}/{attribute}': f'joint/{rotor_name}/{attribute}'
             for attribute in ('armature', 'damping', 'frictionloss')
         }
-    return _TwoMasses(copy, tendon, renamed)
+    return _TwoMasses(copy, rotor_name, tendon, renamed)
 
 
 def _add_wheel(
@@ -245,7 +248,7 @@ def _elastic(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: s
         ),
     )
     return Variant(
-        Lack.ELASTICITY, joint, reads, made.spec, extras, made.renamed, starts_with=joint
+        Lack.ELASTICITY, joint, reads, made.spec, extras, made.renamed, made.rotor, joint
     )
 
 
@@ -257,7 +260,7 @@ def _play(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: str)
     made.tendon.range[:] = -_WIDTHS[0] / 2, _WIDTHS[0] / 2
     made.tendon.solref_limit[:] = _STIFF_LIMIT * model.opt.timestep, 1.0
     extra = Extra(f'tendon/{joint}_play/play', _WIDTHS, (1e-5, _WIDEST))
-    return Variant(Lack.PLAY, joint, reads, made.spec, (extra,), made.renamed, starts_with=joint)
+    return Variant(Lack.PLAY, joint, reads, made.spec, (extra,), made.renamed, made.rotor, joint)
 
 
 def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Variant:
@@ -291,7 +294,7 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
         f'actuator/{name}/kp': f'tendon/{joint}_servo/stiffness',
         f'actuator/{name}/kv': f'tendon/{joint}_servo_kv/damping',
     }
-    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, joint)
+    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, starts_with=joint)
 
 
 def started(variant: Variant, model: mujoco.MjModel, run: Trajectory) -> Trajectory:
@@ -348,6 +351,9 @@ def moved(
             path = variant.renamed.get(path, path)
             targets.extend(resolve(f'{path}{bracket}{index}', made, (), variant.spec))
         low, high = unknown.min_value, unknown.max_value
+        if any(target.path == f'joint/{variant.rotor}/armature' for target in targets):
+            # The inertia may have been taken for the link's, and nothing can turn a rotor without.
+            low = min(max(low, _LEAST_ROTOR), 0.5 * (low + high))
         inside = min(max(float(value), low), high)
         found.append(dataclasses.replace(unknown, targets=tuple(targets), nominal=inside))
     return tuple(found)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Probability to name anything where nothing is missing, over all variants.
 _FALSE_ALARM = 0.01
+#: One variant predicts worse than another below this probability.
+_WORSE = 0.05
 #: Residuals this many seconds apart count as independent.
 _BLOCK = 0.25
 #: Errors of the measured start, and where play was then, are not judged, s.
@@ -124,6 +126,8 @@ class Missing:
         training: Root mean square error of the model as it is, in units of the noise.
         held_out: The same on the data held out.
         reason: Why, in a sentence.
+        as_good: Titles of others that predict better than the model as it is, and no worse beyond
+            chance than the one that is named: the recordings do not tell them apart.
         replaced: Target of the model to what it is in the variant that is named.
     """
 
@@ -133,6 +137,7 @@ class Missing:
     training: float
     held_out: float
     reason: str
+    as_good: tuple[str, ...]
     replaced: dict[str, str]
 
 
@@ -166,12 +171,13 @@ class _Case(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """A variant that was fitted, with all of its values."""
+    """A variant that was fitted, with all of its values, and its squares on what is held out."""
 
     trial: Trial
     spec: mujoco.MjSpec
     unknowns: tuple[Unknown, ...]
     x: NDArray[np.float64]
+    parts: NDArray[np.float64]
 
 
 def find_missing(
@@ -285,9 +291,21 @@ def missing_in(
         error,
         _root(before),
         reason,
+        _as_good(tried) if named else (),
         _replaced(case, named) if named else {},
     )
     return Found(missing, _model(case, named) if named else None)
+
+
+def _as_good(tried: Sequence[_Tried]) -> tuple[str, ...]:
+    """Return which of the others predict better than the model, and no worse than the first."""
+    best, *others = tried
+    return tuple(
+        other.trial.title
+        for other in others
+        if other.trial.p_value < _FALSE_ALARM
+        and _p_value(np.log(other.parts / best.parts)) >= _WORSE
+    )
 
 
 def _replaced(case: _Case, tried: _Tried) -> dict[str, str]:
@@ -436,7 +454,7 @@ def _try(
         error,
         _p_value(difference),
     )
-    return _Tried(trial, variant.spec, unknowns, solution.x)
+    return _Tried(trial, variant.spec, unknowns, solution.x, after)
 
 
 def _held_out(

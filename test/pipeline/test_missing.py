@@ -75,7 +75,7 @@ def test_the_model_that_has_it_is_written_with_all_values(workshop: Any, tmp_pat
     low, high = written.tendon_lengthspring[0]
     assert low == -high
     assert high - low == pytest.approx(WIDTH, rel=0.1)
-    assert written.tendon('j_servo').stiffness[0] == pytest.approx(8.0, rel=0.05)
+    assert written.tendon_stiffness[0] == pytest.approx(8.0, rel=0.05)
 
 
 class _Recorder:
