@@ -65,7 +65,7 @@ class Score(NamedTuple):
     Attributes:
         variant: Which.
         gain: By how much half the sum of squares would fall.
-        p_value: Of so steady a slope by chance, one value of the variant tried.
+        p_value: Of so steady a slope, or of such a gain, by chance, one value of the variant tried.
         start: Where its first parameter would go.
     """
 
@@ -370,6 +370,7 @@ def _score(
         return None
     best: Score | None = None
     signed = extra.bounds[0] < 0
+    share = min(fit.inference.effective / len(fit.solution.residual), 1.0)
     for place, value in enumerate(extra.tries):
         if unstable[place]:
             continue
@@ -383,8 +384,10 @@ def _score(
             length = float(np.clip(length, 0.0, _FARTHEST))
         gain = -(0.5 * length**2 * size + length * float(change @ residual))
         slopes = -np.bincount(blocks, change * residual)
-        p_value = _p_value(np.asarray(np.sign(length) * slopes if signed else slopes, float))
-        p_value = min(2 * p_value, 1.0) if signed else p_value
+        steady = _p_value(np.asarray(np.sign(length) * slopes if signed else slopes, float))
+        # One value may be decided by few moments, which no test over parts sees.
+        likely = float(scipy.special.chdtrc(1, 2.0 * gain * share))
+        p_value = min(4.0 * min(steady, likely), 1.0)
         where = value if extra.log else value * length
         if gain > 0 and (best is None or gain > best.gain):
             best = Score(variant, gain, p_value, where)
