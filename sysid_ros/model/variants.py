@@ -117,6 +117,11 @@ def variants(spec: mujoco.MjSpec, model: mujoco.MjModel) -> Iterator[Variant]:
         if not _is_servo(model, actuator):
             continue
         yield _asymmetric(spec, model, actuator)
+        joint = _joint_of(model, actuator)
+        joints, bodies = ({each.name for each in every} for every in (spec.joints, spec.bodies))
+        made = {f'{joint}_rotor', f'{joint}_goal'}
+        if made & (joints | bodies) or f'{joint}_link' in joints:
+            continue  # the model has a rotor, or such names, already
         if model.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
             yield _dead_band(spec, model, actuator)
         for reads in ('link', 'rotor'):

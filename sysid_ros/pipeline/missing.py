@@ -50,6 +50,8 @@ _SETTLING = 0.5
 _FEWEST_BLOCKS = 6
 #: So many variants are fitted in full.
 _MOST_FITS = 4
+#: Two tests of each value, and both signs of a slope.
+_TESTS = 4.0
 #: A step is believed up to so many times its size when it was tried.
 _FARTHEST = 2.0
 _ITERATIONS = 12
@@ -191,8 +193,8 @@ def find_missing(
     Philosophical Society 44, 1948, with a finite step, as play and dead bands have no slope at
     zero). Those that would gain most, beyond chance, are fitted. Named is the one that predicts
     the validation bags best, if it does so better than the model as it is, by a paired test over
-    parts of a quarter of a second (Diebold and Mariano, Journal of
-    Business & Economic Statistics 13, 1995).
+    parts of a quarter of a second (Diebold and Mariano, Journal of Business & Economic Statistics
+    13, 1995).
 
     Args:
         config: The calibration to go on from.
@@ -387,7 +389,7 @@ def _score(
         steady = _p_value(np.asarray(np.sign(length) * slopes if signed else slopes, float))
         # One value may be decided by few moments, which no test over parts sees.
         likely = float(scipy.special.chdtrc(1, 2.0 * gain * share))
-        p_value = min(4.0 * min(steady, likely), 1.0)
+        p_value = min(_TESTS * min(steady, likely), 1.0)
         where = value if extra.log else value * length
         if gain > 0 and (best is None or gain > best.gain):
             best = Score(variant, gain, p_value, where)

@@ -131,3 +131,10 @@ def test_the_encoder_reads_what_it_is_on(reads: str):
 def test_no_servo_with_a_dead_band_where_the_integrator_cannot_follow():
     lacks = {variant.lack for variant in _all(_spec(integrator='RK4'))}
     assert lacks == set(Lack) - {Lack.DEAD_BAND}
+
+
+def test_a_model_that_has_such_names_gets_no_second_rotor():
+    spec = _spec()
+    (variant,) = [v for v in _all(spec) if v.lack is Lack.PLAY and v.reads == 'rotor']
+    assert {v.lack for v in _all(variant.spec)} == {Lack.ASYMMETRY}
+    variant.spec.compile()
