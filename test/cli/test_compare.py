@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from sysid_ros.cli.compare import print_missing
+from sysid_ros.cli.console import make_console
+from sysid_ros.pipeline.missing import Missing, Trial, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,3 +81,27 @@ def test_what_is_missing_is_asked_of_one_model_only(project: Any, sysid: Callabl
         done = sysid('compare', project.config, *arguments)
         assert (done.code, done.err.count('\n')) == (2, 1)
         assert words in done.err
+
+
+def test_what_is_missing_is_printed_with_the_lines_to_add(capsys: pytest.CaptureFixture[str]):
+    play = Trial(
+        "backlash of 'j', encoder on the link",
+        'backlash',
+        'j',
+        'link',
+        (Value('tendon/j_play/play', 0.02, (1e-5, 0.5), log=False),),
+        *(0.9, 0.8, 0.5, 0.1, 1e-5),
+    )
+    replaced = {'joint/j/damping': 'joint/j_rotor/damping'}
+    found = Missing(play, (play,), 6, 1.0, 1.2, 'with it less', ("dead band of 'j'",), replaced)
+    print_missing(make_console(), found)
+    said = ' '.join(capsys.readouterr().out.split())
+    for words in (
+        "missing: backlash of 'j', encoder on the link; with it less",
+        "do not tell it from: dead band of 'j'",
+        '- {target: tendon/j_play/play, initial: 0.02, bounds: [1e-05, 0.5]}',
+        'joint/j_rotor/damping instead of joint/j/damping',
+    ):
+        assert words in said
+    print_missing(make_console(), dataclasses.replace(found, named=None, reason='none helps'))
+    assert 'missing: nothing, as none helps' in capsys.readouterr().out
