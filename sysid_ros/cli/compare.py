@@ -118,6 +118,9 @@ def print_missing(console: Console, found: Missing) -> None:
         console.print(f'missing: nothing, as {found.reason}', markup=False)
         return
     console.print(f'missing: {found.named.title}; {found.reason}', markup=False)
+    if found.as_good:
+        listed = ', '.join(found.as_good)
+        console.print(f'these recordings do not tell it from: {listed}', markup=False)
     console.print(
         'parameters to add to calibration.yaml, with the model of --output:', markup=False
     )
