@@ -480,6 +480,7 @@ ELSEWHERE = {
     *(('sensor', name) for name in ('gain', 'bias', 'delay')),
     *(('sequence', f'initial_{part}') for part in ('qpos', 'qvel', 'act')),
     ('sequence', 'arrival_offset'),
+    *(('tendon', name) for name in ('play', 'deadband')),
     # Of what a controller asks for: test_controllers.py and test_commands.py of the rollouts.
     ('sequence', 'trajectory_offset'),
     *(('sequence', f'update_{what}') for what in ('phase', 'ripple', 'blur')),
@@ -605,6 +606,44 @@ def test_ten_numbers_of_inertia_come_back(start: float) -> None:
     second = about_com + 1.8 * np.outer(com, com)
     expected = 1.8 * np.block([[second / 1.8, com[:, None]], [com[None, :], np.ones((1, 1))]])
     np.testing.assert_allclose(pseudo, expected, rtol=PRECISION)
+
+
+#: A rotor that a link follows through a gear with play and a spring with a dead band.
+WIDTHS = """
+<mujoco>
+  <option timestep="0.005" gravity="0 0 0"/>
+  <worldbody>
+    <body><joint name="rotor" axis="0 1 0"/><geom size=".1" mass="1" contype="0"/></body>
+    <body pos="0 1 0"><joint name="link" axis="0 1 0" damping=".01"/>
+      <geom size=".1" mass="2" contype="0"/></body>
+  </worldbody>
+  <tendon>
+    <fixed name="gear" limited="true" range="{play}"><joint joint="rotor" coef="1"/>
+      <joint joint="link" coef="-1"/></fixed>
+    <fixed name="servo" stiffness="2" springlength="{deadband}"><joint joint="rotor" coef="1"/>
+      <joint joint="link" coef="-1"/></fixed>
+  </tendon>
+  <actuator><motor name="m" joint="rotor" gear=".5"/></actuator>
+  <sensor><jointpos name="r" joint="rotor"/><jointpos name="q" joint="link"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize('start', STARTS)
+@pytest.mark.parametrize(
+    ('path', 'truth', 'written'),
+    [('tendon/gear/play', 0.5, '-.25 .25'), ('tendon/servo/deadband', 0.3, '-.15 .15')],
+)
+def test_a_width_around_zero_comes_back(
+    start: float, path: str, truth: float, written: str
+) -> None:
+    nominal = {'play': '-.2 .2', 'deadband': '-.1 .1'}
+    plant = WIDTHS.format(**(nominal | {path.rpartition('/')[2]: written}))
+    recording = run(mujoco.MjModel.from_xml_string(plant))
+    spec = mujoco.MjSpec.from_string(WIDTHS.format(**nominal))
+    first = 0.4 if path.endswith('play') else 0.2
+    found = solved(one(path, first, 0.01, 1.0), spec, recording, start)
+    assert found == pytest.approx([truth], rel=PRECISION)
 
 
 @pytest.mark.slow
