@@ -73,7 +73,7 @@ def with_steady_slopes(
     if solution.differences is not None:
         differences.take_steps(solution.differences)
     jacobian = solution.jacobian.copy()
-    differences.coarsen(Linearisation(solution.x, solution.residual, jacobian))
+    differences.widen(Linearisation(solution.x, solution.residual, jacobian))
     weight = rho(solution.residual, loss)[1]
     gradient = jacobian.T @ (weight * solution.residual)
     return dataclasses.replace(solution, jacobian=jacobian, gradient=gradient)

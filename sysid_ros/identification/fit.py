@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
 _STARTS_FIXED = (
-    'The recordings are too many for their starts to be unknown: errors of the states measured '
-    'there are not in the intervals.'
+    'The recordings are too many, or what they leave jumps too much, for their starts to be '
+    'unknown: errors of the states measured there are not in the intervals.'
 )
 
 
@@ -323,8 +323,14 @@ def fit(  # noqa: PLR0913 (documented API)
 def _with_free_starts(
     context: FitContext, first: FirstSolution, sequences: Sequence[Trajectory]
 ) -> FirstSolution | None:
-    """Go on with the states at the starts unknown as well; None where these are too many."""
+    """Go on with the states at the starts unknown as well; None where they are not to be had.
+
+    They are too many, or residuals jump: slopes by starts would then have to be sought over
+    standard errors, too, while what a joint that sticks does soon forgets them.
+    """
     whole = first.residuals
+    if first.solution.jumps:
+        return None
     (simulator,) = whole.simulators
     states = initial_states(simulator.model, simulator.runs, whole.noise, whole.unknowns)
     if not states:

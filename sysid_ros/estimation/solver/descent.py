@@ -20,7 +20,15 @@ from sysid_ros.estimation.solver.differences import (
 )
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import Iteration, interrupt
-from sysid_ros.estimation.solver.quadratic import KEPT, Point, Quadratic, Secant, quadratic
+from sysid_ros.estimation.solver.quadratic import (
+    KEPT,
+    UPDATED,
+    Point,
+    Quadratic,
+    Secant,
+    quadratic,
+    updated,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -38,6 +46,9 @@ _OF_VALUE, _STEP_TOLERANCE = 1e-5, 1e-10
 #: So many steps in a row that lower the cost by less than this part of what was predicted say that
 #: the slopes do not hold as far as the steps go.
 _POOR_STEPS, _POOR_RATIO = 3, 0.1
+#: Where what is left is the model's error, one that lowers it by less than this part says so; where
+#: slopes hold nevertheless, they are looked at again after so many steps.
+_POOR_ALIKE, _LOOKS_AGAIN = 0.25, 4
 #: Where no step lowers the cost any more, a predicted step below the first, in standard errors, or
 #: below so many tolerances means that the optimum is known as well as the function's own noise
 #: permits. A cost below this fraction of the start's means the same: it is a fit of exact data.
@@ -69,6 +80,13 @@ _NEAR_RATE = 0.25
 _BEST_RATE, _USUAL_RATE, _MISSED = 1e-3, 0.2, 5.0
 #: A step is expected to succeed when the last one reduced the cost by this part of the predicted.
 _SUCCESS_RATIO = 0.5
+#: With residuals that jump, a step that lowers the cost by less than such a step in standard errors
+#: would is idle, the first number where another solve begins at the end of one. Where no step
+#: lowers the cost, a predicted step below the third has arrived as well as can be told.
+_ROUGH_JUMPS, _JUMPS, _ARRIVED = 2.0, 0.3, 1.0
+#: A Jacobian over wide differences is updated by a step that lowers the cost by this part of what
+#: was predicted, and differenced anew after others.
+_LEARNS = 0.2
 #: Residuals that are not finite become this many times the largest at the start, or at least …
 _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
@@ -113,7 +131,8 @@ class Descent:
         self.tolerance = tolerance
         self.status: str | None = None
         self.trace: list[Iteration] = []
-        self._poor = self._idle = 0
+        self._poor = self._idle = self._look_from = 0
+        self._looked = False
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -132,6 +151,11 @@ class Descent:
         self.regulariser = np.nan
         self._penalty = np.inf
         self._secant = Secant(len(unknowns), loss)
+
+    @property
+    def _jumps(self) -> bool:
+        """Whether residuals jump where parameters change by less than a standard error."""
+        return bool(self.differences.wide.any())
 
     @property
     def checked(self) -> bool:
@@ -217,7 +241,7 @@ class Descent:
 
     def trial(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Do the same for what is tried first, with the Jacobian of one that likely succeeds."""
-        if self.expects_success and not self._keeping:
+        if self.expects_success and not self._keeping and not self._jumps:
             return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
         return self.evaluate(candidates)
 
@@ -243,9 +267,14 @@ class Descent:
         predicted = -(slope + 0.5 * float(step @ model.hessian @ step))
         ratio = (before.cost - point.cost) / predicted if predicted > 0 else 0.0
         if point.jacobian is None:
-            point.jacobian, point.kind = before.jacobian, KEPT
-            if not (self._keeping and self._holds(point)):
-                self._differentiate(point)
+            if self._jumps and ratio > _LEARNS:
+                least = self.differences.clear(len(point.residual))
+                point.jacobian = updated(before, point, model.unit, least)
+                point.kind = UPDATED
+            else:
+                point.jacobian, point.kind = before.jacobian, KEPT
+                if not (self._keeping and self._holds(point)):
+                    self._differentiate(point)
         self.expects_success = ratio > _SUCCESS_RATIO
         self._points = {point.z.tobytes(): point}
         self._secant.learn(before, point, predicted)
@@ -254,32 +283,52 @@ class Descent:
         self._accept(point, float(np.linalg.norm(point.z - before.z)))
         if self.status is not None:
             return False
-        self._poor = self._poor + 1 if ratio < _POOR_RATIO else 0
-        if self._poor >= _POOR_STEPS:
-            if self._coarsen():
+        poor, most = (_POOR_ALIKE, 1) if self.model.alike > _ALIKE else (_POOR_RATIO, _POOR_STEPS)
+        self._poor = self._poor + 1 if ratio < poor else 0
+        if self._poor >= most and not self._jumps:
+            if self._widen():
                 self._poor = 0
-            elif self.differences.coarse:
+            elif self._looked and self._poor >= _POOR_STEPS:
                 self.status = self.verdict()
         return self.status is None
 
     def mend(self) -> bool:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
+        if self._jumps:
+            return self._renew()
         # Far from the optimum, slopes that do not lead there are rather those of a rough cost.
-        if self.model.decrement > _SHORT and self.model.alike > _ALIKE and self._coarsen():
+        if self.model.decrement > _SHORT and self.model.alike > _ALIKE and self._widen():
             return True
-        return (not self.checked and self._check()) or self._coarsen()
+        return (not self.checked and self._check()) or self._widen()
+
+    def _renew(self) -> bool:
+        """Difference anew what was learnt from steps; return whether it was."""
+        if self.current.kind != UPDATED:
+            return False
+        self._differentiate(self.current)
+        self._points = {self.current.z.tobytes(): self.current}
+        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
+        self.trace[-1] = self.trace[-1]._replace(
+            rollouts=self.residuals.evaluations, jacobian=self.current.kind
+        )
+        self.expects_success = self._keeping = False
+        return True
 
     def _check(self) -> bool:
         """Mend columns that the differences do not give; return whether there were any."""
         return self._mended(self.differences.check)
 
-    def _coarsen(self) -> bool:
-        """Look once for slopes that hold over standard errors; return whether there were others."""
+    def _widen(self) -> bool:
+        """Look for slopes that hold over standard errors; return whether there were others."""
         alike = self.model.alike
         rough = self.tolerance >= _ROUGH and alike <= _ALIKE
-        if rough or self.differences.coarse or self.at_precision or self.current.jacobian is None:
+        known = self._jumps or self.current.jacobian is None
+        if rough or known or self.at_precision or len(self.trace) < self._look_from:
             return False
-        return self._mended(functools.partial(self.differences.coarsen, alike=alike))
+        self._looked = True
+        # Far from the optimum there may be nothing that jumps yet.
+        self._look_from = len(self.trace) + _LOOKS_AGAIN
+        return self._mended(functools.partial(self.differences.widen, alike=alike))
 
     def _mended(self, look: Callable[[Linearisation], bool]) -> bool:
         """Let the current Jacobian be looked at and mended; return whether it changed.
@@ -309,7 +358,8 @@ class Descent:
         if self.at_precision:
             self._polish()
             return 'cost'
-        return 'stalled'
+        near = self.model.decrement < _ARRIVED * np.sqrt(self.model.alike)
+        return 'cost' if self._jumps and near else 'stalled'
 
     def _polish(self) -> None:
         """Take steps that shorten the next one, where the cost cannot tell them apart."""
@@ -332,13 +382,19 @@ class Descent:
     @property
     def least_fall(self) -> float:
         """By how much a step that is worth a simulation lowers the cost."""
-        fall = 0.5 * self.model.variance * self.tolerance**2
+        model = self.model
+        tolerance = self.tolerance
+        if self._jumps and model.alike > _ALIKE:
+            tolerance = max(tolerance, _ROUGH_JUMPS if tolerance >= _ROUGH else _JUMPS)
+        fall = 0.5 * model.variance * model.alike * tolerance**2
         return max(fall, _SLIGHT * self.current.cost) if self.tolerance >= _ROUGH else fall
 
     @property
     def doubtful(self) -> bool:
         """Whether a step that fails here says that the Jacobian is wrong."""
-        return self.at_precision or (not self.checked and self.model.decrement < _SHORT)
+        learnt = self.current.kind == UPDATED
+        unsure = not self.checked and self.model.decrement < _SHORT
+        return self.at_precision or learnt or unsure
 
     @property
     def at_precision(self) -> bool:
@@ -387,7 +443,9 @@ class Descent:
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
         status = self._converged()
-        self._keeping = self._may_keep(before)
+        if (status or self._idle >= _IDLE_STEPS) and self._renew():
+            status, self._idle = self._converged(), 0
+        self._keeping = self.current.kind != UPDATED and self._may_keep(before)
         if status and not self.checked and self._check():
             status = self._converged()
         if not status and self._idle >= _IDLE_STEPS:
@@ -397,6 +455,8 @@ class Descent:
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         self.status = status
+        if self._jumps and self.current.kind not in {KEPT, UPDATED}:
+            self.differences.lengthen(self._by_values(self.current), self.model.alike)
 
     def _note(self, step: float) -> None:
         iteration = Iteration(

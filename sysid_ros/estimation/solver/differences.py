@@ -50,9 +50,15 @@ _AGREEING = 0.1
 #: Norms of the residuals' change by steps of about a standard error, allowing for noise that is
 #: correlated.
 _WORTH, _MOST_WORTH = 0.5, 30.0
-#: Where residuals jump, as with every breakaway of a joint that sticks, slopes hold over the second
-#: of these numbers of standard errors if not over the first, and at most over this part of a value.
-_WORTHS, _LONGEST_COARSE = (0.5, 4.0), 0.2
+#: Where residuals jump, as with every breakaway of a joint that sticks, slopes hold over so many
+#: standard errors, and at most over this part of a value.
+_WIDE, _LONGEST_COARSE = 3.0, 0.2
+#: They count where those of short steps are apart from them by this part, and change the residuals
+#: by so many times what short steps do. The steps are found in so many attempts, each at most so
+#: many times longer than the one before.
+_APART, _CLEAR, _WIDENINGS, _FASTEST = 0.3, 6.0, 6, 30.0
+#: They do not where the sides differ by more than this part of their mean.
+_BENT = 0.7
 
 FORWARD = 'forward'
 CENTRAL = 'central'
@@ -127,7 +133,7 @@ class Differences:
         size: (p,) steps in units of the values, or of a part of the scales for values near zero.
         central: (p,) which columns are central differences.
         checked: (p,) which columns were found to be right, or made so.
-        coarse: Whether slopes over standard errors were looked for.
+        wide: (p,) which columns are slopes over standard errors.
         repairs: How often a column was differenced again with another step.
     """
 
@@ -152,7 +158,8 @@ class Differences:
         self.size = np.full(len(unknowns), _STEP)
         self.central = np.zeros(len(unknowns), dtype=bool)
         self.checked = residuals.exact.copy()
-        self.coarse = False
+        self.wide = np.zeros(len(unknowns), dtype=bool)
+        self._least = np.zeros(len(unknowns))
         self.repairs = 0
 
     @property
@@ -169,7 +176,7 @@ class Differences:
         count = len(other.size)
         self.size[:count], self.central[:count] = other.size, other.central
         self.checked[:count] |= other.checked
-        self.coarse = other.coarse
+        self.wide[:count], self._least[:count] = other.wide, other._least
 
     def at(
         self,
@@ -225,8 +232,13 @@ class Differences:
         moved = self._residuals((found.x + probe.move)[None, :])[:, 0]
         return self.judge(found, probe, moved, unstable=bool(self._residuals.unstable[0]))
 
-    def coarsen(self, found: Linearisation, alike: float = 1.0) -> bool:
-        """Take slopes that hold over standard errors, for residuals that jump between their steps.
+    def widen(self, found: Linearisation, alike: float = 1.0) -> bool:
+        """Take slopes over standard errors where those of short steps say something else.
+
+        Where a joint that sticks breaks away a sample earlier, residuals change by as much as they
+        ever do for the smallest step. Slopes are then those between points on both sides, as far
+        away as the change by the parameter is well above that; a solve stands at a point that
+        happens to be better than those around it, which must not count.
 
         Args:
             found: What ``at`` returned; its Jacobian is mended in place.
@@ -236,31 +248,63 @@ class Differences:
             Whether a column was changed.
         """
         x, residual, jacobian, _ = found
-        self.coarse = True
         norms = np.linalg.norm(jacobian, axis=0)
-        columns = ~self._residuals.exact & (norms > 0)
-        if not columns.any():
-            return False
-        before = jacobian.copy()
-        for worth in _WORTHS:
-            length = worth * np.sqrt(alike) / np.where(columns, norms * self._unit(x), 1.0)
-            size = np.clip(length, _SMALLEST_STEP, _LONGEST_COARSE)
+        left = ~self._residuals.exact & (norms > 0)
+        self._least = _CLEAR * norms * np.abs(self._steps(x)) / np.sqrt(len(residual))
+        self.wide, wide = left.copy(), np.zeros(len(x), dtype=bool)
+        worth, size = self._worth(found, left, alike)
+        wider = np.zeros_like(jacobian)
+        for _ in range(_WIDENINGS):
             steps = self._steps(x, size)
-            inside = columns & self._is_inside(x - steps)
-            ahead = self._residuals.step_changes(x, steps, columns, residual)
-            back = self._residuals.step_changes(x, -steps, inside, residual)
-            middle = np.where(inside, (ahead.changes - back.changes) / 2, ahead.changes) / steps
-            apart = np.linalg.norm(middle - jacobian, axis=0)
-            columns &= (apart > _AGREEING * np.linalg.norm(middle, axis=0)) & ~ahead.diverged
-            columns &= ~(inside & back.diverged)
-            self.size[columns], self.central[columns] = size[columns], True
-            jacobian[:, columns] = middle[:, columns]
-            if not columns.any():
+            left &= self._is_inside(x - steps)
+            if not left.any():
                 break
-        changed = np.any(jacobian != before, axis=0)
-        self.repairs += int(changed.sum())
-        self.checked |= changed
-        return bool(changed.any())
+            ahead = self._residuals.step_changes(x, steps, left, residual)
+            back = self._residuals.step_changes(x, -steps, left, residual)
+            left &= ~(ahead.diverged | back.diverged)
+            across = np.linalg.norm(ahead.changes - back.changes, axis=0) / 2
+            slopes = (ahead.changes - back.changes) / (2 * steps)
+            apart = np.linalg.norm(slopes - jacobian, axis=0) * np.abs(steps)
+            left &= apart > _APART * across
+            # Of jumps little is left over such steps, but of a curved valley more.
+            bent = np.linalg.norm(ahead.changes + back.changes, axis=0) / 2
+            wide = np.where(left, bent < _BENT * across, wide)
+            wider[:, left] = slopes[:, left]
+            self.size[left & wide] = size[left & wide]
+            left &= (across < worth / 2) & (size < _LONGEST_COARSE)
+            # What short steps change, too, tells nothing of how far the next one has to go.
+            told = np.maximum(across - worth / _CLEAR, worth / _FASTEST)
+            size = np.where(left, np.minimum(size * worth / told, _LONGEST_COARSE), size)
+        self.wide = wide
+        jacobian[:, wide] = wider[:, wide]
+        self.central |= wide
+        self.checked |= wide
+        self.repairs += int(wide.sum())
+        return bool(wide.any())
+
+    def lengthen(self, found: Linearisation, alike: float) -> None:
+        """Keep steps at their standard errors where slopes are over these.
+
+        Args:
+            found: What ``at`` returned.
+            alike: How many neighbouring residuals say as much as one.
+        """
+        columns = self.wide & np.any(found.jacobian != 0, axis=0)
+        _, size = self._worth(found, columns, alike)
+        self.size[columns] = size[columns]
+
+    def clear(self, count: int) -> float:
+        """Return the norm of a change of so many residuals that jumps alone do not make."""
+        return float(self._least[self.wide].max(initial=0.0) * np.sqrt(count))
+
+    def _worth(
+        self, found: Linearisation, columns: NDArray[np.bool_], alike: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (p,) norms by which wide steps change the residuals, and these steps."""
+        norms = np.where(columns, np.linalg.norm(found.jacobian, axis=0), 1.0)
+        worth = np.maximum(_WIDE * np.sqrt(alike), self._least * np.sqrt(len(found.residual)))
+        size = np.clip(worth / (norms * self._unit(found.x)), _SMALLEST_STEP, _LONGEST_COARSE)
+        return worth, size
 
     def probe(self, found: Linearisation) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""
@@ -374,10 +418,9 @@ class Differences:
         return inside
 
     def _unit(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (p,) values that steps are relative to."""
-        unit: NDArray[np.float64] = np.maximum(
-            np.abs(x), np.where(self._log, 0.0, _LEAST_UNIT * self._scale)
-        )
+        """Return the (p,) values that steps are relative to; wide ones stay where values shrink."""
+        least = np.where(self.wide, self._scale, _LEAST_UNIT * self._scale)
+        unit: NDArray[np.float64] = np.maximum(np.abs(x), np.where(self._log, 0.0, least))
         return unit
 
     def _adjust(self, found: Linearisation, steps: NDArray[np.float64]) -> None:

@@ -119,6 +119,11 @@ class Solution:
     evaluations: int = 0
     differences: Differences | None = None
 
+    @property
+    def jumps(self) -> bool:
+        """Whether the residuals jump, so that slopes are those over standard errors."""
+        return self.differences is not None and bool(self.differences.wide.any())
+
 
 def solve(
     residuals: ResidualLike,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A Jacobian kept from a point before, less than a standard error away.
 KEPT = 'kept'
+#: A Jacobian that was learnt from the last steps.
+UPDATED = 'broyden'
 
 #: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
 _NO_INFORMATION = 1e-13
@@ -103,7 +105,7 @@ class Secant:
 
     def learn(self, before: Point, after: Point, predicted: float) -> None:
         """Learn from a step and the reduction of the cost that was predicted for it."""
-        if KEPT in (before.kind, after.kind):
+        if {KEPT, UPDATED} & {before.kind, after.kind}:
             return
         assert before.jacobian is not None and after.jacobian is not None  # noqa: S101, PT018
         step = after.z - before.z
@@ -171,10 +173,9 @@ def quadratic(
             return Quadratic(unit, gradient, hessian, newton, 0.0, variance)
         alike = 1.0
         if scatter is not None:
-            pulled = (hessian @ newton)[free]
-            meat = (variance * hessian + scatter)[np.ix_(free, free)] / 2
-            honest = float(pulled @ np.linalg.lstsq(meat, pulled, rcond=_NO_INFORMATION)[0])
-            alike = max(squared / variance / max(honest, np.finfo(np.float64).tiny), 1.0)
+            own = np.ix_(free, free)
+            ratio = np.linalg.lstsq(hessian[own], scatter[own], rcond=_NO_INFORMATION)[0]
+            alike = max(float(np.trace(ratio)) / (variance * int(free.sum())), 1.0)
         decrement = float(np.sqrt(squared / variance))
         return Quadratic(unit, gradient, hessian, newton, decrement, variance, alike)
 
@@ -194,6 +195,30 @@ def quadratic(
         if least_full > _SMALLEST_CURVATURE * least:
             found = model(full)
     return found
+
+
+def updated(
+    before: Point, after: Point, unit: NDArray[np.float64], least: float = 0.0
+) -> NDArray[np.float64]:
+    """Return the (n, p) Jacobian that says what a step changed, and is else that from before.
+
+    Broyden's update (Mathematics of Computation 19, 1965), least in units of standard errors.
+
+    Args:
+        before: Where the step began, with its Jacobian.
+        after: Where it ended.
+        unit: (p,) standard errors of the scaled variables, up to a factor.
+        least: A step that should change the residuals by less than this norm tells nothing.
+    """
+    assert before.jacobian is not None  # noqa: S101
+    step = after.z - before.z
+    across = step / unit**2
+    expected = before.jacobian @ step
+    if np.linalg.norm(expected) < least:
+        return before.jacobian
+    missed = after.residual - before.residual - expected
+    changed: NDArray[np.float64] = before.jacobian + np.outer(missed, across / (step @ across))
+    return changed
 
 
 def _scatter(

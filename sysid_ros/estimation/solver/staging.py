@@ -143,7 +143,7 @@ def solve_in_stages(
 
     best = solve_parts(parts, _ROUGH)
     mean_square = 2 * best.cost / max(len(best.residual), 1)
-    if _is_stuck(best) or (noise_known and mean_square > _DOUBTFUL):
+    if is_stuck(best) or (noise_known and mean_square > _DOUBTFUL):
         more = parts_of(residuals, _PATIENT_SHARES)
         for part in more:
             residuals.also(part)
@@ -158,10 +158,9 @@ def solve_in_stages(
     )
 
 
-def _is_stuck(solution: Solution) -> bool:
+def is_stuck(solution: Solution) -> bool:
     """Return whether a solve ended where it should not; a cost that jumps holds any solve up."""
-    jumps = solution.differences is not None and solution.differences.coarse
-    return solution.status == 'stalled' and not jumps
+    return solution.status == 'stalled' and not solution.jumps
 
 
 def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:

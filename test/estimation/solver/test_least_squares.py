@@ -543,6 +543,55 @@ def test_the_slope_is_that_over_a_standard_error_not_that_between_jumps() -> Non
     assert np.mean(solution.jacobian) == pytest.approx(10, rel=0.1)
 
 
+class Sticking(FunctionResiduals):
+    """Residuals of a model that lacks something, with breakaways that any step moves.
+
+    What it lacks stays alike over many samples. Breakaways change residuals by as much as they ever
+    do for the smallest step, at random.
+    """
+
+    COLUMNS = np.random.default_rng(4).normal(size=(3, 40)).repeat(100, axis=1)
+    LACK = 3.0 * np.random.default_rng(5).normal(size=80).repeat(50)
+    BREAKAWAYS = 0.05
+
+    def __init__(self) -> None:
+        """Lay out three parameters."""
+        unknowns = [Unknown(name, (), 1.0, 0.0, 10.0) for name in 'abc']
+        super().__init__(self._at, unknowns)
+
+    def _at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = []
+        for one in x:
+            broken = np.random.default_rng(np.abs(one.view(np.int64))).normal(size=4000)
+            rows.append(one @ self.COLUMNS + self.LACK + self.BREAKAWAYS * broken)
+        return np.array(rows).T
+
+    @classmethod
+    def optimum(cls) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the least-squares values, and their standard errors that know the memory."""
+        inverse = np.linalg.inv(cls.COLUMNS @ cls.COLUMNS.T)
+        x = -inverse @ cls.COLUMNS @ cls.LACK
+        lack = cls.LACK + x @ cls.COLUMNS
+        scores = (cls.COLUMNS * lack).reshape(3, 40, 100).sum(axis=2)
+        return x, np.sqrt(np.diag(inverse @ scores @ scores.T @ inverse))
+
+
+def test_a_solve_goes_on_where_every_step_moves_breakaways() -> None:
+    x, errors = Sticking.optimum()
+    nominal = x + 40 * errors
+    problem = Sticking()
+    problem.unknowns = [
+        Unknown(name, (), value, value - 50, value + 50)
+        for name, value in zip('abc', nominal, strict=True)
+    ]
+    found = solve(problem, nominal, settings=SolverSettings(loss='soft_l1'))
+    assert found.jumps
+    assert np.max(np.abs(found.x - x) / errors) < 1.5  # a robust loss has another optimum
+    norms, true = np.linalg.norm(found.jacobian, axis=0), np.linalg.norm(Sticking.COLUMNS, axis=1)
+    np.testing.assert_allclose(norms, true, rtol=0.2)
+    assert problem.evaluations < 300
+
+
 @pytest.mark.parametrize('seed', range(5))
 @pytest.mark.parametrize('backend', BACKENDS)
 def test_a_fit_ends_within_its_accuracy_in_standard_errors(backend: Any, seed: int) -> None:

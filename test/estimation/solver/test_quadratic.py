@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from sysid_ros.estimation.solver.quadratic import Point, Secant, quadratic
+from sysid_ros.estimation.solver.quadratic import (
+    Point,
+    Secant,
+    quadratic,
+    updated,
+)
 
 COUNT = 20_000
 
@@ -36,9 +41,22 @@ def test_white_residuals_count_each(seed: int) -> None:
 def test_residuals_with_a_memory_count_as_those_of_an_autoregression(seed: int) -> None:
     # Of a first-order autoregression (1 + a) / (1 - a) residuals count as one (Bartlett, 1935).
     memory = 0.9
-    assert alike(memory, seed) == pytest.approx((1 + (1 + memory) / (1 - memory)) / 2, rel=0.5)
+    assert alike(memory, seed) == pytest.approx((1 + memory) / (1 - memory), rel=0.5)
 
 
 def test_few_residuals_do_not_tell() -> None:
     point = Point(np.zeros(1), np.ones(50), 25.0, unstable=False, jacobian=np.ones((50, 1)))
     assert quadratic(point, -np.ones(1), np.ones(1), Secant(1, 'linear')).alike == 1.0
+
+
+def test_an_updated_jacobian_says_what_the_step_changed_and_nothing_across_it() -> None:
+    rng = np.random.default_rng(0)
+    jacobian, residual, z = rng.normal(size=(50, 3)), rng.normal(size=50), rng.normal(size=3)
+    unit = np.array([1.0, 0.1, 10.0])
+    step = unit * rng.normal(size=3)
+    before = Point(z, residual, 1.0, unstable=False, jacobian=jacobian)
+    after = Point(z + step, rng.normal(size=50), 1.0, unstable=False)
+    found = updated(before, after, unit)
+    np.testing.assert_allclose(found @ step, after.residual - residual, atol=1e-12)
+    across = unit * np.cross(step / unit, rng.normal(size=3))
+    np.testing.assert_allclose(found @ across, jacobian @ across, atol=1e-12)
