@@ -12,9 +12,10 @@ import numpy as np
 
 from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.estimation.noise import smallest_noise
 from sysid_ros.estimation.solver.least_squares import attempt
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.staging import solve_in_stages
+from sysid_ros.estimation.solver.staging import is_stuck, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.start.regression import not_applicable, regress
 from sysid_ros.estimation.start.windows import (
@@ -24,6 +25,7 @@ from sysid_ros.estimation.start.windows import (
     roughness,
     roughness_at,
     solve_in_windows,
+    spread_parts,
 )
 
 if TYPE_CHECKING:
@@ -154,6 +156,9 @@ def is_doubtful(residuals: Residuals, solution: Solution) -> bool:
 
 #: Weights that are to change are not worth more digits than these, in standard errors.
 ROUGH_TOLERANCE = 0.1
+#: Parts of long recordings lead to the neighbourhood of the optimum: so far from it, with so many
+#: iterations. The first, which begins with the weights of the nominal values, is weighted again.
+_PART_TOLERANCE, _PART_ITERATIONS, _PART_WEIGHTINGS = 1.0, 8, (2, 1)
 #: Of several starts so many are solved, those with the least cost.
 SOLVED_STARTS = 3
 #: From this share of the data on, windows hold all of them.
@@ -298,8 +303,12 @@ def _first(context: FitContext, residuals: Residuals, start: Start) -> Solution:
 
     A good start that leads nowhere is given up for the nominal values; the better end counts.
     """
-    good = None if start.name == 'nominal' else _solved(context, residuals, start.x)
-    if good is not None and good.status != 'stalled':
+    led = _led_by_parts(context, residuals, start)
+    if led is not None:
+        good = _solved(context, residuals, led.x, led)
+    else:
+        good = None if start.name == 'nominal' else _solved(context, residuals, start.x)
+    if good is not None and not is_stuck(good):
         return good
     staged = solve_in_stages(
         residuals,
@@ -312,13 +321,61 @@ def _first(context: FitContext, residuals: Residuals, start: Start) -> Solution:
     return staged if good is None or staged.cost < good.cost else good
 
 
-def _solved(context: FitContext, residuals: Residuals, x: NDArray[np.float64]) -> Solution | None:
+def _led_by_parts(context: FitContext, residuals: Residuals, start: Start) -> Solution | None:
+    """Return where parts from all over long recordings lead to; the weights become theirs.
+
+    None where recordings are short, or what their parts say is not so of all.
+    """
+    if _impossible(residuals) is not None:
+        return None
+    settings = dataclasses.replace(context.settings, rough=True, max_iterations=_PART_ITERATIONS)
+    last: Solution | None = None
+    noise, floors = residuals.noise, smallest_noise(residuals.runs)
+    for part, weightings in zip(spread_parts(residuals), _PART_WEIGHTINGS, strict=False):
+        residuals.also(part)
+        for _ in range(weightings):
+            part.set_noise({**part.noise, **noise})
+            found = attempt(
+                part,
+                start.x if last is None else last.x,
+                settings=settings,
+                tolerance=_PART_TOLERANCE,
+                begun=last,
+                cancel=context.cancel,
+            )
+            if isinstance(found, FitError):
+                return None
+            last = found
+            ratio = part.spread(found.residual, robust=context.settings.loss != 'linear')
+            noise = noise | {
+                sensor: max(noise[sensor] * ratio[sensor], floors[sensor])
+                for sensor in ratio
+                if sensor not in context.known_noise
+            }
+    if last is None:
+        return None
+    first = residuals.noise
+    residuals.set_noise(noise)
+    here, there = residuals(np.stack([start.x, last.x])).T
+    if cost(there, context.settings.loss) < cost(here, context.settings.loss):
+        return last
+    residuals.set_noise(first)
+    return None
+
+
+def _solved(
+    context: FitContext,
+    residuals: Residuals,
+    x: NDArray[np.float64],
+    begun: Solution | None = None,
+) -> Solution | None:
     """Return a solution straight from (p,) values, None where it cannot begin."""
     found = attempt(
         residuals,
         x,
         settings=context.settings,
         tolerance=ROUGH_TOLERANCE,
+        begun=begun,
         cancel=context.cancel,
         observe=context.log,
     )

@@ -189,6 +189,23 @@ class Cutter:
         own = tuple(_carried(unknown, names) for unknown in self._unknowns)
         return Windows(seconds, tuple(sequences), (*own, *starts), taken / whole)
 
+    def spread(self, seconds: float, every: int) -> list[Trajectory]:
+        """Return windows of one length from all over the sequences, which start as measured.
+
+        Args:
+            seconds: Length of a window.
+            every: Of so many windows one is taken.
+        """
+        found: list[Trajectory] = []
+        number = 0
+        for run, motion in self._runs:
+            for begin, end in _edges(run, motion, seconds):
+                if number % every == 0:
+                    window, _ = self._window(run, motion, begin, end)
+                    found.extend([window] if window.measurements else [])
+                number += 1
+        return found
+
     def _window(
         self, run: Run, motion: PrescribedMotion | None, begin: float, end: float
     ) -> tuple[Trajectory, list[Unknown]]:
@@ -260,6 +277,23 @@ class Cutter:
                     )
                 )
         return found
+
+
+#: Of recordings with so many windows of that length, s, one in so many says where to go first.
+_MANY, _SPREAD_LENGTH, _SPREAD = 100, 4.0, (12, 4)
+
+
+def spread_parts(residuals: Residuals) -> list[Residuals]:
+    """Return residuals of growing parts of long recordings, from all over them; none of short ones.
+
+    Args:
+        residuals: The whole problem; the position of each joint is measured.
+    """
+    total = sum(run.sequence.duration for run in residuals.runs)
+    if total < _MANY * _SPREAD_LENGTH:
+        return []
+    cutter = Cutter(residuals)
+    return [residuals.of([cutter.spread(_SPREAD_LENGTH, every)]) for every in _SPREAD]
 
 
 def _edges(run: Run, motion: PrescribedMotion | None, seconds: float) -> list[tuple[float, float]]:

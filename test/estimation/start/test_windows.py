@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
+from sysid_ros.estimation import start
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.start.windows import ROUGH, Cutter, roughness_at
@@ -115,6 +117,34 @@ def test_windows_recover_what_whole_sequences_lose(measure: Measure, seed: int) 
     ):
         assert value == pytest.approx(truth, rel=0.05)
         assert abs(value - truth) < 0.75 * (interval.high - interval.low)  # 3 standard errors
+
+
+def test_windows_are_spread_over_all_sequences(measure: Measure) -> None:
+    runs = [
+        measure(CHAOTIC, TRUTH, times=np.arange(0, 8, 0.01), start=ABOVE, noise=NOISE, seed=seed)
+        for seed in (0, 1)
+    ]
+    runs = [dataclasses.replace(run, name=f'run {k}') for k, run in enumerate(runs)]
+    with make_simulator(CHAOTIC, unknowns(), runs, 1) as simulator:
+        found = Cutter(Residuals(simulator, estimate_noise(simulator.runs))).spread(1.0, 3)
+    begins = {0: [0, 3, 6], 1: [2, 5]}  # of seven windows each, the last of which are longer
+    names = [f'run {k} from {begin} s' for k, own in begins.items() for begin in own]
+    assert [window.name for window in found] == names
+
+
+def test_parts_from_all_over_lead_long_recordings(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = np.arange(0, 6, 0.02)
+    run = measure(CHAOTIC, TRUTH, times=times, start=([0.5, 0.4], [0.0, 0.0]), noise=NOISE)
+    plain = fit(CHAOTIC, unknowns(initial=1.0), [run], threads=1, start='nominal')
+    monkeypatch.setattr(start.windows, '_MANY', 10)
+    monkeypatch.setattr(start.windows, '_SPREAD_LENGTH', 0.5)
+    monkeypatch.setattr(start.windows, '_SPREAD', (3, 2))
+    led = fit(CHAOTIC, unknowns(initial=1.0), [run], threads=1, start='nominal')
+    assert led.solution.trace[0].cost < 0.1 * plain.solution.trace[0].cost
+    errors = np.array([(i.high - i.low) / 4 for i in plain.intervals])
+    assert np.all(np.abs(led.solution.x - plain.solution.x) < 0.05 * errors)
 
 
 def test_windows_need_joints_of_one_axis() -> None:
