@@ -183,6 +183,11 @@ def identify(
     if memory is None:
         check_families(config, seen.problem)
         found = fit_training(config, fitted, observer, cancel)
+        finer = with_timestep(seen.problem, config.solver, found)
+        if finer.model.opt.timestep < fitted.model.opt.timestep:
+            fitted = finer
+            observer.stage(f'fitting again with a time step of {finer.model.opt.timestep:g} s')
+            found = fit_training(config, fitted, observer, cancel)
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel)
     step = timestep_note(seen.problem, fitted, found, config.solver.threads)

@@ -23,22 +23,25 @@ if TYPE_CHECKING:
 
 #: Steps that are tried, in units of the model's; none is longer than the second, s.
 _FACTORS, _LONGEST = (10, 8, 5, 4, 3, 2), 0.01
-#: Predictions may change by this part of what the model leaves unexplained, root mean square: the
-#: cost then changes by its square, 1 %.
-_CHANGE = 0.1
+#: Predictions of what was found may change by the first part of what the model leaves unexplained,
+#: root mean square: the cost then changes by its square, 1 %. Those of nominal values, which are
+#: often stiffer than what is found, by the second.
+_CHANGE, _NOMINAL_CHANGE = 0.1, 0.3
 #: The steps are tried on so many of the sequences.
 _TRIED = 4
 
 
-def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
+def with_timestep(problem: Problem, solver: SolverConfig, fit: Fit | None = None) -> Problem:
     """Return a problem whose model has the time step to fit with.
 
-    ``auto`` takes the longest at which what the nominal values predict changes by no more than a
-    tenth of what they leave unexplained. Dampers are then implicit, so that it is stable.
+    ``auto`` takes the longest at which predictions change little beside what they leave
+    unexplained: those of the nominal values, or those of a fit. Dampers are then implicit, so that
+    it is stable.
 
     Args:
         problem: What is to be identified, with the model's own step.
         solver: ``timestep`` says which: ``model``, ``auto`` or seconds.
+        fit: What was found with a step that may be too long.
 
     Raises:
         ModelError: The model does not simulate with the step that was asked for.
@@ -53,10 +56,11 @@ def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
     if problem.model.nhistory or problem.servos is not None or any(s.motion for s in sequences):
         return problem
     tried = sequences[:: max(len(sequences) // _TRIED, 1)]
+    limit = _NOMINAL_CHANGE if fit is None else _CHANGE
     for factor in _FACTORS:
         if factor * own <= _LONGEST:
             coarse = _stepped(problem, factor * own)
-            if _change(problem, coarse, tried, None, solver.threads) <= _CHANGE:
+            if _change(problem, coarse, tried, fit, solver.threads) <= limit:
                 return coarse
     return problem
 

@@ -32,8 +32,10 @@ def test_the_model_s_own_step_is_the_default(problem: Problem) -> None:
     assert with_timestep(problem, SolverConfig()) is problem
 
 
-def test_auto_stays_where_a_longer_step_would_show(problem: Problem) -> None:
-    # The nominal pendulum is near, and its joints are fast.
+def test_auto_stays_where_a_longer_step_would_show(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timestep, '_NOMINAL_CHANGE', 0.1)
     assert with_timestep(problem, SolverConfig(timestep='auto')) is problem
 
 
@@ -41,7 +43,7 @@ def test_auto_takes_a_longer_step_that_changes_little(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = problem.model.opt.timestep
-    monkeypatch.setattr(timestep, '_CHANGE', 0.4)
+    monkeypatch.setattr(timestep, '_NOMINAL_CHANGE', 0.4)
     coarse = with_timestep(problem, SolverConfig(timestep='auto'))
     assert coarse.model.opt.timestep == pytest.approx(4 * own)
     assert coarse.spec.option.timestep == coarse.model.opt.timestep
