@@ -314,7 +314,7 @@ class CalibrationConfig(Section):
         'commands',
     )
     sensors: tuple[str, ...] | None = Field(
-        default=None, description='sensors that are compared; default all that are mapped'
+        default=None, description='sensors that are compared, names or patterns; default all mapped'
     )
     solver: SolverConfig = SolverConfig()
     statistics: StatisticsConfig = StatisticsConfig()

@@ -304,15 +304,19 @@ def read_aligned(
     return align(columns, model, pairing, options.stamps, segments=options.segments), model
 
 
+def _is_any(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
-    """Keep only some sensors.
+    """Keep only some sensors, names or patterns.
 
     Raises:
         ConfigError: One of them is not mapped in this bag.
     """
     mapped = {name for s in alignment.sequences for m in s.measurements for name in m.names}
     for sensor in sensors:
-        if sensor not in mapped:
+        if not any(fnmatchcase(name, sensor) for name in mapped):
             hint = nearest(sensor, sorted(mapped))
             msg = f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
             raise ConfigError(msg)
@@ -321,7 +325,7 @@ def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
         measurements = tuple(
             TimeSeries(series.times, series.data, kept)
             for series in sequence.measurements
-            if (kept := {n: e for n, e in series.signal_mapping.items() if n in sensors})
+            if (kept := {n: e for n, e in series.signal_mapping.items() if _is_any(n, sensors)})
         )
         if measurements:
             sequences.append(dataclasses.replace(sequence, measurements=measurements))
@@ -388,7 +392,7 @@ def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
     wanted = [
         f'sensor/{name}/gain'
         for name, item in mapping.sensors.items()
-        if item.kind != 'torque' and (config.sensors is None or name in config.sensors)
+        if item.kind != 'torque' and (config.sensors is None or _is_any(name, config.sensors))
     ]
     asked = [entry.target for entry in config.parameters]
     return [
