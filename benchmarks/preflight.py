@@ -48,7 +48,7 @@ COMMON = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss')
 #: Beside the common ones an arm has one of these.
 EXTRAS = {
     'position': ((), ('body/*/mass',), ('actuator/*/kp',), ('actuator/*/delay', 'body/*/mass')),
-    'torque': ((), ('body/*/mass',), ('body/*/inertia',), ('body/*/mass', 'body/*/ipos')),
+    'torque': ((), ('body/*/mass',), ('body/*/inertia',), ('body/*/mass', 'sensor/*frc*/bias')),
 }
 
 
@@ -218,7 +218,10 @@ def judge(problem: Problem, arm: Arm, estimator: str) -> Outcome | str:
     except FitError as err:
         return str(err)
     times.append(time.process_time())
-    after = fit_training(config, seen, Nobody())
+    try:
+        after = fit_training(config, seen, Nobody())
+    except FitError as err:
+        return str(err)
     times.append(time.process_time())
     return Outcome(before, after, (times[1] - times[0], times[2] - times[1]))
 
