@@ -122,9 +122,7 @@ def make_arm(seed: int) -> tuple[Arm, np.random.Generator]:
     )
     extras = EXTRAS[kind][int(rng.integers(4))]
     step = 2 * np.pi / 2**bits
-    arm = Arm(
-        kind, text, spec.compile(), (*COMMON, *extras), rate, stiffness, sizes, noise, step
-    )
+    arm = Arm(kind, text, spec.compile(), (*COMMON, *extras), rate, stiffness, sizes, noise, step)
     return arm, rng
 
 
@@ -147,9 +145,7 @@ def record(arm: Arm, name: str, rng: np.random.Generator) -> Trajectory:
         if arm.kind == 'position':
             data.ctrl[:] = goal
         else:
-            data.ctrl[:] = (
-                data.qfrc_bias + arm.stiffness * (goal - data.qpos) - loss * data.qvel
-            )
+            data.ctrl[:] = data.qfrc_bias + arm.stiffness * (goal - data.qpos) - loss * data.qvel
         mujoco.mj_forward(model, data)
         if row >= 0:
             told[row] = data.ctrl
@@ -214,7 +210,7 @@ def judge(problem: Problem, arm: Arm, estimator: str) -> Outcome | str:
     seen = estimated(config, problem).problem
     times = [time.process_time()]
     try:
-        before = predicted(seen, seen.sequences('train'), threads=1)
+        before = predicted(config, seen)
     except FitError as err:
         return str(err)
     times.append(time.process_time())
@@ -276,8 +272,8 @@ def main() -> None:
             f'start {after.start}, window {after.window}, {after.solution.status}',
             flush=True,
         )
-        for line in getattr(before, 'notes', ()):
-            print(f'       {line}')
+        if before.sensitivity is not None:
+            print(f'       diverging: {before.sensitivity}')
         for mark, lines in (('!', offenders), ('+', timid)):
             for line in lines:
                 print(f'     {mark} {line}')

@@ -126,6 +126,11 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     return Estimated(seen, EstimatorKind.TORQUE, sentence)
 
 
+def forces_tell(problem: Problem) -> bool:
+    """Return whether forces along the measured motion can be compared instead of simulations."""
+    return _not_by_forces(_told(problem)) is None
+
+
 def _not_by_forces(problem: Problem) -> str | None:
     """Return why forces along the measured motion do not tell the parameters, in a clause."""
     if problem.servos is not None:

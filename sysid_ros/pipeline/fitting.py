@@ -59,7 +59,7 @@ def fit_training(
             seed=config.solver.seed,
             threads=config.solver.threads,
             memory=memory,
-            noise=_known_noise(config.statistics.noise, problem),
+            noise=known_noise(config.statistics.noise, problem),
             intervals=IntervalMethod(
                 config.statistics.intervals, config.statistics.draws, config.statistics.seed
             ),
@@ -78,7 +78,7 @@ def fit_training(
         raise FitError(msg) from err
 
 
-def _known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
+def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
     """Return the noise of each sensor that a name or pattern is of; later ones override."""
     sensors = sorted(
         {

@@ -13,24 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-import scipy.special
 
 from sysid_ros.config import load_mapping
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.nuisances import command_timings, initial_states, torque_delay
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import Differences
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
+from sysid_ros.identification.fit import fit
 from sysid_ros.inference.dependence import threshold
 from sysid_ros.inference.linear import linearised
-from sysid_ros.inference.spread import LEVEL, Spread
-from sysid_ros.inference.verdicts import verdicts
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.pipeline.estimators import estimated
+from sysid_ros.pipeline.estimators import estimated, forces_tell
+from sysid_ros.pipeline.fitting import known_noise
 from sysid_ros.pipeline.loading import load, unlike_stamps
+from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
@@ -42,9 +40,8 @@ if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.config.calibration import Role
-    from sysid_ros.estimation.layout import Samples
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.inference import Combination
+    from sysid_ros.inference import Combination, Interval
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inspection.coverage import Excitation
     from sysid_ros.inspection.lag import Lag
@@ -53,9 +50,8 @@ if TYPE_CHECKING:
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
-#: A nominal value at a bound is moved inside by this part of the bounds' distance: that a value
-#: starts at a bound does not say that it ends there.
-_INSIDE = 1e-5
+#: So many steps of a fit are made, or until they are shorter than this, in standard errors.
+STEPS, _TOLERANCE = 5, 1.0
 
 #: What widens no interval by more than this factor when it is left out adds nothing.
 NOTHING = 1.05
@@ -64,10 +60,7 @@ _LOST = 1e-6
 #: Within this part of a range of its end, a value is at the end.
 _NEAR = 1e-3
 
-METHOD = (
-    'if the model is right up to these parameters, and noise as rough as measured and independent '
-    'from sample to sample; what the model lacks makes intervals wider'
-)
+METHOD = f'as {STEPS} steps of a fit leave it'
 
 
 class SourceKind(StrEnum):
@@ -120,12 +113,13 @@ class PredictedParameter(NamedTuple):
     Attributes:
         name: Of the parameter.
         unit: Of its value.
-        nominal: Value where it was judged.
-        half: Half-width of the 95 % interval at best, from noise alone; NaN where there would be
-            none.
+        nominal: Where the fit starts.
+        half: Half-width of the 95 % interval; NaN where there would be none.
         verdict: As after a fit, by that interval, in words.
         explanation: What is determined instead, and what to record; empty where identified.
-        verdict_kind: The verdict without the names of other parameters.
+        verdict_kind: The verdict without the names of other parameters; None where simulations
+            diverge and nothing can be said.
+        value: Where it was judged; NaN where it was not.
     """
 
     name: str
@@ -134,7 +128,8 @@ class PredictedParameter(NamedTuple):
     half: float
     verdict: str
     explanation: str
-    verdict_kind: VerdictKind
+    verdict_kind: VerdictKind | None
+    value: float = np.nan
 
 
 class JointMotion(NamedTuple):
@@ -151,6 +146,19 @@ class Divergence(NamedTuple):
 
     sequence: str
     seconds: float
+
+
+class Sensitivity(NamedTuple):
+    """How simulations diverge whose parameters differ a little.
+
+    Attributes:
+        moved: How far a thousandth of the parameters moves the end of the motion, in the ranges of
+            the sensors.
+        forces_tell: Whether forces along the measured motion can be compared instead.
+    """
+
+    moved: float
+    forces_tell: bool
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,7 @@ class Preflight:
         seconds: Wall time.
         method: What the intervals assume.
         notes: What is to be known of the model beside its file.
+        sensitivity: How simulations diverge, where that leaves nothing to say; else None.
     """
 
     parameters: tuple[PredictedParameter, ...]
@@ -188,6 +197,7 @@ class Preflight:
     seconds: float
     method: str = METHOD
     notes: tuple[str, ...] = ()
+    sensitivity: Sensitivity | None = None
 
     @property
     def sensors(self) -> tuple[InformationSource, ...]:
@@ -234,8 +244,8 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     problem = load(config, observer, look)
     training = problem.sequences('train')
     seen = estimated(config, problem)
-    observer.stage('linearising at the nominal values')
-    found = predicted(seen.problem, seen.problem.sequences('train'), config.solver.threads)
+    observer.stage(f'taking {STEPS} steps of a fit')
+    found = predicted(config, with_timestep(seen.problem, config.solver))
     return dataclasses.replace(
         found,
         joints=tuple(joints),
@@ -249,103 +259,142 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     )
 
 
-def predicted(problem: Problem, training: Sequence[Trajectory], threads: int = 0) -> Preflight:
-    """Predict intervals, verdicts and sources from one linearisation at the nominal values.
+def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
+    """Predict intervals, verdicts and sources from the first steps of a fit.
 
-    What is unknown beside the parameters is the same as in the fit.
+    What the model lacks and how far nominal values are off is in what was measured: a few steps
+    leave of the residuals about what the fit will leave, in size and in time. So all that is said
+    here is what the fit would say if it ended there.
 
     Args:
-        problem: The model and the parameters.
-        training: Sequences; those on which the nominal model is unstable are left out.
-        threads: Simulation threads; 0 means one per core.
+        config: The solver, its loss and threads; what is known of the noise.
+        problem: What is to be identified; sequences on which the nominal model is unstable are left
+            out.
 
     Raises:
+        ConfigError: ``statistics.noise`` names no sensor that is compared.
         FitError: There is nothing to fit, the nominal model is unstable on all sequences, or none
             of the others holds a measured sample that counts.
     """
     begun = time.perf_counter()
+    training = problem.sequences('train')
     if not training or not problem.parameters:
         msg = (
             f'Nothing to predict: {len(training)} training sequences and '
             f'{len(problem.parameters)} parameters.'
         )
         raise FitError(msg)
-    parameters = []
-    for unknown in problem.parameters:
-        low, high = unknown.min_value, unknown.max_value
-        margin = _INSIDE * (high - low) if np.isfinite(high - low) else 0.0
-        nominal = float(np.clip(unknown.nominal, low + margin, high - margin))
-        parameters.append(dataclasses.replace(unknown, nominal=nominal))
-    stable, diverged = _stable(problem, training, parameters, threads)
-    timings = command_timings(stable, parameters)
-    unknowns = (*parameters, *timings, *torque_delay(stable, parameters))
+    threads = config.solver.threads
+    stable, diverged = _stable(problem, training, problem.parameters, threads)
+    moved = _moved(problem, stable, threads)
+    if moved > ROUGH:
+        return _untold(problem, diverged, moved, time.perf_counter() - begun)
+    found = fit(
+        problem.spec,
+        problem.parameters,
+        stable,
+        settings=SolverSettings(
+            config.solver.backend, config.solver.loss, STEPS, _TOLERANCE, rough=True
+        ),
+        start='nominal',
+        threads=threads,
+        noise=known_noise(config.statistics.noise, problem),
+        drives=problem.servos,
+    )
+    arrived = found.as_arrived(stable)
     drives = problem.servos
-    with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as bare:
-        noise = estimate_noise(bare.runs)
-        noises = Residuals(bare, noise).noise
-        unknowns = (*unknowns, *initial_states(bare.model, bare.runs, noises, unknowns))
-    with make_simulator(problem.spec, unknowns, stable, threads, drives=drives) as simulator:
-        residuals = Residuals(simulator, noise)
-        x = np.array([unknown.nominal for unknown in unknowns])
-        jacobian, samples = condensed(Differences(residuals).at(x).jacobian, residuals.samples)
-    point = Solution(x, np.zeros(len(jacobian)), 0.0, '', '', success=True, trace=())
-    linear = linearised(point, jacobian, unknowns, samples)
-    # Widths are compared with the nominal values themselves, also where they are at a bound.
-    count = len(parameters)
-    exact = np.array([unknown.nominal for unknown in (*problem.parameters, *unknowns[count:])])
-    linear = dataclasses.replace(linear, unknowns=(*problem.parameters, *unknowns[count:]), x=exact)
-    measured = int(np.count_nonzero(residuals.samples.sensor >= 0))
-    expected = from_noise(linear, measured)
-    judged = verdicts(linear, expected)
+    with make_simulator(problem.spec, found.unknowns, arrived, threads, drives=drives) as simulator:
+        residuals = Residuals(simulator, found.noise)
+        if not simulator.prescribed:
+            moved = roughness_at(residuals, found.values, len(found.values))
+            if moved > LOST:
+                return _untold(problem, diverged, moved, time.perf_counter() - begun)
+    point = dataclasses.replace(found.solution, x=found.values)
+    samples = residuals.samples
+    linear = linearised(point, point.jacobian, found.unknowns, samples, config.solver.loss)
     return Preflight(
         parameters=tuple(
-            PredictedParameter(
-                name=unknown.name,
-                unit=unknown.unit,
-                nominal=unknown.nominal,
-                half=np.nan if verdict.blind else float(half),
-                verdict=verdict.kind.among(verdict.confounded_with),
-                verdict_kind=verdict.kind,
-                explanation=verdict.explanation,
-            )
-            for unknown, half, verdict in zip(
-                problem.parameters, expected.half, judged.each, strict=False
+            _expected(unknown, float(value), interval)
+            for unknown, value, interval in zip(
+                problem.parameters, found.values, found.intervals, strict=False
             )
         ),
-        combinations=judged.combinations,
-        sources=sources(linear, count),
-        noise=residuals.noise,
+        combinations=found.inference.combinations,
+        sources=sources(linear, len(problem.parameters)),
+        noise=found.noise,
         joints=(),
         saturations=(),
         health=(),
         diverged=diverged,
-        dead=residuals.dead,
-        samples=measured,
-        rollouts=residuals.evaluations,
+        dead=found.dead,
+        samples=int(np.count_nonzero(samples.sensor >= 0)),
+        rollouts=found.rollouts,
         seconds=time.perf_counter() - begun,
+        method=f'{found.inference.method}; {METHOD}',
     )
 
 
-def from_noise(linear: Linear, samples: int) -> Spread:
-    """Return how far estimates may be off with independent noise of the sizes assumed.
+def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedParameter:
+    """Return what is to be expected of a parameter by an interval that was found early."""
+    half = max(interval.high - value, value - interval.low)
+    kind, verdict, explanation = interval.verdict_kind, interval.verdict, interval.explanation
+    bound = next(
+        (b for b in (unknown.min_value, unknown.max_value) if b in (interval.low, interval.high)),
+        None,
+    )
+    if kind is VerdictKind.IDENTIFIED and bound is not None:
+        kind = VerdictKind.AT_BOUND
+        verdict = str(kind)
+        explanation = f'Its interval reaches its bound {bound:g}: a fit may end there.'
+    return PredictedParameter(
+        unknown.name,
+        unknown.unit,
+        unknown.nominal,
+        half,
+        verdict,
+        explanation,
+        kind,
+        value,
+    )
 
-    The covariance is H⁻¹ (Jᵀ J + Pᵀ P) H⁻¹ with J the rows of measurements, P those of priors times
-    the deviations that are expected of them, and H the curvature of the cost.
 
-    Args:
-        linear: The linearised problem.
-        samples: So many measured samples it stands for.
-    """
-    count, free, scale = len(linear.unknowns), linear.free, linear.scale[linear.free]
-    measured = linear.scaled[linear.samples.sensor >= 0]
-    prior = linear.unmeasured
-    errors = linear.inverse @ (measured.T @ measured + prior.T @ prior) @ linear.inverse
-    covariance = np.full((count, count), np.nan)
-    covariance[np.ix_(free, free)] = errors / np.outer(scale, scale)
-    half = np.full(count, np.nan)
-    quantile = float(scipy.special.ndtri((1 + LEVEL) / 2))
-    half[free] = quantile * np.sqrt(np.maximum(np.diag(errors), 0.0)) / scale
-    return Spread(half, covariance, METHOD, float(samples))
+def _moved(problem: Problem, sequences: Sequence[Trajectory], threads: int) -> float:
+    """Return how far a thousandth of the nominal values moves the end of simulations."""
+    nominal = np.array([unknown.nominal for unknown in problem.parameters])
+    with make_simulator(
+        problem.spec, problem.parameters, sequences, threads, drives=problem.servos
+    ) as simulator:
+        if simulator.prescribed:
+            return 0.0
+        residuals = Residuals(simulator, estimate_noise(simulator.runs))
+        return roughness_at(residuals, nominal, len(nominal))
+
+
+def _untold(
+    problem: Problem, diverged: tuple[Divergence, ...], moved: float, seconds: float
+) -> Preflight:
+    """Return what is left to say where simulations diverge: nothing of any parameter."""
+    return Preflight(
+        parameters=tuple(
+            PredictedParameter(
+                unknown.name, unknown.unit, unknown.nominal, np.nan, 'diverging', '', None
+            )
+            for unknown in problem.parameters
+        ),
+        combinations=(),
+        sources=(),
+        noise={},
+        joints=(),
+        saturations=(),
+        health=(),
+        diverged=diverged,
+        dead=(),
+        samples=0,
+        rollouts=0,
+        seconds=seconds,
+        method='',
+        sensitivity=Sensitivity(moved, forces_tell(problem)),
+    )
 
 
 def _stable(
@@ -379,45 +428,6 @@ def _stable(
         )
         raise FitError(msg)
     return tuple(stable), tuple(diverged)
-
-
-def condensed(
-    jacobian: NDArray[np.float64], samples: Samples
-) -> tuple[NDArray[np.float64], Samples]:
-    """Replace the rows of each sensor in each sequence by their triangle, at most p of them.
-
-    Rows of independent samples of one deviation may be rotated: an orthogonal matrix times them
-    holds the same information, whatever is asked of it later, at a hundredth of the length.
-
-    Args:
-        jacobian: (n, p) derivative of the residuals.
-        samples: What each residual is.
-
-    Returns:
-        The shorter derivative, priors last and as they were, and what its rows are; times are 0.
-    """
-    prior = samples.sensor == PRIOR
-    group = samples.sequence * len(samples.sensors) + samples.sensor
-    order = np.argsort(np.where(prior, -1, group), kind='stable')[np.count_nonzero(prior) :]
-    borders = np.flatnonzero(np.diff(group[order])) + 1
-    parts, sequence, sensor = [], [], []
-    for rows in np.split(order, borders):
-        triangle = np.linalg.qr(jacobian[rows], mode='r')
-        parts.append(triangle)
-        sequence.append(np.full(len(triangle), samples.sequence[rows[0]]))
-        sensor.append(np.full(len(triangle), samples.sensor[rows[0]]))
-    shorter = np.concatenate([*parts, jacobian[prior]])
-    count = len(shorter) - np.count_nonzero(prior)
-    variance = samples.variance
-    if variance is not None:
-        variance = np.concatenate([np.ones(count), variance[prior]])
-    return shorter, dataclasses.replace(
-        samples,
-        sequence=np.concatenate([*sequence, samples.sequence[prior]]),
-        time=np.zeros(len(shorter)),
-        sensor=np.concatenate([*sensor, samples.sensor[prior]]),
-        variance=variance,
-    )
 
 
 def sources(linear: Linear, count: int) -> tuple[InformationSource, ...]:
