@@ -12,7 +12,7 @@ from rich.markup import escape
 from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
-from sysid_ros.report.numbers import rounded, significant
+from sysid_ros.report.numbers import significant
 from sysid_ros.report.tables import determined, print_first
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sysid_ros.alignment.health import FindingKind, HealthFinding
-    from sysid_ros.pipeline.preflight import Preflight, Saturation
+    from sysid_ros.pipeline.preflight import Preflight, Saturation, Sensitivity
 
 #: Exit code where some parameter would not be identified.
 DOUBTFUL = 1
@@ -59,7 +59,11 @@ def print_preflight(console: Console, found: Preflight) -> None:
     """Print what a fit would say, and what it rests on."""
     for note in found.notes:
         _say(console, note)
-    _print_parameters(console, found)
+    if found.sensitivity is None:
+        _print_parameters(console, found)
+    else:
+        _say(console, diverging(found.sensitivity))
+        console.print()
     _print_bags(console, found)
     _print_joints(console, found)
     _print_trouble(console, found)
@@ -77,20 +81,21 @@ def _print_parameters(console: Console, found: Preflight) -> None:
     from sysid_ros.cli.console import make_table  # noqa: PLC0415
 
     table = make_table(
-        'What a fit could say (95 % intervals around the nominal values)',
+        'What a fit could say (95 % intervals)',
         'parameter',
         '>nominal',
-        '>± at best',
+        '>± expected',
         '>in %',
         'unit',
         '~verdict',
         '~told by (times wider without)',
     )
     for place, item in enumerate(found.parameters):
-        percent = 100 * item.half / abs(item.nominal) if item.nominal else math.nan
+        value = item.nominal if math.isnan(item.value) else item.value
+        percent = 100 * item.half / abs(value) if value else math.nan
         row = (
             item.name,
-            rounded(item.nominal, item.half) if item.half > 0 else significant(item.nominal),
+            significant(item.nominal),
             '-' if math.isnan(item.half) else significant(item.half, 2),
             '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
             item.unit,
@@ -102,8 +107,24 @@ def _print_parameters(console: Console, found: Preflight) -> None:
     unsure = [item for item in found.parameters if item.explanation]
     print_first(console, (f'{item.name}: {item.explanation}' for item in unsure))
     print_first(console, map(determined, found.combinations))
-    _say(console, f'± at best: {found.method} ({found.samples} samples).')
+    _say(console, f'± expected: {found.method} ({found.samples} samples).')
     console.print()
+
+
+def diverging(found: Sensitivity) -> str:
+    """Say that simulations tell nothing, and what to do."""
+    # What is a thousandth there is taken as a tenth here: nominal values are seldom better known.
+    times = f'{100 * found.moved:.2g} times' if math.isfinite(found.moved) else 'far beyond'
+    remedy = (
+        'Forces were recorded: with estimator: torque those along the measured motion are compared.'
+        if found.forces_tell
+        else 'Cut them, as with segments: {window: 0.5}; each then starts where it was measured.'
+    )
+    return (
+        f'Simulations of whole recordings diverge: a tenth of the values of the parameters moves '
+        f'the end of the motion {times} its range. Nothing that follows from them is true, so '
+        f'nothing is said of any parameter. {remedy}'
+    )
 
 
 def _told_by(found: Preflight, place: int) -> str:

@@ -421,10 +421,11 @@ def _stable(
             stable.append(sequence)
     if not stable:
         worst = min(diverged, key=lambda item: item.seconds)
+        instead = 'estimator: torque' if forces_tell(problem) else 'shorter segments'
         msg = (
             f'The simulation of every training sequence becomes unstable at the nominal values, '
             f'that of {worst.sequence!r} after {worst.seconds:.2f} s; expected values nearer to '
-            'the robot, or a smaller timestep.'
+            f'the robot, a smaller timestep, or {instead}.'
         )
         raise FitError(msg)
     return tuple(stable), tuple(diverged)

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.cli.preflight import finding_lines, print_preflight
+from sysid_ros.cli.preflight import diverging, finding_lines, print_preflight
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.lag import Lag
@@ -25,6 +25,7 @@ from sysid_ros.pipeline.preflight import (
     PredictedParameter,
     Preflight,
     Saturation,
+    Sensitivity,
     SourceKind,
 )
 
@@ -77,7 +78,7 @@ def _printed(found: Preflight) -> list[str]:
 
 def test_parameters_are_printed_with_what_tells_them():
     lines = _printed(FOUND)
-    assert 'damping 2.000 0.02 1 % N·m·s/rad identified q alone' in lines
+    assert 'damping 2 0.02 1 % N·m·s/rad identified q alone' in lines
     assert 'friction 0 0.003 - N·m identified q 3' in lines
     assert 'mass 1 - - kg confounded with gear -' in lines
     assert 'mass: Only a ratio.' in lines
@@ -86,8 +87,8 @@ def test_parameters_are_printed_with_what_tells_them():
 
 
 def test_what_was_assumed_is_one_sentence():
-    (said,) = (line for line in _printed(FOUND) if line.startswith('± at best: '))
-    assert 'if the model is right' in said
+    (said,) = (line for line in _printed(FOUND) if line.startswith('± expected: '))
+    assert 'steps of a fit' in said
 
 
 def test_sources_and_trouble_are_printed():
@@ -103,6 +104,22 @@ def test_sources_and_trouble_are_printed():
         'first: gap: (2) 0.3 s',
     ):
         assert expected in lines
+
+
+def test_of_simulations_that_diverge_nothing_is_said_but_what_to_do():
+    lost = PredictedParameter('damping', 'N·m·s/rad', 2.0, math.nan, 'diverging', '', None)
+    for by_forces, remedy in ((True, 'estimator: torque'), (False, 'segments: {window')):
+        found = dataclasses.replace(
+            FOUND, parameters=(lost,), sources=(), sensitivity=Sensitivity(0.046, by_forces)
+        )
+        lines = _printed(found)
+        said = ' '.join(lines)
+        assert 'diverge: a tenth of the values of the parameters' in said
+        assert '4.6 times its range' in said
+        assert remedy in said
+        assert 'What a fit could say' not in said
+        assert lines[-1] == 'Not identified by these bags: damping.'
+    assert 'motion far beyond its range' in diverging(Sensitivity(math.inf, forces_tell=False))
 
 
 @pytest.mark.slow

@@ -185,6 +185,17 @@ def test_preflight_looks_at_what_will_be_compared(folder: Path) -> None:
     assert any('forces along the measured motion' in note for note in found.notes)
 
 
+def test_preflight_recommends_forces_where_simulations_diverge(folder: Path) -> None:
+    # Driven by recorded torques, an arm that hardly loses energy tumbles.
+    (folder / 'loose.xml').write_text(ARM.format(0.01, 0.001, 1.0, MOTORS), encoding='utf-8')
+    told = [{'path': str(folder / 'told.csv')}]
+    loose = config(folder, model=folder / 'loose.xml', bags=told, estimator='simulation')
+    found = preflight(loose, Nobody())
+    assert found.sensitivity is not None
+    assert found.sensitivity.forces_tell
+    assert len(found.doubtful) == len(TRUTH)
+
+
 def test_forces_are_compared_where_nothing_but_them_drives(folder: Path) -> None:
     told = config(folder, bags=[{'path': str(folder / 'told.csv')}])
     assert seen(told).kind is EstimatorKind.TORQUE
