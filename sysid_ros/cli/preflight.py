@@ -113,17 +113,20 @@ def _print_parameters(console: Console, found: Preflight) -> None:
 
 def diverging(found: Sensitivity) -> str:
     """Say that simulations tell nothing, and what to do."""
-    # What is a thousandth there is taken as a tenth here: nominal values are seldom better known.
-    times = f'{100 * found.moved:.2g} times' if math.isfinite(found.moved) else 'far beyond'
+    if found.unexplained:
+        how = f'leave {min(found.unexplained, 1):.0%} of the variance of the motion unexplained'
+    else:
+        # What is a thousandth there is a tenth here: nominal values are seldom better known.
+        far = f'{100 * found.moved:.2g} times' if math.isfinite(found.moved) else 'far beyond'
+        how = f'move their ends {far} their range with values that are a tenth off'
     remedy = (
         'Forces were recorded: with estimator: torque those along the measured motion are compared.'
         if found.forces_tell
         else 'Cut them, as with segments: {window: 0.5}; each then starts where it was measured.'
     )
     return (
-        f'Simulations of whole recordings diverge: a tenth of the values of the parameters moves '
-        f'the end of the motion {times} its range. Nothing that follows from them is true, so '
-        f'nothing is said of any parameter. {remedy}'
+        f'Simulations of whole recordings diverge: they {how}. Nothing that follows from them is '
+        f'true, so nothing is said of any parameter. {remedy}'
     )
 
 

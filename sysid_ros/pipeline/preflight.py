@@ -17,7 +17,7 @@ import numpy as np
 from sysid_ros.config import load_mapping
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
+#: Simulations that leave more of the variance of the motion than this do not follow it.
+_UNEXPLAINED = 0.5
 #: So many steps of a fit are made, or until they are shorter than this, in standard errors.
-STEPS, _TOLERANCE = 5, 1.0
+STEPS, _TOLERANCE = 12, 0.3
 
 #: What widens no interval by more than this factor when it is left out adds nothing.
 NOTHING = 1.05
@@ -60,7 +62,7 @@ _LOST = 1e-6
 #: Within this part of a range of its end, a value is at the end.
 _NEAR = 1e-3
 
-METHOD = f'as {STEPS} steps of a fit leave it'
+METHOD = f'as at most {STEPS} steps of a fit leave it'
 
 
 class SourceKind(StrEnum):
@@ -149,15 +151,17 @@ class Divergence(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """How simulations diverge whose parameters differ a little.
+    """How simulations diverge: from each other, or from what was measured.
 
     Attributes:
         moved: How far a thousandth of the parameters moves the end of the motion, in the ranges of
             the sensors.
+        unexplained: Part of the variance of the measured motion that steps of a fit leave.
         forces_tell: Whether forces along the measured motion can be compared instead.
     """
 
     moved: float
+    unexplained: float
     forces_tell: bool
 
 
@@ -244,7 +248,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     problem = load(config, observer, look)
     training = problem.sequences('train')
     seen = estimated(config, problem)
-    observer.stage(f'taking {STEPS} steps of a fit')
+    observer.stage('taking the first steps of a fit')
     found = predicted(config, with_timestep(seen.problem, config.solver))
     return dataclasses.replace(
         found,
@@ -288,7 +292,7 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
     stable, diverged = _stable(problem, training, problem.parameters, threads)
     moved = _moved(problem, stable, threads)
     if moved > ROUGH:
-        return _untold(problem, diverged, moved, time.perf_counter() - begun)
+        return _untold(problem, diverged, begun, moved)
     found = fit(
         problem.spec,
         problem.parameters,
@@ -296,19 +300,23 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         settings=SolverSettings(
             config.solver.backend, config.solver.loss, STEPS, _TOLERANCE, rough=True
         ),
-        start='nominal',
+        # Windows as a start say nothing of simulations of whole recordings.
+        start='auto' if config.solver.start == 'windows' else config.solver.start,
         threads=threads,
         noise=known_noise(config.statistics.noise, problem),
         drives=problem.servos,
     )
+    if found.window is not None:
+        return _untold(problem, diverged, begun, max(moved, ROUGH))
     arrived = found.as_arrived(stable)
     drives = problem.servos
     with make_simulator(problem.spec, found.unknowns, arrived, threads, drives=drives) as simulator:
         residuals = Residuals(simulator, found.noise)
         if not simulator.prescribed:
             moved = roughness_at(residuals, found.values, len(found.values))
-            if moved > LOST:
-                return _untold(problem, diverged, moved, time.perf_counter() - begun)
+            unexplained = _unexplained(residuals, found.values)
+            if moved > LOST or unexplained > _UNEXPLAINED:
+                return _untold(problem, diverged, begun, moved, unexplained)
     point = dataclasses.replace(found.solution, x=found.values)
     samples = residuals.samples
     linear = linearised(point, point.jacobian, found.unknowns, samples, config.solver.loss)
@@ -370,8 +378,29 @@ def _moved(problem: Problem, sequences: Sequence[Trajectory], threads: int) -> f
         return roughness_at(residuals, nominal, len(nominal))
 
 
+def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> float:
+    """Return the part of the variance of what was measured that a candidate leaves, a median.
+
+    Errors are counted up to some ranges of each sensor, whatever a simulation does beyond.
+    """
+    squares = residuals(x[None])[:, 0] ** 2
+    variance: dict[str, float] = {}
+    for sensor, values in measured(residuals.runs):
+        variance[sensor] = max(variance.get(sensor, 0.0), float(np.var(values)))
+    found = []
+    for place, sensor in enumerate(residuals.samples.sensors):
+        own = squares[residuals.samples.sensor == place]
+        if variance.get(sensor) and len(own):
+            found.append(float(np.mean(own)) * residuals.noise[sensor] ** 2 / variance[sensor])
+    return float(np.median(found)) if found else 0.0
+
+
 def _untold(
-    problem: Problem, diverged: tuple[Divergence, ...], moved: float, seconds: float
+    problem: Problem,
+    diverged: tuple[Divergence, ...],
+    begun: float,
+    moved: float,
+    unexplained: float = 0.0,
 ) -> Preflight:
     """Return what is left to say where simulations diverge: nothing of any parameter."""
     return Preflight(
@@ -391,9 +420,9 @@ def _untold(
         dead=(),
         samples=0,
         rollouts=0,
-        seconds=seconds,
+        seconds=time.perf_counter() - begun,
         method='',
-        sensitivity=Sensitivity(moved, forces_tell(problem)),
+        sensitivity=Sensitivity(moved, unexplained, forces_tell(problem)),
     )
 
 

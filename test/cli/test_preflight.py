@@ -110,16 +110,19 @@ def test_of_simulations_that_diverge_nothing_is_said_but_what_to_do():
     lost = PredictedParameter('damping', 'N·m·s/rad', 2.0, math.nan, 'diverging', '', None)
     for by_forces, remedy in ((True, 'estimator: torque'), (False, 'segments: {window')):
         found = dataclasses.replace(
-            FOUND, parameters=(lost,), sources=(), sensitivity=Sensitivity(0.046, by_forces)
+            FOUND, parameters=(lost,), sources=(), sensitivity=Sensitivity(0.046, 0.0, by_forces)
         )
         lines = _printed(found)
         said = ' '.join(lines)
-        assert 'diverge: a tenth of the values of the parameters' in said
-        assert '4.6 times its range' in said
+        assert 'diverge: they move their ends 4.6 times their range' in said
         assert remedy in said
         assert 'What a fit could say' not in said
         assert lines[-1] == 'Not identified by these bags: damping.'
-    assert 'motion far beyond its range' in diverging(Sensitivity(math.inf, forces_tell=False))
+    for apart, expected in (
+        (Sensitivity(math.inf, 0.0, forces_tell=False), 'far beyond their range'),
+        (Sensitivity(0.0, 0.83, forces_tell=True), 'leave 83% of the variance'),
+    ):
+        assert expected in diverging(apart)
 
 
 @pytest.mark.slow
