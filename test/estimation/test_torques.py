@@ -101,48 +101,54 @@ def test_forces_tell_what_made_them_in_every_sequence(measure: Measure) -> None:
 def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping(measure: Measure) -> None:
     model = arm()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
-    run = recorded(measure, model, 4)
-    (series,) = run.measurements
     forces = ('fj', 'fk')
-    late = TimeSeries(
-        series.times[:-50] + 0.004,
-        series.data[:-50],
-        {name: series.signal_mapping[name] for name in forces},
-    )
-    rest = TimeSeries(
-        series.times,
-        series.data,
-        {n: entry for n, entry in series.signal_mapping.items() if n not in forces},
-    )
-    moved = as_torques(model, dataclasses.replace(run, measurements=(rest, late)), unknowns)
-    assert moved is not None
-    found = fit(model, unknowns, [moved])
+    moved = []
+    for seed in (4, 14):
+        run = recorded(measure, model, seed)
+        (series,) = run.measurements
+        late = TimeSeries(
+            series.times[:-50] + 0.004,
+            series.data[:-50],
+            {name: series.signal_mapping[name] for name in forces},
+        )
+        rest = TimeSeries(
+            series.times,
+            series.data,
+            {n: entry for n, entry in series.signal_mapping.items() if n not in forces},
+        )
+        one = as_torques(model, dataclasses.replace(run, measurements=(rest, late)), unknowns)
+        assert one is not None
+        moved.append(one)
+    found = fit(model, unknowns, moved)
     assert found.force_delay == pytest.approx(0.004, abs=4e-4)
     np.testing.assert_allclose(found.solution.x, list(TRUTH.values()), rtol=0.07)
-    # What is predicted for the same recording has the same time.
-    after = predict(model, found.as_timed([moved]), unknowns, found.solution.x)[0].channels[0][0]
-    left = np.nanstd(after - moved.measurements[0].data, axis=0)
-    assert np.all(left < 2 * np.array([found.noise[name] for name in forces]))
+    # What is predicted for the same recordings has the same time.
+    predictions = predict(model, found.as_timed(moved), unknowns, found.solution.x)
+    for one, after in zip(moved, predictions, strict=True):
+        left = np.nanstd(after.channels[0][0] - one.measurements[0].data, axis=0)
+        assert np.all(left < 2 * np.array([found.noise[name] for name in forces]))
 
 
 def test_links_stay_physical_and_near_where_the_motion_tells_nothing(measure: Measure) -> None:
     model = arm()
-    run = recorded(measure, model, 5)
     paths = [path for path in TRUTH if path != 'body/tip/mass']
     unknowns = [u for path in (*paths, 'body/*/inertia') for u in make_unknowns(path, model)]
     priors = with_inertial_priors(unknowns)
     assert [u.prior is None for u in priors] == [not u.name.startswith('body') for u in priors]
-    seen = as_torques(model, run, unknowns)
-    assert seen is not None
-    found = fit(model, priors, [seen])
+    seen = [as_torques(model, recorded(measure, model, seed), unknowns) for seed in (5, 15)]
+    runs = [run for run in seen if run is not None]
+    assert len(runs) == len(seen)
+    found = fit(model, priors, runs)
     # In a plane, a mass along the axis of both joints is nowhere to be seen.
     (across,) = [j for j, u in enumerate(priors) if u.name == 'body/tip/inertia[8]']
     assert found.solution.x[across] == pytest.approx(0.02, abs=1e-3)
     assert found.intervals[across].verdict == 'prior-dominated'
-    wrong = predict(model, [seen])[0].channels[0][0]
-    right = predict(model, found.as_timed([seen]), priors, found.solution.x)[0].channels[0][0]
-    measured = seen.measurements[0].data
-    assert np.nanstd(right - measured) < 0.1 * np.nanstd(wrong - measured)
+    before = predict(model, runs)
+    after = predict(model, found.as_timed(runs), priors, found.solution.x)
+    for run, wrong, right in zip(runs, before, after, strict=True):
+        measured = run.measurements[0].data
+        left, was = (np.nanstd(each.channels[0][0] - measured) for each in (right, wrong))
+        assert left < 0.1 * was
 
 
 def test_what_a_limit_or_standstill_disturbs_is_left_out(measure: Measure) -> None:
@@ -216,21 +222,25 @@ def test_a_motor_that_turns_two_joints_is_found(measure: Measure, gear: tuple[st
         **dict.fromkeys(gear, 3.6),
     }
     unknowns = [u for path in truth for u in make_unknowns(path, model)]
-    run = measure(
-        model,
-        truth,
-        name='run',
-        times=np.arange(0, SECONDS, 0.002),
-        commands=pushes(5),
-        noise={**NOISE, 'fj': 5e-3, 'fk': 5e-3},
-        seed=5,
-    )
-    assert not_prescribable(model, [run]) is None
-    compared = as_torques(model, run, unknowns)
-    assert compared is not None
+    runs = [
+        measure(
+            model,
+            truth,
+            name=f'run {seed}',
+            times=np.arange(0, SECONDS, 0.002),
+            commands=pushes(seed),
+            noise={**NOISE, 'fj': 5e-3, 'fk': 5e-3},
+            seed=seed,
+        )
+        for seed in (5, 15)
+    ]
+    assert not_prescribable(model, runs) is None
+    seen = [as_torques(model, run, unknowns) for run in runs]
+    compared = [run for run in seen if run is not None]
+    assert len(compared) == len(runs)
     # Which way the tendon moves decides where its friction pulls.
-    assert np.isnan(compared.measurements[0].get('fk')).sum() > 10
-    found = fit(model, unknowns, [compared])
+    assert all(np.isnan(run.measurements[0].get('fk')).sum() > 10 for run in compared)
+    found = fit(model, unknowns, compared)
     errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
     away = np.abs(found.solution.x - list(truth.values())) / errors
     assert away.max() < 3.2

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import mujoco
 import numpy as np
 import pytest
@@ -15,6 +17,9 @@ from sysid_ros.rollout.inverse import force_weights
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+
+if TYPE_CHECKING:
+    from sysid_ros.model.unknown import Unknown
 
 #: A hinge beside its body's origin, a slide, a spring, and a body that gravity hardly pulls.
 ARM = """
@@ -36,15 +41,15 @@ ARM = """
 GEARS = np.array([1.0, 2.0, 1.0])
 
 
-def prescribed(count: int, cutoff: float | None = None) -> Trajectory:
+def prescribed(count: int, cutoff: float | None = None, seed: int = 1) -> Trajectory:
     """Return a trajectory of random or, with a low-pass, of smooth motion."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     interval = 0.01
     if cutoff is None:
         qpos, qvel, qacc = rng.normal(size=(3, count, 3)) * np.array([0.5, 1, 2])[:, None, None]
         kernel = np.array([[1.0, 0, 0, 1, 0, 0]])
     else:
-        phase = np.arange(count)[:, None] * interval * np.array([3.0, 4.0, 5.0])
+        phase = seed + np.arange(count)[:, None] * interval * np.array([3.0, 4.0, 5.0])
         rate = np.array([3.0, 4.0, 5.0])
         qpos, qvel, qacc = np.sin(phase), rate * np.cos(phase), -(rate**2) * np.sin(phase)
         kernel = butter(2, cutoff, fs=1 / interval, output='sos')
@@ -52,7 +57,24 @@ def prescribed(count: int, cutoff: float | None = None) -> Trajectory:
     names = ('fa', 'fb', 'fc')
     mapping = {name: (SignalType.MjSensor, np.array([i])) for i, name in enumerate(names)}
     forces = TimeSeries(np.arange(count) * interval, np.zeros((count, 3)), mapping)
-    return Trajectory('run', 0, np.zeros(3), np.zeros(3), (), (forces,), motion=motion)
+    return Trajectory(f'run {seed}', 0, np.zeros(3), np.zeros(3), (), (forces,), motion=motion)
+
+
+def two(count: int, cutoff: float | None = None) -> list[tuple[Trajectory, PrescribedMotion]]:
+    """Return two trajectories, and their motions."""
+    runs = [prescribed(count, cutoff, seed) for seed in (1, 2)]
+    return [(run, run.motion) for run in runs if run.motion is not None]
+
+
+def told(
+    model: mujoco.MjModel,
+    runs: list[tuple[Trajectory, PrescribedMotion]],
+    unknown: Unknown | None = None,
+    value: float = 0.0,
+) -> list[np.ndarray]:
+    """Return the (n, 3) forces of each sequence that are predicted of all together."""
+    unknowns, x = ([unknown], np.array([value])) if unknown else ((), None)
+    return [each.channels[0][0] for each in predict(model, [run for run, _ in runs], unknowns, x)]
 
 
 def needed(model: mujoco.MjModel, motion: PrescribedMotion) -> np.ndarray:
@@ -78,10 +100,9 @@ def needed(model: mujoco.MjModel, motion: PrescribedMotion) -> np.ndarray:
 @pytest.mark.parametrize('density', [0.0, 1000.0])
 def test_forces_are_those_of_inverse_dynamics(integrator: str, density: float) -> None:
     model = mujoco.MjModel.from_xml_string(ARM.format(integrator, density))
-    run = prescribed(20)
-    assert run.motion is not None
-    found = predict(model, [run])[0].channels[0][0]
-    np.testing.assert_allclose(found * GEARS, needed(model, run.motion), atol=1e-12)
+    runs = two(20)
+    for (_, motion), found in zip(runs, told(model, runs), strict=True):
+        np.testing.assert_allclose(found * GEARS, needed(model, motion), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +119,9 @@ def test_forces_are_those_of_inverse_dynamics(integrator: str, density: float) -
 )
 def test_forces_of_springs_and_dampers_are_in_it(part: str, other: str) -> None:
     model = mujoco.MjModel.from_xml_string(ARM.format('RK4', 0).replace(part, other))
-    run = prescribed(20)
-    assert run.motion is not None
-    found = predict(model, [run])[0].channels[0][0]
-    np.testing.assert_allclose(found * GEARS, needed(model, run.motion), atol=1e-12)
+    runs = two(20)
+    for (_, motion), found in zip(runs, told(model, runs), strict=True):
+        np.testing.assert_allclose(found * GEARS, needed(model, motion), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +145,11 @@ def test_a_candidate_needs_the_forces_of_its_own_model(path: str, value: float) 
     (unknown,) = make_unknowns(path, model)
     write_value(other, unknown.targets[0], value)
     set_all_apart(other)  # an inertial frame that was the body's own is no longer
-    run = prescribed(20)
-    assert run.motion is not None
-    found = predict(model, [run], [unknown], np.array([value]))[0].channels[0][0]
-    changed = needed(other, run.motion)
-    assert np.abs(changed - needed(model, run.motion)).max() > 1e-3
-    np.testing.assert_allclose(found * GEARS, changed, atol=1e-9)
+    runs = two(20)
+    for (_, motion), found in zip(runs, told(model, runs, unknown, value), strict=True):
+        changed = needed(other, motion)
+        assert np.abs(changed - needed(model, motion)).max() > 1e-3
+        np.testing.assert_allclose(found * GEARS, changed, atol=1e-9)
 
 
 COUPLED = """
@@ -190,16 +209,16 @@ def test_motors_that_share_joints_are_told_apart(path: str, value: float) -> Non
     other = model.__copy__()
     (unknown,) = make_unknowns(path, model)
     write_value(other, unknown.targets[0], value)
-    run = prescribed(400, cutoff=1.0)
-    assert run.motion is not None
-    low_pass = run.motion.low_pass
-    found = predict(model, [run], [unknown], np.array([value]))[0].channels[0][0]
-    changed = sosfiltfilt(low_pass, read_by_motors(other, run.motion), axis=0)
-    before = sosfiltfilt(low_pass, read_by_motors(model, run.motion), axis=0)
-    assert np.abs(changed - before).max() > 1e-3
-    # How a spatial tendon turns is differenced along the motion, which its ends do not allow.
-    inside = slice(100, -100)
-    np.testing.assert_allclose(found[inside], changed[inside], atol=1e-3)
+    runs = two(400, cutoff=1.0)
+    for (_, motion), found in zip(runs, told(model, runs, unknown, value), strict=True):
+        changed, before = (
+            sosfiltfilt(motion.low_pass, read_by_motors(each, motion), axis=0)
+            for each in (other, model)
+        )
+        assert np.abs(changed - before).max() > 1e-3
+        # How a spatial tendon turns is differenced along the motion, which its ends do not allow.
+        inside = slice(100, -100)
+        np.testing.assert_allclose(found[inside], changed[inside], atol=1e-3)
 
 
 def test_sensors_of_motors_that_cannot_be_told_apart_say_nothing() -> None:
@@ -211,9 +230,8 @@ def test_sensors_of_motors_that_cannot_be_told_apart_say_nothing() -> None:
 
 def test_what_is_predicted_has_passed_the_low_pass() -> None:
     model = mujoco.MjModel.from_xml_string(ARM.format('Euler', 0))
-    run = prescribed(600, cutoff=1.0)
-    assert run.motion is not None
-    found = predict(model, [run])[0].channels[0][0]
-    raw = needed(model, run.motion) / GEARS
-    assert np.abs(found - raw).max() > 1.0
-    np.testing.assert_allclose(found, sosfiltfilt(run.motion.low_pass, raw, axis=0), atol=1e-9)
+    runs = two(600, cutoff=1.0)
+    for (_, motion), found in zip(runs, told(model, runs), strict=True):
+        raw = needed(model, motion) / GEARS
+        assert np.abs(found - raw).max() > 1.0
+        np.testing.assert_allclose(found, sosfiltfilt(motion.low_pass, raw, axis=0), atol=1e-9)

@@ -302,7 +302,11 @@ def regress(simulator: Simulator, cancel: threading.Event | None = None) -> Regr
         source = f'torques, measured at {torques.measured} of {torques.joints} joints'
     else:
         source = "the torques that the model's actuators exert at the measured state"
-    return Regression(x, f'inverse dynamics from {source}, low-passed at {torques.cutoff:.3g} Hz')
+    sentence = f'inverse dynamics from {source}, low-passed at {torques.cutoff:.3g} Hz'
+    box = _box(unknowns)
+    if np.array_equal(x, np.clip([unknown.nominal for unknown in unknowns], box.low, box.high)):
+        sentence = f'the nominal values, as nothing is gained by {sentence}'
+    return Regression(x, sentence)
 
 
 class _Box(NamedTuple):

@@ -39,34 +39,45 @@ PATHS = ('joint/j/armature', 'joint/j/damping')
 
 
 @pytest.fixture(scope='module')
-def run(measure: Callable[..., Trajectory], sweep: Callable[..., TimeSeries]) -> Trajectory:
-    return measure(MODEL, commands=sweep('a', amplitude=2.0), noise={'j_position': 1e-4})
+def runs(
+    measure: Callable[..., Trajectory], sweep: Callable[..., TimeSeries]
+) -> tuple[Trajectory, ...]:
+    return tuple(
+        measure(
+            MODEL,
+            name=f'run {seed}',
+            commands=sweep('a', amplitude=size),
+            noise={'j_position': 1e-4},
+            seed=seed,
+        )
+        for seed, size in enumerate((2.0, -1.5))
+    )
 
 
-def chosen(run: Trajectory, choice: Any, **options: Any) -> Start:
+def chosen(runs: tuple[Trajectory, ...], choice: Any, **options: Any) -> Start:
     unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, **options)]
-    with make_simulator(MODEL, unknowns, [run], 1) as simulator:
+    with make_simulator(MODEL, unknowns, runs, 1) as simulator:
         residuals = Residuals(simulator, estimate_noise(simulator.runs))
         return choose(residuals, choice, SolverSettings())
 
 
-def test_values_that_are_near_stay(run: Trajectory) -> None:
-    start = chosen(run, 'auto')
+def test_values_that_are_near_stay(runs: tuple[Trajectory, ...]) -> None:
+    start = chosen(runs, 'auto')
     assert start.name == 'nominal'
     np.testing.assert_array_equal(start.x, [0.1, 0.2])
 
 
-def test_values_that_are_far_give_way_to_the_regression(run: Trajectory) -> None:
-    start = chosen(run, 'auto', initial=3.0)
+def test_values_that_are_far_give_way_to_the_regression(runs: tuple[Trajectory, ...]) -> None:
+    start = chosen(runs, 'auto', initial=3.0)
     assert start.name == 'regression'
     assert not start.rough
     np.testing.assert_allclose(start.x, [0.1, 0.2], rtol=0.05)
 
 
-def test_what_was_asked_for_is_done(run: Trajectory) -> None:
-    assert chosen(run, 'nominal', initial=3.0).name == 'nominal'
-    assert chosen(run, 'regression').name == 'regression'
-    assert chosen(run, 'windows').rough
+def test_what_was_asked_for_is_done(runs: tuple[Trajectory, ...]) -> None:
+    assert chosen(runs, 'nominal', initial=3.0).name == 'nominal'
+    assert chosen(runs, 'regression').name == 'regression'
+    assert chosen(runs, 'windows').rough
 
 
 def test_an_unknown_choice_is_an_error_with_the_nearest() -> None:
@@ -76,12 +87,12 @@ def test_an_unknown_choice_is_an_error_with_the_nearest() -> None:
 
 @pytest.mark.parametrize('loss', ['linear', 'soft_l1', 'cauchy'])
 def test_losses_that_tell_outliers_begin_at_what_the_nominal_values_leave(
-    run: Trajectory, loss: Any
+    runs: tuple[Trajectory, ...], loss: Any
 ) -> None:
     unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, initial=3.0)]
     context = FitContext(MODEL, SolverSettings(loss=loss, max_iterations=1), FitLog(1, None))
     with context.opened:
-        simulator = context.simulator(unknowns, [run])
+        simulator = context.simulator(unknowns, runs)
         rough = estimate_noise(simulator.runs)
         residuals = context.residuals(simulator, rough)
         initialize(context, residuals, 'nominal')
