@@ -231,7 +231,7 @@ def main() -> None:
     args = parser.parse_args()
     first, end = map(int, args.arms.split(':'))
     identified = VerdictKind.IDENTIFIED
-    totals, ratios, slowest = np.zeros(5, int), [], 0.0
+    totals, ratios, spent = np.zeros(5, int), [], []
     for seed in range(first, end):
         problem, arm = problem_of(seed)
         if args.kind not in (None, arm.kind) or (args.simulated and arm.kind != 'torque'):
@@ -263,7 +263,7 @@ def main() -> None:
         promised = sum(b.verdict_kind is identified for b, _ in pairs)
         kept = sum(a.verdict_kind is identified for _, a in pairs)
         totals += [len(pairs), promised, kept, len(offenders), len(timid)]
-        slowest = max(slowest, sum(seconds))
+        spent.append(seconds)
         print(
             f'{head} {len(pairs):3} parameters, {promised:3} promised, {kept:3} identified, '
             f'{len(offenders)} offend, {len(timid)} more than promised; wider by '
@@ -286,7 +286,9 @@ def main() -> None:
         )
         print(
             f'intervals of the fit over those predicted: median {middle:.2f}, 5 % {low:.2f}, '
-            f'95 % {high:.2f}, largest {max(ratios):.2f}; at most {slowest:.0f} processor s an arm'
+            f'95 % {high:.2f}, largest {max(ratios):.2f}; preflight took '
+            f'{np.divide(*np.sum(spent, axis=0)):.2f} of the processor time of the fits, at most '
+            f'{np.max(spent):.0f} s'
         )
 
 

@@ -122,7 +122,7 @@ def diverging(found: Sensitivity) -> str:
     remedy = (
         'Forces were recorded: with estimator: torque those along the measured motion are compared.'
         if found.forces_tell
-        else 'Cut them, as with segments: {window: 0.5}; each then starts where it was measured.'
+        else 'Windows that start where they were measured do not: set solver: {start: windows}.'
     )
     return (
         f'Simulations of whole recordings diverge: they {how}. Nothing that follows from them is '

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 #: Simulations that leave more of the variance of the motion than this do not follow it.
 _UNEXPLAINED = 0.5
 #: So many steps of a fit are made, or until they are shorter than this, in standard errors.
-STEPS, _TOLERANCE = 12, 0.3
+STEPS, _TOLERANCE = 20, 0.3
 
 #: What widens no interval by more than this factor when it is left out adds nothing.
 NOTHING = 1.05
@@ -172,7 +172,7 @@ class Preflight:
     Attributes:
         parameters: In the order of the configuration.
         combinations: What is determined of parameters that cannot be told apart.
-        sources: What each sensor and bag tells.
+        sources: What each sensor and bag tells; none where the values rest on windows.
         noise: Sensor name to the standard deviation that was assumed, in the sensor's unit.
         joints: Lags and motion.
         saturations: Signals at their limits.
@@ -290,7 +290,9 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         raise FitError(msg)
     threads = config.solver.threads
     stable, diverged = _stable(problem, training, problem.parameters, threads)
-    moved = _moved(problem, stable, threads)
+    # Windows that grow begin where motion can be predicted still.
+    start = config.solver.start
+    moved = 0.0 if start == 'windows' else _moved(problem, stable, threads)
     if moved > ROUGH:
         return _untold(problem, diverged, begun, moved)
     found = fit(
@@ -300,26 +302,28 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         settings=SolverSettings(
             config.solver.backend, config.solver.loss, STEPS, _TOLERANCE, rough=True
         ),
-        # Windows as a start say nothing of simulations of whole recordings.
-        start='auto' if config.solver.start == 'windows' else config.solver.start,
+        start=start,
         threads=threads,
         noise=known_noise(config.statistics.noise, problem),
         drives=problem.servos,
     )
-    if found.window is not None:
-        return _untold(problem, diverged, begun, max(moved, ROUGH))
-    arrived = found.as_arrived(stable)
-    drives = problem.servos
-    with make_simulator(problem.spec, found.unknowns, arrived, threads, drives=drives) as simulator:
-        residuals = Residuals(simulator, found.noise)
-        if not simulator.prescribed:
-            moved = roughness_at(residuals, found.values, len(found.values))
-            unexplained = _unexplained(residuals, found.values)
-            if moved > LOST or unexplained > _UNEXPLAINED:
-                return _untold(problem, diverged, begun, moved, unexplained)
-    point = dataclasses.replace(found.solution, x=found.values)
-    samples = residuals.samples
-    linear = linearised(point, point.jacobian, found.unknowns, samples, config.solver.loss)
+    told: tuple[InformationSource, ...] = ()
+    samples = len(found.solution.residual)
+    if found.window is None:
+        with make_simulator(
+            problem.spec, found.unknowns, found.as_arrived(stable), threads, drives=problem.servos
+        ) as simulator:
+            residuals = Residuals(simulator, found.noise)
+            if not simulator.prescribed:
+                moved = roughness_at(residuals, found.values, len(found.values))
+                unexplained = _unexplained(residuals, found.values)
+                if moved > LOST or unexplained > _UNEXPLAINED:
+                    return _untold(problem, diverged, begun, moved, unexplained)
+        point = dataclasses.replace(found.solution, x=found.values)
+        layout = residuals.samples
+        linear = linearised(point, point.jacobian, found.unknowns, layout, config.solver.loss)
+        told = sources(linear, len(problem.parameters))
+        samples = int(np.count_nonzero(layout.sensor >= 0))
     return Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
@@ -328,14 +332,14 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
             )
         ),
         combinations=found.inference.combinations,
-        sources=sources(linear, len(problem.parameters)),
+        sources=told,
         noise=found.noise,
         joints=(),
         saturations=(),
         health=(),
         diverged=diverged,
         dead=found.dead,
-        samples=int(np.count_nonzero(samples.sensor >= 0)),
+        samples=samples,
         rollouts=found.rollouts,
         seconds=time.perf_counter() - begun,
         method=f'{found.inference.method}; {METHOD}',
