@@ -94,7 +94,7 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
                 f'the positions of {", ".join(unknown)} are not measured'
                 if unknown
                 else 'more than forces drives the joints'
-            ) + '; estimator: torque compares the forces'
+            ) + '; estimator: torque compares the forces, which simulates nothing'
     if chosen == 'simulation' or reason is not None:
         for refused in problem.refused:
             also = f'; nor do its forces tell, since {reason}.' if reason else '.'
@@ -112,9 +112,16 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
             'forces that no limit or contact disturbs, found none.'
         )
         raise ConfigError(msg)
+    return Estimated(
+        seen, EstimatorKind.TORQUE, _of_forces(problem, seen, asked=chosen == 'torque')
+    )
+
+
+def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
+    """Say what forces are compared, why, and what simulations would cost if they were possible."""
     cutoffs = [s.motion.cutoff for s in seen.sequences('train') if s.motion is not None]
     why = 'nothing else says what drove the robot' if problem.refused else 'forces drive the joints'
-    if chosen == 'torque':
+    if asked:
         why = 'as asked for'
     held = standing(problem.model, problem.sequences('train'))
     if held:
@@ -123,7 +130,11 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         f'forces along the measured motion, low-passed at {min(cutoffs):.3g} Hz ({why}); '
         'positions are predicted for validation only'
     )
-    return Estimated(seen, EstimatorKind.TORQUE, sentence)
+    if asked or problem.refused:
+        return sentence
+    motion = sum(sequence.duration for sequence in problem.sequences('train'))
+    cost = (1 + len(problem.parameters)) * motion
+    return f'{sentence}; estimator: simulation would simulate {cost:.3g} s of it for each step'
 
 
 def forces_tell(problem: Problem) -> bool:

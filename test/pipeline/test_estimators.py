@@ -198,7 +198,11 @@ def test_preflight_recommends_forces_where_simulations_diverge(folder: Path) -> 
 
 def test_forces_are_compared_where_nothing_but_them_drives(folder: Path) -> None:
     told = config(folder, bags=[{'path': str(folder / 'told.csv')}])
-    assert seen(told).kind is EstimatorKind.TORQUE
+    auto = seen(told)
+    assert auto.kind is EstimatorKind.TORQUE
+    # Eight seconds with the nominal values, and with each of three parameters moved.
+    assert auto.sentence.endswith('would simulate 32 s of it for each step')
+    assert 'would simulate' not in seen(told.model_copy(update={'estimator': 'torque'})).sentence
     simulated = told.model_copy(update={'estimator': 'simulation'})
     assert seen(simulated).kind is EstimatorKind.SIMULATION
     # Commands of motors are the forces where no efforts are mapped.
@@ -267,7 +271,8 @@ def test_it_says_how_to_compare_forces_under_feedback(folder: Path) -> None:
     assert found.kind is EstimatorKind.SIMULATION
     (note,) = found.notes
     assert note.endswith(
-        'more than forces drives the joints; estimator: torque compares the forces.'
+        'more than forces drives the joints; '
+        'estimator: torque compares the forces, which simulates nothing.'
     )
 
 
