@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import StartChoice
+    from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
@@ -97,6 +98,7 @@ class Fit:
         memory: What was known of some parameters together.
         unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
         values: (number of unknowns,) what was found for all of them.
+        samples: What each residual is; None where this was not kept.
         known_noise: Sensors whose noise was known and not estimated.
         arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
             series of commands were found to act later than their stamps, offset and delay say;
@@ -124,6 +126,7 @@ class Fit:
     memory: JointPrior | None = None
     unknowns: tuple[Unknown, ...] = ()
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    samples: Samples | None = None
     known_noise: frozenset[str] = frozenset()
     arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
     drives: Drives | None = None
@@ -314,6 +317,7 @@ def fit(  # noqa: PLR0913 (documented API)
             memory=memory,
             unknowns=residuals.unknowns,
             values=x,
+            samples=residuals.samples,
             known_noise=frozenset(known) & frozenset(residuals.noise),
             arrival_errors=arrivals.errors(),
             drives=drives,

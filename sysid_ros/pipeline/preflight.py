@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.config.calibration import Role
+    from sysid_ros.config.calibration import Loss, Role
+    from sysid_ros.estimation.layout import Samples
+    from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.inference import Combination, Interval
     from sysid_ros.inference.linear import Linear
@@ -300,7 +302,11 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         problem.parameters,
         stable,
         settings=SolverSettings(
-            config.solver.backend, config.solver.loss, STEPS, _TOLERANCE, rough=True
+            config.solver.backend,
+            config.solver.loss,
+            min(STEPS, config.solver.max_iterations),
+            _TOLERANCE,
+            rough=True,
         ),
         start=start,
         threads=threads,
@@ -308,7 +314,6 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         drives=problem.servos,
     )
     told: tuple[InformationSource, ...] = ()
-    samples = len(found.solution.residual)
     if found.window is None:
         with make_simulator(
             problem.spec, found.unknowns, found.as_arrived(stable), threads, drives=problem.servos
@@ -319,11 +324,7 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
                 unexplained = _unexplained(residuals, found.values)
                 if moved > LOST or unexplained > _UNEXPLAINED:
                     return _untold(problem, diverged, begun, moved, unexplained)
-        point = dataclasses.replace(found.solution, x=found.values)
-        layout = residuals.samples
-        linear = linearised(point, point.jacobian, found.unknowns, layout, config.solver.loss)
-        told = sources(linear, len(problem.parameters))
-        samples = int(np.count_nonzero(layout.sensor >= 0))
+        told = sources(_linear(found, config.solver.loss), len(problem.parameters))
     return Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
@@ -339,7 +340,7 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         health=(),
         diverged=diverged,
         dead=found.dead,
-        samples=samples,
+        samples=int(np.count_nonzero(_layout(found).sensor >= 0)),
         rollouts=found.rollouts,
         seconds=time.perf_counter() - begun,
         method=f'{found.inference.method}; {METHOD}',
@@ -368,6 +369,17 @@ def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedPa
         kind,
         value,
     )
+
+
+def _layout(found: Fit) -> Samples:
+    assert found.samples is not None  # noqa: S101 (a fit that was just made)
+    return found.samples
+
+
+def _linear(found: Fit, loss: Loss) -> Linear:
+    """Return the problem as it is where a fit ended."""
+    point = dataclasses.replace(found.solution, x=found.values)
+    return linearised(point, point.jacobian, found.unknowns, _layout(found), loss)
 
 
 def _moved(problem: Problem, sequences: Sequence[Trajectory], threads: int) -> float:

@@ -199,7 +199,7 @@ def test_a_bag_of_an_arm_whose_motors_are_off(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ('command', 'stage'), [('preflight', 'linearising'), ('calibrate', 'fitting')]
+    ('command', 'stage'), [('preflight', 'first steps'), ('calibrate', 'fitting')]
 )
 def test_simulated_time_is_said_before_the_work(
     project: Any, sysid: Callable[..., Any], command: str, stage: str

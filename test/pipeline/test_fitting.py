@@ -13,7 +13,7 @@ from sysid_ros.config import StatisticsConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import fit
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.pipeline.fitting import _known_noise, fit_training
+from sysid_ros.pipeline.fitting import fit_training, known_noise
 
 
 def problem(*sensors: str) -> Any:
@@ -21,15 +21,15 @@ def problem(*sensors: str) -> Any:
     return SimpleNamespace(sequences=lambda _: [SimpleNamespace(measurements=[series])])
 
 
-def test_known_noise_is_of_all_sensors_of_a_pattern_and_later_entries_override() -> None:
+def testknown_noise_is_of_all_sensors_of_a_pattern_and_later_entries_override() -> None:
     told = {'*': 1.0, '*_velocity': 2.0}
-    found = _known_noise(told, problem('elbow_position', 'elbow_velocity'))
+    found = known_noise(told, problem('elbow_position', 'elbow_velocity'))
     assert found == {'elbow_position': 1.0, 'elbow_velocity': 2.0}
 
 
-def test_known_noise_of_no_sensor_is_an_error_with_the_nearest() -> None:
+def testknown_noise_of_no_sensor_is_an_error_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"found 'elbow_positon'; nearest: elbow_position\.$"):
-        _known_noise({'elbow_positon': 1.0}, problem('elbow_position', 'tip_force'))
+        known_noise({'elbow_positon': 1.0}, problem('elbow_position', 'tip_force'))
 
 
 @pytest.mark.slow
