@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 #: Simulations that leave more of the variance of the motion than this do not follow it.
 _UNEXPLAINED = 0.5
+#: A sensor moves when what it reads spreads by so many times its noise.
+_MOVES = 10.0
 #: So many steps of a fit are made, or until they are shorter than this, in standard errors.
 STEPS, _TOLERANCE = 20, 0.3
 
@@ -251,7 +253,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     training = problem.sequences('train')
     seen = estimated(config, problem)
     observer.stage('taking the first steps of a fit')
-    found = predicted(config, with_timestep(seen.problem, config.solver))
+    found = predicted(config, with_timestep(seen.problem, config.solver), observer)
     return dataclasses.replace(
         found,
         joints=tuple(joints),
@@ -265,7 +267,9 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     )
 
 
-def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
+def predicted(
+    config: CalibrationConfig, problem: Problem, observer: Observer | None = None
+) -> Preflight:
     """Predict intervals, verdicts and sources from the first steps of a fit.
 
     What the model lacks and how far nominal values are off is in what was measured: a few steps
@@ -276,6 +280,7 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         config: The solver, its loss and threads; what is known of the noise.
         problem: What is to be identified; sequences on which the nominal model is unstable are left
             out.
+        observer: Is told of iterations.
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
@@ -312,6 +317,7 @@ def predicted(config: CalibrationConfig, problem: Problem) -> Preflight:
         threads=threads,
         noise=known_noise(config.statistics.noise, problem),
         drives=problem.servos,
+        observe=observer.iteration if observer else None,
     )
     told: tuple[InformationSource, ...] = ()
     if found.window is None:
@@ -397,8 +403,10 @@ def _moved(problem: Problem, sequences: Sequence[Trajectory], threads: int) -> f
 def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> float:
     """Return the part of the variance of what was measured that a candidate leaves, a median.
 
-    Errors are counted up to some ranges of each sensor, whatever a simulation does beyond.
+    Errors are counted up to some ranges of each sensor, whatever a simulation does beyond. Sensors
+    that stand still but for their noise do not count.
     """
+    rough = estimate_noise(residuals.runs)
     squares = residuals(x[None])[:, 0] ** 2
     variance: dict[str, float] = {}
     for sensor, values in measured(residuals.runs):
@@ -406,7 +414,7 @@ def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> float:
     found = []
     for place, sensor in enumerate(residuals.samples.sensors):
         own = squares[residuals.samples.sensor == place]
-        if variance.get(sensor) and len(own):
+        if len(own) and variance.get(sensor, 0.0) > (_MOVES * rough.get(sensor, np.inf)) ** 2:
             found.append(float(np.mean(own)) * residuals.noise[sensor] ** 2 / variance[sensor])
     return float(np.median(found)) if found else 0.0
 
