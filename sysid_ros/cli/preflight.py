@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -13,7 +14,8 @@ from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.report.numbers import rounded, significant
-from sysid_ros.report.tables import determined, print_first
+from sysid_ros.report.tables import determined, print_first, print_table, short_verdict
+from sysid_ros.results.links import link_places
 
 if TYPE_CHECKING:
     import argparse
@@ -63,30 +65,34 @@ def print_preflight(console: Console, found: Preflight) -> None:
     _print_bags(console, found)
     _print_joints(console, found)
     _print_trouble(console, found)
-    names = ', '.join(found.doubtful)
+    of_links = {found.parameters[place].name for own in _links(found).values() for place in own}
+    names = [name for name in found.doubtful if name not in of_links]
+    doubtful = len(found.doubtful) - len(names)
+    if doubtful:
+        names.append(f'{doubtful} of {len(of_links)} numbers of links')
     count = len(found.parameters)
     _say(
         console,
-        f'Not identified by these bags: {names}.'
+        f'Not identified by these bags: {", ".join(names)}.'
         if names
         else f'All {count} parameters would be identified by these bags.',
     )
 
 
-def _print_parameters(console: Console, found: Preflight) -> None:
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+def _links(found: Preflight) -> dict[str, list[int]]:
+    """Return body to the places of the ten numbers of its inertia."""
+    return link_places([(item.name,) for item in found.parameters])
 
-    table = make_table(
-        'What a fit could say (95 % intervals around the nominal values)',
-        'parameter',
-        '>nominal',
-        '>± at best',
-        '>in %',
-        'unit',
-        '~verdict',
-        '~told by (times wider without)',
-    )
+
+def _print_parameters(console: Console, found: Preflight) -> None:
+    links = _links(found)
+    of_links = {place for own in links.values() for place in own}
+    told_by = 'told by (times wider without)'
+    headers = ('parameter', '>nominal', '>± at best', '>in %', 'unit', 'verdict', told_by)
+    rows = []
     for place, item in enumerate(found.parameters):
+        if place in of_links:
+            continue
         percent = 100 * item.half / abs(item.nominal) if item.nominal else math.nan
         row = (
             item.name,
@@ -94,16 +100,34 @@ def _print_parameters(console: Console, found: Preflight) -> None:
             '-' if math.isnan(item.half) else significant(item.half, 2),
             '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
             item.unit,
-            item.verdict,
+            short_verdict(item.verdict, item.verdict_kind),
             _told_by(found, place),
         )
-        table.add_row(*map(escape, row))
-    console.print(table)
-    unsure = [item for item in found.parameters if item.explanation]
+        rows.append(row)
+    title = 'What a fit could say (95 % intervals around the nominal values)'
+    print_table(console, title, headers, rows, spare=(told_by, '>in %'))
+    _print_links(console, found, links)
+    singles = [item for place, item in enumerate(found.parameters) if place not in of_links]
+    unsure = [item for item in singles if item.explanation]
     print_first(console, (f'{item.name}: {item.explanation}' for item in unsure))
-    print_first(console, map(determined, found.combinations))
+    names = {item.name for item in singles}
+    print_first(console, (determined(c) for c in found.combinations if names >= {*c.parameters}))
     _say(console, f'± at best: {found.method} ({found.samples} samples).')
     console.print()
+
+
+def _print_links(console: Console, found: Preflight, links: dict[str, list[int]]) -> None:
+    """Print what is to be expected of links, those that are alike in one line."""
+    alike: dict[str, list[str]] = {}
+    for body, places in links.items():
+        counts = Counter(str(found.parameters[place].verdict_kind) for place in places)
+        said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
+        alike.setdefault(said, []).append(body)
+    if alike:
+        _say(console, 'Inertias of links, ten numbers each, of which no motion tells all apart:')
+        for said, bodies in alike.items():
+            _say(console, f'  {", ".join(bodies)}: {said}')
+        console.print()
 
 
 def _told_by(found: Preflight, place: int) -> str:

@@ -21,6 +21,7 @@ from sysid_ros.results.result import Standing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.results.result import CalibrationResult, CombinationResult, ParameterResult
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 WIDE = 1000
 #: So many explanations are printed; the report has all.
 _LINES = 15
+#: Longer verdicts, which name other parameters, would leave a table no room.
+_LONGEST_VERDICT = 40
 #: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
@@ -88,10 +91,10 @@ def _print_parameters(
         columns.insert(-1, '>true')
         for row in rows:
             row.insert(-1, significant(truth.get(row[0], math.nan)))
-    print_table(console, 'Parameters', columns, rows)
+    print_table(console, 'Parameters', columns, rows, spare=('>start',))
 
 
-def link_rows(result: CalibrationResult) -> list[list[str]]:
+def link_rows(result: CalibrationResult, *, known_only: bool = False) -> list[list[str]]:
     """Return a row for each number of each link: name, value, interval, unit and start."""
     return [
         [
@@ -103,6 +106,7 @@ def link_rows(result: CalibrationResult) -> list[list[str]]:
         ]
         for link in result.links
         for number in link.numbers
+        if number.known or not known_only
     ]
 
 
@@ -114,7 +118,18 @@ def _print_links(console: Console, result: CalibrationResult) -> None:
         said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
         title = f'Links, fitted by {len(numbers)} log-Cholesky numbers: {said}'
         columns = ('link', *_PARAMETER_COLUMNS[1:-1])
-        print_table(console, title, columns, link_rows(result))
+        rows = link_rows(result, known_only=True)
+        every = sum(len(link.numbers) for link in result.links)
+        if rows:
+            print_table(console, title, columns, rows, spare=('>start',))
+        else:
+            console.print(title, markup=False)
+        if len(rows) < every:
+            console.print(
+                f'Of the {every} masses, centres and moments of links, {every - len(rows)} stay '
+                'wide and are in the report only.\n',
+                markup=False,
+            )
 
 
 def _parameter_row(parameter: ParameterResult) -> list[str]:
@@ -124,8 +139,13 @@ def _parameter_row(parameter: ParameterResult) -> list[str]:
         interval(parameter.low, parameter.high),
         parameter.unit,
         significant(parameter.initial),
-        parameter.verdict,
+        short_verdict(parameter.verdict, parameter.verdict_kind),
     ]
+
+
+def short_verdict(verdict: str, kind: VerdictKind) -> str:
+    """Return a verdict for a table: names of others that would widen it are in the explanation."""
+    return verdict if len(verdict) <= _LONGEST_VERDICT else f'{kind}, see below'
 
 
 def determined(found: CombinationResult | Combination) -> str:
@@ -196,11 +216,11 @@ def make_table(title: str, *headers: str) -> Table:
     """Return an empty table.
 
     Args:
-        title: Above it.
+        title: Above it; none where it is empty.
         headers: Of the columns: ``>`` before one says that it is of numbers, aligned on the right,
             and ``~`` that its texts may be folded.
     """
-    table = Table(title=title, title_justify='left', box=None, pad_edge=False)
+    table = Table(title=title or None, title_justify='left', box=None, pad_edge=False)
     for header in headers:
         table.add_column(
             header.lstrip('>~'),
@@ -212,24 +232,40 @@ def make_table(title: str, *headers: str) -> Table:
 
 
 def print_table(
-    console: Console, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
+    console: Console,
+    title: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a table, or a paragraph per row where the terminal is too narrow for it.
 
-    Headers are those of `make_table`.
+    No value is cut or broken. Headers are those of `make_table`; the columns of ``spare`` ones are
+    left out before the table becomes paragraphs, the first of them first.
     """
-    table = make_table(title, *headers)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    # Measured without limit: in its own width a table always fits.
-    wanted = console.measure(table, options=console.options.update(width=WIDE)).maximum
-    if wanted <= console.width:
-        console.print(table)
+    full = 0
+    for count in range(len(spare) + 1):
+        left_out = spare[:count]
+        kept = [place for place, header in enumerate(headers) if header not in left_out]
+        table = make_table('', *(headers[place] for place in kept))
+        for row in rows:
+            table.add_row(*(escape(row[place]) for place in kept))
+        # Measured without limit: in its own width a table always fits.
+        wanted = console.measure(table, options=console.options.update(width=WIDE)).maximum
+        full = wanted if not count else full
+        if wanted <= console.width:
+            # In the table the title would be folded at the table's width.
+            console.print(title, style='italic', markup=False)
+            console.print(table)
+            if left_out:
+                names = ', '.join(header.lstrip('>~') for header in left_out)
+                console.print(f'({names}: from {full} columns on)', markup=False)
+            break
     else:
         console.print(title, style='italic', markup=False)
         for name, *middle, last in rows:
             cells = zip(headers[1:-1], middle, strict=True)
-            text = ', '.join(f'{header.lstrip(">")} {cell}' for header, cell in cells)
+            text = ', '.join(f'{header.lstrip(">~")} {cell}' for header, cell in cells if cell)
             console.print(f'{name}: {last}', markup=False)
             console.print(Padding(escape(text), (0, 0, 0, 4)))
     console.print()
@@ -237,7 +273,8 @@ def print_table(
 
 def parameters_html(parameters: Iterable[ParameterResult]) -> str:
     """Return the table of parameters: value, interval, unit, start and verdict."""
-    return _table(_PARAMETER_COLUMNS, [_parameter_row(parameter) for parameter in parameters])
+    rows = [[*_parameter_row(parameter)[:-1], parameter.verdict] for parameter in parameters]
+    return _table(_PARAMETER_COLUMNS, rows)
 
 
 def result_html(result: CalibrationResult) -> str:

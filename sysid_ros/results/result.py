@@ -129,6 +129,11 @@ class CombinationResult(Frozen):
     high: MaybeFloat
 
 
+#: A link's mass or moment is known when its interval is narrower than this factor, and its centre
+#: of mass when it is within so many m: priors alone leave a factor of 10 and 10 cm.
+_KNOWN_FACTOR, _KNOWN_PLACE = 1.5, 0.01
+
+
 class LinkNumber(Frozen):
     """A number of a link: its mass, where its centre of mass is, or a principal moment of inertia.
 
@@ -141,6 +146,13 @@ class LinkNumber(Frozen):
     initial: float
     low: MaybeFloat
     high: MaybeFloat
+
+    @property
+    def known(self) -> bool:
+        """Whether its interval is narrow enough to be of use."""
+        if self.unit == 'm':
+            return (self.high - self.low) / 2 <= _KNOWN_PLACE
+        return self.high <= _KNOWN_FACTOR * self.low
 
 
 class LinkResult(Frozen):
