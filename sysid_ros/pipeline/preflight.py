@@ -234,7 +234,8 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     problem = load(config, observer, look)
     training = problem.sequences('train')
     seen = estimated(config, problem)
-    observer.stage('linearising at the nominal values')
+    count = len(seen.problem.parameters)
+    observer.stage(f'linearising at the nominal values, {count} parameters')
     found = predicted(seen.problem, seen.problem.sequences('train'), config.solver.threads)
     return dataclasses.replace(
         found,

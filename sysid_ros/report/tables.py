@@ -170,6 +170,8 @@ def _print_trust(console: Console, result: CalibrationResult) -> None:
     unsure = [p for p in result.parameters if p.explanation and p.name not in numbers]
     print_first(console, (f'{p.name}: {p.explanation}' for p in unsure))
     print_first(console, map(determined, result.combinations))
+    if result.solver.estimator_sentence:
+        console.print(result.solver.estimator_sentence, markup=False)
     if result.inference is not None:
         size = significant(result.inference.effective_samples, 3)
         console.print(
