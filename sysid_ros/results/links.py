@@ -85,10 +85,7 @@ def _numbers(
         np.sqrt(slope[used] @ covariance[np.ix_(used, used)] @ slope[used])
         for slope, used in ((own, np.flatnonzero(own)) for own in slopes.T)
     ]
-    ratios = [p.half_width for p in parameters] / np.sqrt(np.diag(covariance))
-    known = ratios[np.isfinite(ratios)]
-    # An interval that a bound cuts is narrower than its deviation says.
-    halves = np.array(deviations) * (np.median(known) if len(known) else np.nan)
+    halves = np.array(deviations) * half_per_deviation(parameters, np.diag(covariance))
     rows = zip(_NAMES, _UNITS, _physical(value), _physical(initial), halves, strict=True)
     found = []
     for name, unit, now, before, half in rows:
@@ -99,6 +96,16 @@ def _numbers(
             LinkNumber(name=name, unit=unit, value=now, initial=before, low=ends[0], high=ends[1])
         )
     return tuple(found)
+
+
+def half_per_deviation(
+    parameters: Sequence[ParameterResult], variances: NDArray[np.float64]
+) -> float:
+    """Return the half-width of intervals in standard deviations; NaN where none has any."""
+    ratios = [parameter.half_width for parameter in parameters] / np.sqrt(variances)
+    known = ratios[np.isfinite(ratios)]
+    # The median: an interval that a bound cuts is narrower than its deviation says.
+    return float(np.median(known)) if len(known) else np.nan
 
 
 def _physical(theta: NDArray[np.float64]) -> NDArray[np.float64]:

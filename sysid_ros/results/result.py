@@ -166,6 +166,38 @@ class LinkResult(Frozen):
     numbers: tuple[LinkNumber, ...]
 
 
+#: A sum is known when its half-width is at most this part of its largest term.
+_KNOWN_SHARE = 0.1
+
+
+class BaseParameter(Frozen):
+    """A sum of inertial numbers that the forces of a chain can determine, as Izz + 0.1·m·cx + ….
+
+    ``terms`` are written with their signs and factors: ``m`` masses, ``m·c`` first moments and
+    ``I`` moments of inertia of links about the origin and axes of their bodies, and armatures of
+    joints. ``parameters`` are those that the sum was computed from; ``low`` and ``high`` bound the
+    95 % interval, and ``largest`` is the size of its largest term.
+    """
+
+    parameters: tuple[str, ...]
+    terms: tuple[str, ...]
+    unit: str
+    value: float
+    low: float
+    high: float
+    largest: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def known(self) -> bool:
+        """Whether its interval is narrow against its largest term."""
+        return self.half_width <= _KNOWN_SHARE * self.largest
+
+
 class InferenceSummary(Frozen):
     """How intervals were found.
 
@@ -534,6 +566,7 @@ class UnjudgedResult(Frozen):
     implied_actuators: tuple[str, ...] = ()
     combinations: tuple[CombinationResult, ...] = ()
     links: tuple[LinkResult, ...] = ()
+    bases: tuple[BaseParameter, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
     windows: tuple[WindowFit, ...] = ()
