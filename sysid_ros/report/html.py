@@ -210,6 +210,7 @@ def _context(
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
     library, script = get_plotlyjs(), _asset('report.js')
+    last_first = result.bases[::-1]
     return {
         'result': result,
         'title': title or f'Calibration of {result.model}',
@@ -217,6 +218,8 @@ def _context(
         'headline': _headline(result),
         'parameters': [row for row in rows if row.parameter.name not in result.of_links],
         'links': tables.link_rows(result),
+        'bases': [base for known in (True, False) for base in last_first if base.known is known],
+        'known_bases': sum(base.known for base in result.bases),
         'link_numbers': [row for row in rows if row.parameter.name in result.of_links],
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.inference.combinations import Combination
-    from sysid_ros.results.result import CalibrationResult, CombinationResult, ParameterResult
+    from sysid_ros.results.result import (
+        BaseParameter,
+        CalibrationResult,
+        CombinationResult,
+        ParameterResult,
+    )
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 1000
@@ -35,6 +40,10 @@ _LONGEST_VERDICT = 40
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
 _PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>start', 'verdict')
+#: Of base parameters.
+BASE_COLUMNS = ('sum', '>value', '>95 % ±', 'unit')
+#: So many terms of a sum are printed.
+_TERMS = 3
 _COLOURS = {
     Standing.ACCEPTED: '#1a7f4b',
     Standing.RESERVED: '#8a5a00',
@@ -66,6 +75,7 @@ def print_result(
     numbers = result.of_links
     _print_parameters(console, [p for p in result.parameters if p.name not in numbers], truth)
     _print_links(console, result)
+    _print_bases(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
     _print_folds(console, result)
@@ -132,6 +142,34 @@ def _print_links(console: Console, result: CalibrationResult) -> None:
             )
 
 
+def base_row(base: BaseParameter, most: int | None = None) -> list[str]:
+    """Return the cells of `BASE_COLUMNS`, of sums with more terms than ``most`` the first."""
+    return [
+        base.expression(most),
+        rounded(base.value, base.half_width),
+        significant(base.half_width, 2),
+        base.unit,
+    ]
+
+
+def _print_bases(console: Console, result: CalibrationResult) -> None:
+    """Print the sums of numbers of links that are known, those of the last links first."""
+    known = [base for base in reversed(result.bases) if base.known]
+    if known:
+        title = (
+            f'Base parameters: {len(known)} of the {len(result.bases)} sums that forces can tell '
+            'are known to 10 % of their largest term'
+        )
+        rows = [base_row(base, _TERMS) for base in known[:_LINES]]
+        print_table(console, title, BASE_COLUMNS, rows)
+        more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
+        console.print(
+            f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
+            'bodies; the report has all terms.\n',
+            markup=False,
+        )
+
+
 def _parameter_row(parameter: ParameterResult) -> list[str]:
     return [
         parameter.name,
@@ -169,9 +207,9 @@ def _print_trust(console: Console, result: CalibrationResult) -> None:
     numbers = result.of_links
     unsure = [p for p in result.parameters if p.explanation and p.name not in numbers]
     print_first(console, (f'{p.name}: {p.explanation}' for p in unsure))
-    print_first(console, map(determined, result.combinations))
+    print_first(console, map(determined, result.combinations_beside_links))
     if result.solver.estimator_sentence:
-        console.print(result.solver.estimator_sentence, markup=False)
+        console.print(f'Compared are {result.solver.estimator_sentence}.', markup=False)
     if result.inference is not None:
         size = significant(result.inference.effective_samples, 3)
         console.print(

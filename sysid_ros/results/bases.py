@@ -42,12 +42,13 @@ _STEP = 1e-5
 
 
 class _Term(NamedTuple):
-    """A number that forces are linear in: its name, its unit, and where it is from.
+    """A number that forces are linear in: what it is of which link or joint, and its unit.
 
     ``places`` are those of parameters, ``number`` which of ten numbers it is, or None.
     """
 
-    name: str
+    kind: str
+    owner: str
     unit: str
     places: tuple[int, ...]
     number: int | None
@@ -79,6 +80,8 @@ def base_parameters(
     covariance = np.array(inference.covariance)
     found = []
     for row, own, slope in zip(kept, factors, gradient, strict=True):
+        if terms[row].number is None and np.count_nonzero(own) == 1:
+            continue  # an armature that is no sum is a parameter already
         used = np.flatnonzero(slope).tolist()
         variance = float(slope[used] @ covariance[np.ix_(used, used)] @ slope[used])
         ratio = half_per_deviation([parameters[p] for p in used], covariance[used, used])
@@ -125,7 +128,7 @@ def _terms(
         ):
             place = armatures.get(model.joint(joint).name)
             if place is not None:
-                terms.append(_Term(f'armature({model.joint(joint).name})', 'kg·m²', (place,), None))
+                terms.append(_Term('armature', model.joint(joint).name, 'kg·m²', (place,), None))
                 own = np.zeros((len(states), model.nv))
                 first = int(model.jnt_dofadr[joint])
                 own[:, first] = [acceleration[first] for _, _, acceleration in states]
@@ -133,7 +136,7 @@ def _terms(
         if name in links:
             places = tuple(links[name])
             terms.extend(
-                _Term(f'{number}({name})', unit, places, index)
+                _Term(number, name, unit, places, index)
                 for index, (number, unit) in enumerate(zip(_NAMES, _UNITS, strict=True))
             )
             columns.append(_forces_of(model, body, values[list(places)], states))
@@ -239,10 +242,16 @@ def _numbers(
 
 
 def _written(terms: list[_Term], factors: NDArray[np.float64], first: int) -> Iterator[str]:
-    """Yield the terms of a sum with their signs, that which the others are added to first."""
-    yield terms[first].name
-    for place in np.flatnonzero(factors):
-        if place != first:
-            size = f'{abs(factors[place]):.{_DIGITS}g}'
-            factor = '' if size == '1' else f'{size}·'
-            yield f'{"-" if factors[place] < 0 else "+"} {factor}{terms[place].name}'
+    """Yield the terms of a sum with their signs, that which the others are added to first.
+
+    Numbers of one kind that have the same factor are one term, as ``0.1·m(forearm, hand)``.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for place in (first, *(p for p in np.flatnonzero(factors).tolist() if p != first)):
+        size = f'{abs(factors[place]):.{_DIGITS}g}'
+        sign = '-' if factors[place] < 0 else '+'
+        factor = f'{sign} {"" if size == "1" else f"{size}·"}'
+        alike.setdefault((factor, terms[place].kind), []).append(terms[place].owner)
+    texts = [f'{factor}{kind}({", ".join(names)})' for (factor, kind), names in alike.items()]
+    yield texts[0].removeprefix('+ ')
+    yield from texts[1:]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 1
+SCHEMA_MINOR = 2
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -196,6 +196,11 @@ class BaseParameter(Frozen):
     def known(self) -> bool:
         """Whether its interval is narrow against its largest term."""
         return self.half_width <= _KNOWN_SHARE * self.largest
+
+    def expression(self, most: int | None = None) -> str:
+        """Return the sum, of more terms than ``most`` the first."""
+        shown = self.terms[:most]
+        return ' '.join(shown) + (' + …' if len(shown) < len(self.terms) else '')
 
 
 class InferenceSummary(Frozen):
@@ -583,6 +588,16 @@ class UnjudgedResult(Frozen):
             for point in self.horizon
             for joint in point.joints
             if point.role == role and point.seconds <= SHORT_HORIZON
+        )
+
+    @property
+    def combinations_beside_links(self) -> tuple[CombinationResult, ...]:
+        """Of parameters that are not shown as links, for which ``bases`` stand."""
+        numbers = self.of_links
+        return tuple(
+            found
+            for found in self.combinations
+            if numbers.isdisjoint(found.parameters) and (len(found.parameters) > 1 or not numbers)
         )
 
     @property
