@@ -8,13 +8,11 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.report.numbers import rounded, significant
-from sysid_ros.report.tables import determined, print_first, print_table, short_verdict
+from sysid_ros.report.tables import determined, explained, print_first, print_table, short_verdict
 from sysid_ros.results.links import link_places
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sysid_ros.alignment.health import FindingKind, HealthFinding
-    from sysid_ros.pipeline.preflight import Preflight, Saturation
+    from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation
 
 #: Exit code where some parameter would not be identified.
 DOUBTFUL = 1
@@ -96,11 +94,11 @@ def _print_parameters(console: Console, found: Preflight) -> None:
         percent = 100 * item.half / abs(item.nominal) if item.nominal else math.nan
         row = (
             item.name,
-            rounded(item.nominal, item.half) if item.half > 0 else significant(item.nominal),
+            _nominal(item),
             '-' if math.isnan(item.half) else significant(item.half, 2),
             '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
             item.unit,
-            short_verdict(item.verdict, item.verdict_kind),
+            short_verdict(item.verdict, item.verdict_kind, console.width),
             _told_by(found, place),
         )
         rows.append(row)
@@ -109,7 +107,7 @@ def _print_parameters(console: Console, found: Preflight) -> None:
     _print_links(console, found, links)
     singles = [item for place, item in enumerate(found.parameters) if place not in of_links]
     unsure = [item for item in singles if item.explanation]
-    print_first(console, (f'{item.name}: {item.explanation}' for item in unsure))
+    print_first(console, explained((item.name, item.explanation) for item in unsure))
     names = {item.name for item in singles}
     print_first(console, (determined(c) for c in found.combinations if names >= {*c.parameters}))
     _say(console, f'± at best: {found.method} ({found.samples} samples).')
@@ -128,6 +126,13 @@ def _print_links(console: Console, found: Preflight, links: dict[str, list[int]]
         for said, bodies in alike.items():
             _say(console, f'  {", ".join(bodies)}: {said}')
         console.print()
+
+
+def _nominal(item: PredictedParameter) -> str:
+    """Write a nominal value to the digits that a fit would find, all where it finds none."""
+    if 0 < item.half <= abs(item.nominal):
+        return rounded(item.nominal, item.half)
+    return significant(item.nominal)
 
 
 def _told_by(found: Preflight, place: int) -> str:
@@ -166,11 +171,9 @@ def _print_bags(console: Console, found: Preflight) -> None:
 def _print_joints(console: Console, found: Preflight) -> None:
     if not found.joints:
         return
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
-
     title = 'Motion (a quick look without a fit, as in sysid inspect)'
-    numbers = (f'>{name}' for name in ('lag/ms', 'of range', 'top speed', *_PHYSICS))
-    table = make_table(title, 'bag', 'joint', *numbers)
+    numbers = [f'>{name}' for name in ('lag/ms', 'of range', 'top speed', *_PHYSICS)]
+    rows = []
     for item in found.joints:
         lag = '-'
         if item.lag is not None:
@@ -181,9 +184,8 @@ def _print_joints(console: Console, found: Preflight) -> None:
             covered = '-' if math.isnan(what.of_range) else f'{what.of_range:.0%}'
             views = [getattr(what, name).shown for name in _PHYSICS]
             cells = [covered, significant(what.speed, 3), *('yes' if v else 'no' for v in views)]
-        table.add_row(*map(escape, (item.bag, item.joint, lag, *cells)))
-    console.print(table)
-    console.print()
+        rows.append((item.bag, item.joint, lag, *cells))
+    print_table(console, title, ('bag', 'joint', *numbers), rows, spare=('>of range',))
 
 
 def _print_trouble(console: Console, found: Preflight) -> None:
