@@ -19,6 +19,7 @@ from sysid_ros.identification.observer import Nobody, counted
 from sysid_ros.report.tables import print_table
 from sysid_ros.results.comparison import ComparedQuantity
 from sysid_ros.results.result import (
+    BaseParameter,
     CalibrationResult,
     CombinationResult,
     Fold,
@@ -219,6 +220,54 @@ def test_a_column_gives_way_before_rows_become_paragraphs():
     assert lines[3] == '(start: from 44 columns on)'
     lines = show(print_table, 'Title', headers, rows, ('>start',), width=44)
     assert lines[2].split() == ['joint/a/damping', '1.234567', '1', 'identified']
+
+
+def test_parameters_that_are_alike_share_a_heading_where_there_is_no_room_for_their_names():
+    headers = ('parameter', '>value', 'unit', 'verdict')
+    rows = [(f'joint/{n}/damping', '1.25', 'N·m·s/rad', 'identified') for n in ('left', 'right')]
+    rows.append(('payload', '2.50', 'kg', 'identified'))
+    lines = show(print_table, 'Title', headers, rows, width=45)
+    assert [line.split() for line in lines[2:6]] == [
+        ['joint/*/damping,', 'N·m·s/rad'],
+        ['left', '1.25', 'identified'],
+        ['right', '1.25', 'identified'],
+        ['payload,', 'kg', '2.50', 'identified'],
+    ]
+
+
+def test_base_parameters_stand_for_combinations_of_numbers_of_links(baseline: CalibrationResult):
+    base = BaseParameter(
+        parameters=('a',),
+        terms=('Izz(tip)', '+ m·cx(tip)', '- Ixx(tip)', '+ 0.25·m(tip)'),
+        unit='kg·m²',
+        value=0.5,
+        low=0.49,
+        high=0.51,
+        largest=0.5,
+    )
+    vague = base.model_copy(update={'terms': ('Ixy(tip)',), 'low': 0.0, 'high': 1.0})
+    of_links = CombinationResult(parameters=('a', 'b'), expression='a/b', value=1, low=0, high=2)
+    told = {
+        'bases': (base, vague),
+        'links': (LinkResult(body='tip', parameters=('a', 'b'), numbers=()),),
+        'combinations': (of_links,),
+    }
+    lines = show(print_result, baseline.model_copy(update=told), width=80)
+    (row,) = [line for line in lines if 'Izz(tip)' in line]
+    assert row.split() == [
+        'Izz(tip)',
+        '+',
+        'm·cx(tip)',
+        '-',
+        'Ixx(tip)',
+        '+',
+        '…',
+        '0.500',
+        '0.01',
+        'kg·m²',
+    ]
+    assert 'Base parameters: 1 of the 2 sums' in ' '.join(lines)
+    assert not any('Ixy(tip)' in line or 'a/b' in line for line in lines)
 
 
 def test_numbers_of_links_that_stay_wide_are_counted_only(baseline: CalibrationResult):
