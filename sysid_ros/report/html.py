@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.results.result import CalibrationResult, ParameterResult
 
-#: After these characters a long name, path or hash may be broken over lines.
-_BREAKS = ('/', '_', '.')
+#: After these characters a long name, path or hash may be broken over lines; no number may.
+_BREAKS = re.compile(r'[/_]|\.(?!\d)')
 #: Symbol and tone of each verdict; the text always stands beside it.
 _VERDICTS = {
     VerdictKind.IDENTIFIED: ('✓', 'good'),
@@ -136,9 +137,7 @@ def _headline(result: CalibrationResult) -> Headline:
 
 def _breakable(text: str) -> Markup:
     """Escape a name and allow line breaks after its separators."""
-    safe = str(escape(text))
-    for character in _BREAKS:
-        safe = safe.replace(character, f'{character}<wbr>')
+    safe = _BREAKS.sub(r'\g<0><wbr>', str(escape(text)))
     return Markup(safe)  # noqa: S704 (escaped above)
 
 

@@ -119,19 +119,16 @@ def _terms(
         and parameter.targets[0].endswith(_ARMATURE[1])
     }
     states = _states(model)
+    accelerations = np.array([qacc for _, _, qacc in states])
     terms: list[_Term] = []
     columns: list[NDArray[np.float64]] = []
     for body in range(1, model.nbody):
         name = model.body(body).name
-        for joint in range(
-            model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]
-        ):
+        for joint in np.flatnonzero(model.jnt_bodyid == body).tolist():
             place = armatures.get(model.joint(joint).name)
             if place is not None:
                 terms.append(_Term('armature', model.joint(joint).name, 'kg·m²', (place,), None))
-                own = np.zeros((len(states), model.nv))
-                first = int(model.jnt_dofadr[joint])
-                own[:, first] = [acceleration[first] for _, _, acceleration in states]
+                own = np.where(model.dof_jntid == joint, accelerations, 0.0)
                 columns.append(own.ravel()[:, None])
         if name in links:
             places = tuple(links[name])

@@ -350,3 +350,10 @@ def test_links_begin_with_what_is_known_and_base_parameters_have_all_terms(
     summaries = [_text(each) for each in page.xpath('//details/summary')]
     assert 'Base parameters: 1 of 2 sums known to 10 % of their largest term' in summaries
     assert '1 masses, centres and moments of links whose intervals stay wide' in summaries
+
+
+def test_names_may_be_broken_and_numbers_may_not(rich_result: CalibrationResult) -> None:
+    expression = 'a_b/c - 0.489·d'
+    combination = rich_result.combinations[0].model_copy(update={'expression': expression})
+    page = render_report(rich_result.model_copy(update={'combinations': (combination,)}))
+    assert 'a_<wbr>b/<wbr>c - 0.489·d' in page
