@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
+import time
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
@@ -30,8 +32,12 @@ __all__ = [
 ]
 
 
+#: Less than so many seconds left are not worth saying, and would be wrong.
+_SHORT = 1.0
+
+
 class Progress:
-    """One line that changes on a terminal, one line per iteration elsewhere.
+    """A line per stage, and on a terminal one that changes; elsewhere one line per iteration.
 
     It goes to standard output: all that standard error gets is what went wrong.
     """
@@ -41,33 +47,52 @@ class Progress:
         self._live = self._stream.isatty()
         self._open = False
         self._cost = math.inf
+        self._begun = time.monotonic()
 
     def stage(self, text: str) -> None:
         """Say that a new stage begins."""
         self.finish()
+        self._begun = time.monotonic()
         print(text, file=self._stream, flush=True)
+
+    def part(self, done: int, count: int) -> None:
+        """Say how many parts of the stage are done; a log has the stage's own line only."""
+        if self._live and done < count:
+            left = (time.monotonic() - self._begun) / done * (count - done)
+            about = [f'about {left:.0f} s left'] if left >= _SHORT else []
+            self._show([f'  {done} of {count}', *about])
+        else:
+            self.finish()
 
     def iteration(self, iteration: Iteration) -> None:
         """Say how far the solver is."""
         done = iteration.number
-        left = ''
-        if done:
-            most = iteration.seconds / done * max(iteration.limit - done, 0)
-            left = f', at most {most:.0f} s left'
-        diverged = f', {iteration.diverged} diverged' if iteration.diverged else ''
+        most = iteration.seconds / done * max(iteration.limit - done, 0) if done else 0.0
         # The cost of one problem never rises: its unit, the noise, has changed.
         anew = ' (new noise estimate)' if iteration.cost > self._cost else ''
         self._cost = iteration.cost
-        text = (
-            f'iteration {done}: cost {iteration.cost:.6g}{anew}, '
-            f'{iteration.rollouts} rollouts{diverged}{left}'
-        )
+        parts = [
+            f'iteration {done}: cost {iteration.cost:.6g}{anew}',
+            f'{iteration.rollouts} rollouts',
+        ]
+        if iteration.diverged:
+            parts.append(f'{iteration.diverged} diverged')
+        if most >= _SHORT:
+            parts.append(f'fitting at most {most:.0f} s more')
         if self._live:
-            self._stream.write(f'\r\x1b[K{text}')
-            self._open = True
+            self._show(parts)
         else:
-            print(text, file=self._stream)
+            print(', '.join(parts), file=self._stream, flush=True)
+
+    def _show(self, parts: list[str]) -> None:
+        """Replace the changing line; first and last part stay where there is no room for all."""
+        # A line that is folded could not be replaced by the next one.
+        room = shutil.get_terminal_size().columns
+        while len(', '.join(parts)) >= room and len(parts) > 2:  # noqa: PLR2004 (first and last)
+            del parts[1]
+        self._stream.write(f'\r\x1b[K{", ".join(parts)}')
         self._stream.flush()
+        self._open = True
 
     def finish(self) -> None:
         """End the changing line."""

@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
-
-from rich.markup import escape
 
 from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
-from sysid_ros.report.numbers import significant
-from sysid_ros.report.tables import determined, print_first
+from sysid_ros.report.numbers import rounded, significant
+from sysid_ros.report.tables import determined, explained, print_first, print_table, short_verdict
+from sysid_ros.results.links import link_places
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sysid_ros.alignment.health import FindingKind, HealthFinding
-    from sysid_ros.pipeline.preflight import Preflight, Saturation, Sensitivity
+    from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
 
 #: Exit code where some parameter would not be identified.
 DOUBTFUL = 1
@@ -67,48 +67,79 @@ def print_preflight(console: Console, found: Preflight) -> None:
     _print_bags(console, found)
     _print_joints(console, found)
     _print_trouble(console, found)
-    names = ', '.join(found.doubtful)
+    of_links = {found.parameters[place].name for own in _links(found).values() for place in own}
+    names = [name for name in found.doubtful if name not in of_links]
+    doubtful = len(found.doubtful) - len(names)
+    if doubtful:
+        names.append(f'{doubtful} of {len(of_links)} numbers of links')
     count = len(found.parameters)
     _say(
         console,
-        f'Not identified by these bags: {names}.'
+        f'Not identified by these bags: {", ".join(names)}.'
         if names
         else f'All {count} parameters would be identified by these bags.',
     )
 
 
-def _print_parameters(console: Console, found: Preflight) -> None:
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+def _links(found: Preflight) -> dict[str, list[int]]:
+    """Return body to the places of the ten numbers of its inertia."""
+    return link_places([(item.name,) for item in found.parameters])
 
-    table = make_table(
-        'What a fit could say (95 % intervals)',
-        'parameter',
-        '>nominal',
-        '>± expected',
-        '>in %',
-        'unit',
-        '~verdict',
-        '~told by (times wider without)',
-    )
+
+def _print_parameters(console: Console, found: Preflight) -> None:
+    links = _links(found)
+    of_links = {place for own in links.values() for place in own}
+    told_by = 'told by (times wider without)'
+    headers = ('parameter', '>nominal', '>± expected', '>in %', 'unit', 'verdict', told_by)
+    rows = []
     for place, item in enumerate(found.parameters):
+        if place in of_links:
+            continue
         value = item.nominal if math.isnan(item.value) else item.value
         percent = 100 * item.half / abs(value) if value else math.nan
         row = (
             item.name,
-            significant(item.nominal),
+            _nominal(item),
             '-' if math.isnan(item.half) else significant(item.half, 2),
             '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
             item.unit,
-            item.verdict,
+            short_verdict(item.verdict, item.verdict_kind, console.width)
+            if item.verdict_kind
+            else item.verdict,
             _told_by(found, place),
         )
-        table.add_row(*map(escape, row))
-    console.print(table)
-    unsure = [item for item in found.parameters if item.explanation]
-    print_first(console, (f'{item.name}: {item.explanation}' for item in unsure))
-    print_first(console, map(determined, found.combinations))
+        rows.append(row)
+    title = 'What a fit could say (95 % intervals)'
+    print_table(console, title, headers, rows, spare=(told_by, '>in %'))
+    _print_links(console, found, links)
+    singles = [item for place, item in enumerate(found.parameters) if place not in of_links]
+    unsure = [item for item in singles if item.explanation]
+    print_first(console, explained((item.name, item.explanation) for item in unsure))
+    names = {item.name for item in singles}
+    print_first(console, (determined(c) for c in found.combinations if names >= {*c.parameters}))
     _say(console, f'± expected: {found.method} ({found.samples} samples).')
     console.print()
+
+
+def _print_links(console: Console, found: Preflight, links: dict[str, list[int]]) -> None:
+    """Print what is to be expected of links, those that are alike in one line."""
+    alike: dict[str, list[str]] = {}
+    for body, places in links.items():
+        counts = Counter(str(found.parameters[place].verdict_kind) for place in places)
+        said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
+        alike.setdefault(said, []).append(body)
+    if alike:
+        _say(console, 'Inertias of links, ten numbers each, of which no motion tells all apart:')
+        for said, bodies in alike.items():
+            _say(console, f'  {", ".join(bodies)}: {said}')
+        console.print()
+
+
+def _nominal(item: PredictedParameter) -> str:
+    """Write a nominal value to the digits that a fit would find, all where it finds none."""
+    if 0 < item.half <= abs(item.nominal):
+        return rounded(item.nominal, item.half)
+    return significant(item.nominal)
 
 
 def diverging(found: Sensitivity) -> str:
@@ -166,11 +197,9 @@ def _print_bags(console: Console, found: Preflight) -> None:
 def _print_joints(console: Console, found: Preflight) -> None:
     if not found.joints:
         return
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
-
     title = 'Motion (a quick look without a fit, as in sysid inspect)'
-    numbers = (f'>{name}' for name in ('lag/ms', 'of range', 'top speed', *_PHYSICS))
-    table = make_table(title, 'bag', 'joint', *numbers)
+    numbers = [f'>{name}' for name in ('lag/ms', 'of range', 'top speed', *_PHYSICS)]
+    rows = []
     for item in found.joints:
         lag = '-'
         if item.lag is not None:
@@ -181,9 +210,8 @@ def _print_joints(console: Console, found: Preflight) -> None:
             covered = '-' if math.isnan(what.of_range) else f'{what.of_range:.0%}'
             views = [getattr(what, name).shown for name in _PHYSICS]
             cells = [covered, significant(what.speed, 3), *('yes' if v else 'no' for v in views)]
-        table.add_row(*map(escape, (item.bag, item.joint, lag, *cells)))
-    console.print(table)
-    console.print()
+        rows.append((item.bag, item.joint, lag, *cells))
+    print_table(console, title, ('bag', 'joint', *numbers), rows, spare=('>of range',))
 
 
 def _print_trouble(console: Console, found: Preflight) -> None:

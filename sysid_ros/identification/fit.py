@@ -198,6 +198,7 @@ def fit(  # noqa: PLR0913 (documented API)
     drives: Drives | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
+    stage: Callable[[str], None] | None = None,
 ) -> Fit:
     """Fit parameters by weighted nonlinear least squares.
 
@@ -225,6 +226,7 @@ def fit(  # noqa: PLR0913 (documented API)
         drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
+        stage: Called with what begins, where that is more than iterations.
 
     Raises:
         FitError: There is nothing to fit, a parameter has no effect, or it needs the spec.
@@ -238,7 +240,7 @@ def fit(  # noqa: PLR0913 (documented API)
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
         raise FitError(msg)
-    log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe)
+    log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe, stage)
     timings = command_timings(sequences, parameters)
     unknowns = (*parameters, *timings, *torque_delay(sequences, parameters))
     # Forces along a motion are smooth; simulations bend with every command and contact.
@@ -272,6 +274,7 @@ def fit(  # noqa: PLR0913 (documented API)
             for sensor, step in encoder_steps(residuals.runs).items()
             if sensor in residuals.noise
         }
+        log.stage('intervals and verdicts')
         found = infer(
             solution,
             sharpened(residuals, solution),

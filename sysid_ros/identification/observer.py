@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from sysid_ros.estimation.solver.problem import Iteration
+
+
+_Item = TypeVar('_Item')
 
 
 class Observer(Protocol):
@@ -18,6 +23,21 @@ class Observer(Protocol):
 
     def iteration(self, iteration: Iteration) -> None:
         """The solver made an iteration."""
+
+
+def counted(observer: Observer, items: Iterable[_Item], count: int) -> Iterator[_Item]:
+    """Yield the parts of a stage, and tell how many of them are done.
+
+    Args:
+        observer: Its method ``part(done, count)`` is called, if it has one, after every part.
+        items: The parts; what an iterator does for each is part of it.
+        count: How many they are.
+    """
+    tell = getattr(observer, 'part', None)
+    for done, item in enumerate(items, 1):
+        yield item
+        if tell is not None:
+            tell(done, count)
 
 
 class Nobody:

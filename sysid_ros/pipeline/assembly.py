@@ -17,6 +17,7 @@ from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
+from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import EstimatorKind, FileHash
@@ -95,6 +96,7 @@ def assemble(
             *_stuck(problem.model, recordings),
         ),
         'drift': remembered.drift,
+        'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(
             update={'estimator': seen.kind, 'estimator_sentence': seen.sentence}
         ),

@@ -200,6 +200,7 @@ def identify(
         offsets = zip(found.parameters, found.solution.x.tolist(), strict=True)
         recorded = driven(recorded, [(t, value) for own, value in offsets for t in own.targets])
     tested = validate(config, compared, found, observer, cancel, recorded=recorded)
+    observer.stage('predicting all recordings, before and after')
     result = assemble(
         config,
         command,

@@ -65,6 +65,7 @@ def fit_training(
             ),
             cancel=cancel,
             observe=observer.iteration,
+            stage=observer.stage,
             drives=problem.servos,
         )
     except CancelledError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.errors import ConfigError, FitError, nearest
+from sysid_ros.identification.observer import counted
 from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import load
@@ -279,7 +280,7 @@ def _judged(
     parts = []
     for model in fitted:
         observer.stage(f'predicting what is held out with {model.candidate.name}')
-        parts.append(_held_out(model, noise, mask, cancel))
+        parts.append(_held_out(model, noise, mask, observer, cancel))
     errors = np.array([[part.error for part in own] for own in parts])
     errors = errors[:, np.isfinite(errors).all(axis=0)]
     held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
@@ -347,6 +348,7 @@ def _held_out(
     model: _Fitted,
     noise: dict[str, float],
     mask: Mask,
+    observer: Observer,
     cancel: threading.Event | None,
 ) -> tuple[HeldOut, ...]:
     """Return the errors on validation bags, and on what is left out of the fit in turn."""
@@ -360,16 +362,18 @@ def _held_out(
     asked = config.validation.leave_out
     if asked == 'auto':
         asked = 'bag' if sum(map(bool, bags.values())) >= FEWEST_PARTS else 'none'
-    folds = leave_out(
+    families = families_of(asked, bags)
+    left_out = leave_out(
         problem.spec,
         problem.sequences('train'),
-        families_of(asked, bags),
+        families,
         model.fit,
         config.solver,
         noise=noise,
         mask=mask,
         cancel=cancel,
     )
+    folds = counted(observer, left_out, len(families))
     return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))
 
 

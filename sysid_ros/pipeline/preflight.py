@@ -252,7 +252,8 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     problem = load(config, observer, look)
     training = problem.sequences('train')
     seen = estimated(config, problem)
-    observer.stage('taking the first steps of a fit')
+    count = len(seen.problem.parameters)
+    observer.stage(f'taking the first steps of a fit, {count} parameters')
     found = predicted(config, with_timestep(seen.problem, config.solver), observer)
     return dataclasses.replace(
         found,

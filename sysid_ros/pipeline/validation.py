@@ -21,6 +21,7 @@ from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
+from sysid_ros.identification.observer import Nobody, counted
 from sysid_ros.inference import infer
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
@@ -197,22 +198,23 @@ def validate(
     folds: tuple[Fold, ...] = ()
     if families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
-        folds = leave_out(
+        left_out = leave_out(
             problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel
         )
+        folds = tuple(counted(observer, left_out, len(families)))
     fitted = Predictor(
         problem.spec, fit.parameters, fit.solution.x, config.solver.threads, fit.drives
     )
-    if recorded is None or recorded is problem:
-        horizon = horizon_errors(problem, fitted, fit.noise, chosen.horizon)
-    else:
-        noise = motion_noise(recorded)
-        horizon = horizon_errors(driven(recorded), fitted, noise, chosen.horizon)
+    ahead = problem
+    noise: Mapping[str, float] = fit.noise
+    if recorded is not None and recorded is not problem:
+        ahead, noise = driven(recorded), motion_noise(recorded)
+    horizon = horizon_errors(ahead, fitted, noise, chosen.horizon, observer)
     windows: tuple[WindowFit, ...] = ()
     if chosen.windows and whole:
         observer.stage('fitting windows')
         try:
-            windows = fit_windows(problem, fit, chosen.windows, config.solver, cancel)
+            windows = fit_windows(problem, fit, chosen.windows, config.solver, cancel, observer)
         except CancelledError:
             raise
         except FitError as err:
@@ -311,7 +313,7 @@ def leave_out(
     noise: Mapping[str, float] | None = None,
     mask: Mask | None = None,
     cancel: threading.Event | None = None,
-) -> tuple[Fold, ...]:
+) -> Iterator[Fold]:
     """Fit to all sequences but those of one family at a time, and judge each fit on that family.
 
     Each fit has the weights of the full one and starts one Gauss-Newton step from its end: that
@@ -332,7 +334,7 @@ def leave_out(
         CancelledError: ``cancel`` was set.
     """
     if not families:
-        return ()
+        return
     noise = fit.noise if noise is None else noise
     families = {name: tuple(fit.as_timed(own)) for name, own in families.items()}
     held_out = [s for own in families.values() for s in own]
@@ -341,7 +343,6 @@ def leave_out(
     arrived = fit.as_arrived(sequences)
     refits = _Refits(spec, arrived, fit, solver)
     defaults = np.array([parameter.nominal for parameter in fit.parameters])
-    folds = []
     for name, own in families.items():
         absent = {sequence.name for sequence in own}
         rest = [sequence for sequence in arrived if sequence.name not in absent]
@@ -349,15 +350,12 @@ def leave_out(
         known = np.where(np.isnan(values), defaults, values)
         refitted = nominal._replace(parameters=fit.parameters, values=known)
         after = residuals_of(refitted, own, noise, mask)
-        folds.append(
-            Fold(
-                name=name,
-                before=rms([next(before) for _ in own]),
-                after=rms(after),
-                values=tuple(values.tolist()),
-            )
+        yield Fold(
+            name=name,
+            before=rms([next(before) for _ in own]),
+            after=rms(after),
+            values=tuple(values.tolist()),
         )
-    return tuple(folds)
 
 
 class _Refits:
@@ -510,7 +508,11 @@ class _Start(NamedTuple):
 
 
 def horizon_errors(
-    problem: Problem, fitted: Predictor, noise: Mapping[str, float], seconds: Sequence[float]
+    problem: Problem,
+    fitted: Predictor,
+    noise: Mapping[str, float],
+    seconds: Sequence[float],
+    observer: Observer | None = None,
 ) -> tuple[HorizonPoint, ...]:
     """Predict from many measured states, and return the errors so many seconds later.
 
@@ -523,6 +525,7 @@ def horizon_errors(
         fitted: What was found.
         noise: Sensor name to standard deviation.
         seconds: The horizons.
+        observer: Is told how many of the models are done: nominal, fitted, and joints that coast.
 
     Returns:
         A point for each role and horizon that the sequences have room for; none where none is
@@ -544,7 +547,13 @@ def horizon_errors(
         for start in _starts(role, problem.sequences(role), length)
     ]
     nominal = fitted._replace(model=model, parameters=(), values=None)
-    every = [_errors(model, starts, predictor, noise) for predictor in (nominal, fitted, None)]
+    predictors = (nominal, fitted, None)
+    observer = observer or Nobody()
+    observer.stage('predicting ahead from measured states')
+    every = [
+        _errors(model, starts, predictor, noise)
+        for predictor in counted(observer, predictors, len(predictors))
+    ]
     points = []
     for role, length in dict.fromkeys((start.role, start.seconds) for start in starts):
         own_places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
@@ -713,6 +722,7 @@ def fit_windows(
     seconds: Sequence[float],
     solver: SolverConfig,
     cancel: threading.Event | None = None,
+    observer: Observer | None = None,
 ) -> tuple[WindowFit, ...]:
     """Fit the parameters to windows of several lengths, the last being whole sequences.
 
@@ -727,6 +737,7 @@ def fit_windows(
         seconds: Lengths of windows; those that no sequence has room for are left out.
         solver: The loss of the fit, and simulation threads.
         cancel: Ends it when it is set.
+        observer: Is told how many lengths are done.
 
     Raises:
         FitError: The position of a joint is not measured, so that windows have no start.
@@ -746,7 +757,8 @@ def fit_windows(
             raise FitError(msg)
         cutter = Cutter(Residuals(whole.of(known), fit.noise))
         longest = cutter.longest
-        for length in sorted(set(seconds)):
+        lengths = sorted(set(seconds))
+        for length in counted(observer or Nobody(), lengths, len(lengths)):
             windows = cutter.cut(length) if length < longest else None
             if windows is None:
                 continue

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.results.result import CalibrationResult, ParameterResult
 
-#: After these characters a long name, path or hash may be broken over lines.
-_BREAKS = ('/', '_', '.')
+#: After these characters a long name, path or hash may be broken over lines; no number may.
+_BREAKS = re.compile(r'[/_]|\.(?!\d)')
 #: Symbol and tone of each verdict; the text always stands beside it.
 _VERDICTS = {
     VerdictKind.IDENTIFIED: ('✓', 'good'),
@@ -136,9 +137,7 @@ def _headline(result: CalibrationResult) -> Headline:
 
 def _breakable(text: str) -> Markup:
     """Escape a name and allow line breaks after its separators."""
-    safe = str(escape(text))
-    for character in _BREAKS:
-        safe = safe.replace(character, f'{character}<wbr>')
+    safe = _BREAKS.sub(r'\g<0><wbr>', str(escape(text)))
     return Markup(safe)  # noqa: S704 (escaped above)
 
 
@@ -210,13 +209,17 @@ def _context(
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
     library, script = get_plotlyjs(), _asset('report.js')
+    last_first = result.bases[::-1]
     return {
         'result': result,
         'title': title or f'Calibration of {result.model}',
         'films': films,
         'headline': _headline(result),
         'parameters': [row for row in rows if row.parameter.name not in result.of_links],
-        'links': tables.link_rows(result),
+        'known_links': tables.link_rows(result, known=True),
+        'wide_links': tables.link_rows(result, known=False),
+        'bases': [base for known in (True, False) for base in last_first if base.known is known],
+        'known_bases': sum(base.known for base in result.bases),
         'link_numbers': [row for row in rows if row.parameter.name in result.of_links],
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),

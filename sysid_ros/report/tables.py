@@ -19,19 +19,31 @@ from sysid_ros.report.numbers import interval, padded, rounded, significant, tim
 from sysid_ros.results.result import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.inference.combinations import Combination
-    from sysid_ros.results.result import CalibrationResult, CombinationResult, ParameterResult
+    from sysid_ros.results.result import (
+        BaseParameter,
+        CalibrationResult,
+        CombinationResult,
+        ParameterResult,
+    )
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 1000
 #: So many explanations are printed; the report has all.
 _LINES = 15
+#: Longer verdicts, which name other parameters, would leave a table no room.
+_VERDICT_SHARE = 0.3
 #: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
 _PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>start', 'verdict')
+#: Of base parameters.
+BASE_COLUMNS = ('sum', '>value', '>95 % ±', 'unit')
+#: So many terms of a sum are printed.
+_TERMS = 3
 _COLOURS = {
     Standing.ACCEPTED: '#1a7f4b',
     Standing.RESERVED: '#8a5a00',
@@ -63,6 +75,7 @@ def print_result(
     numbers = result.of_links
     _print_parameters(console, [p for p in result.parameters if p.name not in numbers], truth)
     _print_links(console, result)
+    _print_bases(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
     _print_folds(console, result)
@@ -83,16 +96,16 @@ def _print_parameters(
     truth: Mapping[str, float] | None = None,
 ) -> None:
     columns = list(_PARAMETER_COLUMNS)
-    rows = [_parameter_row(parameter) for parameter in parameters]
+    rows = [_parameter_row(parameter, console.width) for parameter in parameters]
     if truth:
         columns.insert(-1, '>true')
         for row in rows:
             row.insert(-1, significant(truth.get(row[0], math.nan)))
-    print_table(console, 'Parameters', columns, rows)
+    print_table(console, 'Parameters', columns, rows, spare=('>start',))
 
 
-def link_rows(result: CalibrationResult) -> list[list[str]]:
-    """Return a row for each number of each link: name, value, interval, unit and start."""
+def link_rows(result: CalibrationResult, *, known: bool) -> list[list[str]]:
+    """Return a row for each number of links that is known, or not: value, interval, unit, start."""
     return [
         [
             f'{link.body} {number.name}',
@@ -103,6 +116,7 @@ def link_rows(result: CalibrationResult) -> list[list[str]]:
         ]
         for link in result.links
         for number in link.numbers
+        if number.known is known
     ]
 
 
@@ -114,24 +128,77 @@ def _print_links(console: Console, result: CalibrationResult) -> None:
         said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
         title = f'Links, fitted by {len(numbers)} log-Cholesky numbers: {said}'
         columns = ('link', *_PARAMETER_COLUMNS[1:-1])
-        print_table(console, title, columns, link_rows(result))
+        rows = link_rows(result, known=True)
+        every = sum(len(link.numbers) for link in result.links)
+        if rows:
+            print_table(console, title, columns, rows, spare=('>start',))
+        else:
+            console.print(title, markup=False)
+        if len(rows) < every:
+            console.print(
+                f'Of the {every} masses, centres and moments of links, {every - len(rows)} stay '
+                'wide and are in the report only.\n',
+                markup=False,
+            )
 
 
-def _parameter_row(parameter: ParameterResult) -> list[str]:
+def base_row(base: BaseParameter, most: int | None = None) -> list[str]:
+    """Return the cells of `BASE_COLUMNS`, of sums with more terms than ``most`` the first."""
+    return [
+        base.expression(most),
+        rounded(base.value, base.half_width),
+        significant(base.half_width, 2),
+        base.unit,
+    ]
+
+
+def _print_bases(console: Console, result: CalibrationResult) -> None:
+    """Print the sums of numbers of links that are known, those of the last links first."""
+    known = [base for base in reversed(result.bases) if base.known]
+    if known:
+        title = (
+            f'Base parameters: {len(known)} of the {len(result.bases)} sums that forces can tell '
+            'are known to 10 % of their largest term'
+        )
+        rows = [base_row(base, _TERMS) for base in known[:_LINES]]
+        print_table(console, title, BASE_COLUMNS, rows)
+        more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
+        console.print(
+            f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
+            'bodies; the report has all terms.\n',
+            markup=False,
+        )
+
+
+def _parameter_row(parameter: ParameterResult, width: int = WIDE) -> list[str]:
     return [
         parameter.name,
         rounded(parameter.value, parameter.half_width),
         interval(parameter.low, parameter.high),
         parameter.unit,
         significant(parameter.initial),
-        parameter.verdict,
+        short_verdict(parameter.verdict, parameter.verdict_kind, width),
     ]
+
+
+def short_verdict(verdict: str, kind: VerdictKind, width: int) -> str:
+    """Return a verdict for a table so wide; names that have no room are in the explanation."""
+    return verdict if len(verdict) <= _VERDICT_SHARE * width else str(kind)
 
 
 def determined(found: CombinationResult | Combination) -> str:
     """Say what is determined of parameters that cannot be told apart."""
     value = rounded(found.value, (found.high - found.low) / 2)
     return f'determined is {found.expression}: {value} {interval(found.low, found.high)}'
+
+
+def explained(found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield what is said of parameters, of those of which the same is said in one line."""
+    names: dict[str, list[str]] = {}
+    for name, explanation in found:
+        names.setdefault(explanation, []).append(name)
+    for explanation, own in names.items():
+        yield f'{", ".join(own)}: {explanation}'
 
 
 def print_first(console: Console, lines: Iterable[str]) -> None:
@@ -148,8 +215,10 @@ def _print_trust(console: Console, result: CalibrationResult) -> None:
     """Print how intervals were found, what the data cannot say, and what they say instead."""
     numbers = result.of_links
     unsure = [p for p in result.parameters if p.explanation and p.name not in numbers]
-    print_first(console, (f'{p.name}: {p.explanation}' for p in unsure))
-    print_first(console, map(determined, result.combinations))
+    print_first(console, explained((p.name, p.explanation) for p in unsure))
+    print_first(console, map(determined, result.combinations_beside_links))
+    if result.solver.estimator_sentence:
+        console.print(f'Compared are {result.solver.estimator_sentence}.', markup=False)
     if result.inference is not None:
         size = significant(result.inference.effective_samples, 3)
         console.print(
@@ -196,11 +265,11 @@ def make_table(title: str, *headers: str) -> Table:
     """Return an empty table.
 
     Args:
-        title: Above it.
+        title: Above it; none where it is empty.
         headers: Of the columns: ``>`` before one says that it is of numbers, aligned on the right,
             and ``~`` that its texts may be folded.
     """
-    table = Table(title=title, title_justify='left', box=None, pad_edge=False)
+    table = Table(title=title or None, title_justify='left', box=None, pad_edge=False)
     for header in headers:
         table.add_column(
             header.lstrip('>~'),
@@ -212,27 +281,74 @@ def make_table(title: str, *headers: str) -> Table:
 
 
 def print_table(
-    console: Console, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
+    console: Console,
+    title: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a table, or a paragraph per row where the terminal is too narrow for it.
 
-    Headers are those of `make_table`.
+    No value is cut or broken. Headers are those of `make_table`. Before a table becomes paragraphs,
+    columns of the ``spare`` headers are left out, the first of them first, and then parameters
+    such as ``joint/elbow/damping`` come under a heading with what they share, unit included.
     """
-    table = make_table(title, *headers)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    # Measured without limit: in its own width a table always fits.
-    wanted = console.measure(table, options=console.options.update(width=WIDE)).maximum
-    if wanted <= console.width:
-        console.print(table)
-    else:
-        console.print(title, style='italic', markup=False)
-        for name, *middle, last in rows:
-            cells = zip(headers[1:-1], middle, strict=True)
-            text = ', '.join(f'{header.lstrip(">")} {cell}' for header, cell in cells)
-            console.print(f'{name}: {last}', markup=False)
-            console.print(Padding(escape(text), (0, 0, 0, 4)))
+    # In the table the title would be folded at the table's width.
+    console.print(title, style='italic', markup=False)
+    full = 0
+    for cells in ([tuple(headers), *rows], _under_headings(headers, rows)):
+        for count in range(len(spare) + 1) if cells else ():
+            left_out = spare[:count]
+            kept = [place for place, header in enumerate(cells[0]) if header not in left_out]
+            table = make_table('', *(cells[0][place] for place in kept))
+            for row in cells[1:]:
+                table.add_row(*(escape(row[place]) for place in kept))
+            # Measured without limit: in its own width a table always fits.
+            wanted = console.measure(table, options=console.options.update(width=WIDE)).maximum
+            full = full or wanted
+            if wanted <= console.width:
+                console.print(table)
+                if left_out:
+                    names = ', '.join(header.lstrip('>~') for header in left_out)
+                    console.print(f'({names}: from {full} columns on)', markup=False)
+                console.print()
+                return
+    for name, *middle, last in rows:
+        pairs = zip(headers[1:-1], middle, strict=True)
+        text = ', '.join(f'{header.lstrip(">~")} {cell}' for header, cell in pairs if cell)
+        console.print(f'{name}: {last}', markup=False)
+        console.print(Padding(escape(text), (0, 0, 0, 4)))
     console.print()
+
+
+def _under_headings(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return headers and rows without units, names shortened under what they share.
+
+    Nothing is returned where no two rows share anything.
+    """
+    if 'unit' not in headers:
+        return []
+    place = headers.index('unit')
+    groups: dict[tuple[str, ...], list[Sequence[str]]] = {}
+    for row in rows:
+        parts = row[0].split('/')
+        alike = len(parts) == 3  # noqa: PLR2004 (kind, name, attribute)
+        key: tuple[str, ...] = (row[0], row[place])
+        if alike:
+            key = (parts[0], parts[2], row[place])
+        groups.setdefault(key, []).append(row)
+    if len(groups) == len(rows):
+        return []
+    found: list[Sequence[str]] = [[h for h in headers if h != 'unit']]
+    for key, own in groups.items():
+        unit = f', {key[-1]}' if key[-1] else ''
+        shared = len(own) > 1 and len(key) > 2  # noqa: PLR2004 (kind, attribute, unit)
+        if shared:
+            found.append([f'{key[0]}/*/{key[1]}{unit}', *[''] * (len(headers) - 2)])
+        for row in own:
+            name = f'  {row[0].split("/")[1]}' if shared else f'{row[0]}{unit}'
+            found.append([name, *(c for k, c in enumerate(row) if k not in {0, place})])
+    return found
 
 
 def parameters_html(parameters: Iterable[ParameterResult]) -> str:

@@ -41,23 +41,34 @@ def links(
         parameters: All of a result.
         inference: With the covariance of these parameters.
     """
-    bodies: dict[str, dict[int, int]] = {}
-    for place, parameter in enumerate(parameters):
-        for target in parameter.targets:
-            if found := _TARGET.fullmatch(target):
-                bodies.setdefault(found[1], {})[int(found[2])] = place
     result = []
-    for body, numbers in bodies.items():
-        if len(numbers) == _COUNT:
-            places = [numbers[index] for index in range(_COUNT)]
-            own = tuple(parameters[place] for place in places)
-            covariance = np.full((_COUNT, _COUNT), np.nan)
-            if inference is not None:
-                covariance = np.array(inference.covariance)[np.ix_(places, places)]
-            names = tuple(parameter.name for parameter in own)
-            found_numbers = _numbers(own, covariance)
-            result.append(LinkResult(body=body, parameters=names, numbers=found_numbers))
+    for body, places in link_places([parameter.targets for parameter in parameters]).items():
+        own = tuple(parameters[place] for place in places)
+        covariance = np.full((_COUNT, _COUNT), np.nan)
+        if inference is not None:
+            covariance = np.array(inference.covariance)[np.ix_(places, places)]
+        names = tuple(parameter.name for parameter in own)
+        found_numbers = _numbers(own, covariance)
+        result.append(LinkResult(body=body, parameters=names, numbers=found_numbers))
     return tuple(result)
+
+
+def link_places(targets: Sequence[Sequence[str]]) -> dict[str, list[int]]:
+    """Return body to the places of its ten numbers, of bodies that have all of them.
+
+    Args:
+        targets: The paths that each parameter is written to.
+    """
+    bodies: dict[str, dict[int, int]] = {}
+    for place, paths in enumerate(targets):
+        for path in paths:
+            if found := _TARGET.fullmatch(path):
+                bodies.setdefault(found[1], {})[int(found[2])] = place
+    return {
+        body: [numbers[index] for index in range(_COUNT)]
+        for body, numbers in bodies.items()
+        if len(numbers) == _COUNT
+    }
 
 
 def _numbers(
@@ -74,10 +85,7 @@ def _numbers(
         np.sqrt(slope[used] @ covariance[np.ix_(used, used)] @ slope[used])
         for slope, used in ((own, np.flatnonzero(own)) for own in slopes.T)
     ]
-    ratios = [p.half_width for p in parameters] / np.sqrt(np.diag(covariance))
-    known = ratios[np.isfinite(ratios)]
-    # An interval that a bound cuts is narrower than its deviation says.
-    halves = np.array(deviations) * (np.median(known) if len(known) else np.nan)
+    halves = np.array(deviations) * half_per_deviation(parameters, np.diag(covariance))
     rows = zip(_NAMES, _UNITS, _physical(value), _physical(initial), halves, strict=True)
     found = []
     for name, unit, now, before, half in rows:
@@ -88,6 +96,16 @@ def _numbers(
             LinkNumber(name=name, unit=unit, value=now, initial=before, low=ends[0], high=ends[1])
         )
     return tuple(found)
+
+
+def half_per_deviation(
+    parameters: Sequence[ParameterResult], variances: NDArray[np.float64]
+) -> float:
+    """Return the half-width of intervals in standard deviations; NaN where none has any."""
+    ratios = [parameter.half_width for parameter in parameters] / np.sqrt(variances)
+    known = ratios[np.isfinite(ratios)]
+    # The median: an interval that a bound cuts is narrower than its deviation says.
+    return float(np.median(known)) if len(known) else np.nan
 
 
 def _physical(theta: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 1
+SCHEMA_MINOR = 2
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -129,6 +129,11 @@ class CombinationResult(Frozen):
     high: MaybeFloat
 
 
+#: A link's mass or moment is known when its interval is narrower than this factor, and its centre
+#: of mass when it is within so many m: priors alone leave a factor of 10 and 10 cm.
+_KNOWN_FACTOR, _KNOWN_PLACE = 1.5, 0.01
+
+
 class LinkNumber(Frozen):
     """A number of a link: its mass, where its centre of mass is, or a principal moment of inertia.
 
@@ -142,6 +147,13 @@ class LinkNumber(Frozen):
     low: MaybeFloat
     high: MaybeFloat
 
+    @property
+    def known(self) -> bool:
+        """Whether its interval is narrow enough to be of use."""
+        if self.unit == 'm':
+            return (self.high - self.low) / 2 <= _KNOWN_PLACE
+        return self.high <= _KNOWN_FACTOR * self.low
+
 
 class LinkResult(Frozen):
     """What the ten numbers that a link's inertia was fitted by say of it.
@@ -152,6 +164,43 @@ class LinkResult(Frozen):
     body: str
     parameters: tuple[str, ...]
     numbers: tuple[LinkNumber, ...]
+
+
+#: A sum is known when its half-width is at most this part of its largest term.
+_KNOWN_SHARE = 0.1
+
+
+class BaseParameter(Frozen):
+    """A sum of inertial numbers that the forces of a chain can determine, as Izz + 0.1·m·cx + ….
+
+    ``terms`` are written with their signs and factors: ``m`` masses, ``m·c`` first moments and
+    ``I`` moments of inertia of links about the origin and axes of their bodies, and armatures of
+    joints. ``parameters`` are those that the sum was computed from; ``low`` and ``high`` bound the
+    95 % interval, and ``largest`` is the size of its largest term.
+    """
+
+    parameters: tuple[str, ...]
+    terms: tuple[str, ...]
+    unit: str
+    value: float
+    low: float
+    high: float
+    largest: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def known(self) -> bool:
+        """Whether its interval is narrow against its largest term."""
+        return self.half_width <= _KNOWN_SHARE * self.largest
+
+    def expression(self, most: int | None = None) -> str:
+        """Return the sum, of more terms than ``most`` the first."""
+        shown = self.terms[:most]
+        return ' '.join(shown) + (' + …' if len(shown) < len(self.terms) else '')
 
 
 class InferenceSummary(Frozen):
@@ -522,6 +571,7 @@ class UnjudgedResult(Frozen):
     implied_actuators: tuple[str, ...] = ()
     combinations: tuple[CombinationResult, ...] = ()
     links: tuple[LinkResult, ...] = ()
+    bases: tuple[BaseParameter, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
     windows: tuple[WindowFit, ...] = ()
@@ -538,6 +588,16 @@ class UnjudgedResult(Frozen):
             for point in self.horizon
             for joint in point.joints
             if point.role == role and point.seconds <= SHORT_HORIZON
+        )
+
+    @property
+    def combinations_beside_links(self) -> tuple[CombinationResult, ...]:
+        """Of parameters that are not shown as links, for which ``bases`` stand."""
+        numbers = self.of_links
+        return tuple(
+            found
+            for found in self.combinations
+            if numbers.isdisjoint(found.parameters) and (len(found.parameters) > 1 or not numbers)
         )
 
     @property

@@ -15,8 +15,11 @@ from rich.console import Console
 
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.identification.observer import Nobody, counted
+from sysid_ros.report.tables import print_table
 from sysid_ros.results.comparison import ComparedQuantity
 from sysid_ros.results.result import (
+    BaseParameter,
     CalibrationResult,
     CombinationResult,
     Fold,
@@ -154,16 +157,12 @@ def test_progress_in_a_log_is_a_line_per_iteration():
     assert stream.getvalue().splitlines() == [
         'fitting',
         'iteration 0: cost 200, 0 rollouts',
-        'iteration 1: cost 100, 10 rollouts, 3 diverged, at most 98 s left',
-        'iteration 2: cost 150 (new noise estimate), 20 rollouts, at most 96 s left',
+        'iteration 1: cost 100, 10 rollouts, 3 diverged, fitting at most 98 s more',
+        'iteration 2: cost 150 (new noise estimate), 20 rollouts, fitting at most 96 s more',
     ]
 
 
 def test_progress_on_a_terminal_is_one_line():
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     stream = Terminal()
     progress = Progress(stream)
     progress.iteration(_iteration(0, 200.0))
@@ -171,6 +170,115 @@ def test_progress_on_a_terminal_is_one_line():
     progress.stage('writing')
     assert stream.getvalue().count('\n') == 2
     assert stream.getvalue().count('\r') == 2
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return that it is one."""
+        return True
+
+
+def test_parts_of_a_stage_are_counted_on_a_terminal_and_said_once_in_a_log():
+    for stream, lines in ((Terminal(), 3), (io.StringIO(), 2)):
+        progress = Progress(stream)
+        progress.stage('fitting without each of 3 bags')
+        assert list(counted(progress, 'abc', 3)) == ['a', 'b', 'c']
+        progress.stage('writing')
+        assert stream.getvalue().count('\n') == lines
+        assert ('2 of 3' in stream.getvalue()) is stream.isatty()
+
+
+def test_who_does_not_count_parts_is_not_told_of_them():
+    assert list(counted(Nobody(), 'ab', 2)) == ['a', 'b']
+
+
+def test_no_time_left_is_not_said():
+    stream = io.StringIO()
+    Progress(stream).iteration(_iteration(49, 1.0)._replace(seconds=10.0))
+    assert stream.getvalue() == 'iteration 49: cost 1, 490 rollouts\n'
+
+
+def test_a_changing_line_is_never_folded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv('COLUMNS', '80')
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.iteration(_iteration(1, 1.23456e-7))
+    progress.iteration(_iteration(2, 1.23456e7, diverged=20))
+    shown = stream.getvalue().rpartition('\x1b[K')[2]
+    assert len(shown) < 80
+    assert shown.startswith('iteration 2: cost 1.23456e+07 (new noise estimate), ')
+    assert shown.endswith(', fitting at most 96 s more')
+
+
+def test_a_column_gives_way_before_rows_become_paragraphs():
+    headers = ('name', '>value', '>start', 'verdict')
+    rows = [('joint/a/damping', '1.234567', '1', 'identified')]
+    lines = show(print_table, 'Title', headers, rows, ('>start',), width=40)
+    assert lines[2].split() == ['joint/a/damping', '1.234567', 'identified']
+    assert lines[3] == '(start: from 44 columns on)'
+    lines = show(print_table, 'Title', headers, rows, ('>start',), width=44)
+    assert lines[2].split() == ['joint/a/damping', '1.234567', '1', 'identified']
+
+
+def test_parameters_that_are_alike_share_a_heading_where_there_is_no_room_for_their_names():
+    headers = ('parameter', '>value', 'unit', 'verdict')
+    rows = [(f'joint/{n}/damping', '1.25', 'N·m·s/rad', 'identified') for n in ('left', 'right')]
+    rows.append(('payload', '2.50', 'kg', 'identified'))
+    lines = show(print_table, 'Title', headers, rows, width=45)
+    assert [line.split() for line in lines[2:6]] == [
+        ['joint/*/damping,', 'N·m·s/rad'],
+        ['left', '1.25', 'identified'],
+        ['right', '1.25', 'identified'],
+        ['payload,', 'kg', '2.50', 'identified'],
+    ]
+
+
+def test_base_parameters_stand_for_combinations_of_numbers_of_links(baseline: CalibrationResult):
+    base = BaseParameter(
+        parameters=('a',),
+        terms=('Izz(tip)', '+ m·cx(tip)', '- Ixx(tip)', '+ 0.25·m(tip)'),
+        unit='kg·m²',
+        value=0.5,
+        low=0.49,
+        high=0.51,
+        largest=0.5,
+    )
+    vague = base.model_copy(update={'terms': ('Ixy(tip)',), 'low': 0.0, 'high': 1.0})
+    of_links = CombinationResult(parameters=('a', 'b'), expression='a/b', value=1, low=0, high=2)
+    told = {
+        'bases': (base, vague),
+        'links': (LinkResult(body='tip', parameters=('a', 'b'), numbers=()),),
+        'combinations': (of_links,),
+    }
+    lines = show(print_result, baseline.model_copy(update=told), width=80)
+    (row,) = [line for line in lines if 'Izz(tip)' in line]
+    assert row.split() == [
+        'Izz(tip)',
+        '+',
+        'm·cx(tip)',
+        '-',
+        'Ixx(tip)',
+        '+',
+        '…',
+        '0.500',
+        '0.01',
+        'kg·m²',
+    ]
+    assert 'Base parameters: 1 of the 2 sums' in ' '.join(lines)
+    assert not any('Ixy(tip)' in line or 'a/b' in line for line in lines)
+
+
+def test_numbers_of_links_that_stay_wide_are_counted_only(baseline: CalibrationResult):
+    mass = LinkNumber(name='mass', unit='kg', value=1.5, initial=1.0, low=1.4, high=1.6)
+    wide = LinkNumber(name='moment 1', unit='kg·m²', value=0.1, initial=0.1, low=0.02, high=0.4)
+    place = LinkNumber(name='centre x', unit='m', value=0.1, initial=0.1, low=0.0, high=0.2)
+    link = LinkResult(body='tip', parameters=(), numbers=(mass, wide, place))
+    lines = show(print_result, baseline.model_copy(update={'links': (link,)}), width=80)
+    (row,) = [line for line in lines if line.startswith('tip ')]
+    assert row.startswith('tip mass')
+    assert 'Of the 3 masses, centres and moments of links, 2 stay wide' in ' '.join(lines)
 
 
 @pytest.mark.slow

@@ -78,12 +78,39 @@ def _printed(found: Preflight) -> list[str]:
 
 def test_parameters_are_printed_with_what_tells_them():
     lines = _printed(FOUND)
-    assert 'damping 2 0.02 1 % N·m·s/rad identified q alone' in lines
+    assert 'damping 2.00 0.02 1 % N·m·s/rad identified q alone' in lines
     assert 'friction 0 0.003 - N·m identified q 3' in lines
     assert 'mass 1 - - kg confounded with gear -' in lines
-    assert 'mass: Only a ratio.' in lines
+    assert 'mass, gear: Only a ratio.' in lines
     assert any(line.startswith('determined is mass/gear: 1.0') for line in lines)
     assert lines[-1] == 'Not identified by these bags: mass, gear.'
+
+
+def test_links_that_are_alike_are_one_line():
+    numbers = [
+        PredictedParameter(
+            f'body/{body}/inertia[{index}]', '1', 0.0, 0.5, str(kind), 'Prior.', kind
+        )
+        for body in ('upper', 'fore', 'hand')
+        for index in range(10)
+        for kind in [
+            VerdictKind.IDENTIFIED if body == 'hand' and index == 0 else VerdictKind.PRIOR_DOMINATED
+        ]
+    ]
+    of_links = Combination((numbers[0].name, numbers[1].name), 'a + b', 1.0, 0.9, 1.1)
+    sources = [s._replace(growth=(*s.growth, *[1.0] * 30)) for s in FOUND.sources]
+    found = dataclasses.replace(
+        FOUND,
+        parameters=(*FOUND.parameters, *numbers),
+        combinations=(*FOUND.combinations, of_links),
+        sources=tuple(sources),
+    )
+    lines = _printed(found)
+    assert 'upper, fore: 10 prior-dominated' in lines
+    assert 'hand: 9 prior-dominated, 1 identified' in lines
+    assert not any('inertia[' in line for line in lines)
+    assert not any('a + b' in line for line in lines)
+    assert 'Not identified by these bags: mass, gear, 29 of 30 numbers of links.' in lines
 
 
 def test_what_was_assumed_is_one_sentence():

@@ -152,6 +152,9 @@ def test_an_observer_is_told_every_stage_and_iteration(written: Written):
         'reading',
         'reading',
         'fitting',
+        'intervals',
+        'predicting',
+        'predicting',
         'writing',
     ]
     assert notes.stages[2] == 'fitting 13 parameters to 1 sequence'

@@ -19,7 +19,13 @@ import pytest
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report, write_report
 from sysid_ros.report.signals import curves_json, limits, sequences
-from sysid_ros.results.result import CalibrationResult, StartEntry
+from sysid_ros.results.result import (
+    BaseParameter,
+    CalibrationResult,
+    LinkNumber,
+    LinkResult,
+    StartEntry,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -321,3 +327,33 @@ def test_the_report_says_what_became_of_several_starts(rich_result: CalibrationR
     page = _page(_few_plots(rich_result).model_copy(update={'solver': solver}))
     section = page.xpath('//section[@aria-labelledby="solver"]')[0]
     assert '3 over the bounds; 2 were solved, to the costs 10, 12.5' in _text(section)
+
+
+def test_links_begin_with_what_is_known_and_base_parameters_have_all_terms(
+    rich_result: CalibrationResult,
+) -> None:
+    known = LinkNumber(name='mass', unit='kg', value=1.5, initial=1.0, low=1.4, high=1.6)
+    wide = known.model_copy(update={'name': 'moment 1', 'low': 0.1, 'high': 9.0})
+    link = LinkResult(body='tip', parameters=(), numbers=(wide, known))
+    terms = ('Izz(tip)', '+ m·cx(tip)', '- Ixx(tip)', '+ 0.25·m(tip)')
+    base = BaseParameter(
+        parameters=(), terms=terms, unit='kg·m²', value=0.5, low=0.49, high=0.51, largest=0.5
+    )
+    vague = base.model_copy(update={'terms': ('Ixy(tip)',), 'low': 0.0, 'high': 1.0})
+    page = _page(rich_result.model_copy(update={'links': (link,), 'bases': (vague, base)}))
+    texts = [_text(row) for row in page.xpath('//table[@class="cards"]//tbody/tr')]
+    places = [
+        next(i for i, text in enumerate(texts) if text.startswith(start))
+        for start in ('tip mass', 'tip moment 1', ' '.join(terms), 'Ixy(tip)')
+    ]
+    assert places == sorted(places)
+    summaries = [_text(each) for each in page.xpath('//details/summary')]
+    assert 'Base parameters: 1 of 2 sums known to 10 % of their largest term' in summaries
+    assert '1 masses, centres and moments of links whose intervals stay wide' in summaries
+
+
+def test_names_may_be_broken_and_numbers_may_not(rich_result: CalibrationResult) -> None:
+    expression = 'a_b/c - 0.489·d'
+    combination = rich_result.combinations[0].model_copy(update={'expression': expression})
+    page = render_report(rich_result.model_copy(update={'combinations': (combination,)}))
+    assert 'a_<wbr>b/<wbr>c - 0.489·d' in page

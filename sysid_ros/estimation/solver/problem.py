@@ -226,9 +226,15 @@ class FitLog:
         trace: What is kept, counted from 0.
     """
 
-    def __init__(self, limit: int, observe: Callable[[Iteration], None] | None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        observe: Callable[[Iteration], None] | None,
+        stage: Callable[[str], None] | None = None,
+    ) -> None:
         self._limit = limit
         self._observe = observe
+        self._stage = stage
         self._count = 0
         self._started = time.monotonic()
         self.trace: list[Iteration] = []
@@ -245,6 +251,11 @@ class FitLog:
         self.trace.append(shown._replace(number=len(self.trace)))
         if self._observe is not None:
             self._observe(shown)
+
+    def stage(self, text: str) -> None:
+        """Say what begins."""
+        if self._stage is not None:
+            self._stage(text)
 
     def replace(self, trace: Sequence[Iteration]) -> None:
         """Keep these instead: those of the best of several starts."""

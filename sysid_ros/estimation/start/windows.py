@@ -376,6 +376,7 @@ def solve_in_windows(
         windows = cutter.cut(seconds)
         if windows is None:
             continue
+        context.log.stage(f'starting in windows of {seconds:g} s')
         with ExitStack() as opened:
             simulator = context.simulator(windows.unknowns, windows.sequences, opened)
             part = context.residuals(simulator, residuals.noise)
