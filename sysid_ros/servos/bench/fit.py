@@ -243,7 +243,8 @@ def _grow_windows(
         values[0] = first
     attempts: list[Attempt] = []
     for horizon in _WINDOWS:
-        samples = max(round(horizon.seconds / whole.bench.dt), _FEWEST_SAMPLES)
+        fewest = _FEWEST_SAMPLES * whole.bench.readings.period
+        samples = max(round(horizon.seconds / whole.bench.dt), fewest)
         if attempts and samples > int(whole.bench.lengths.max()):
             break
         windows = whole.windows(samples)

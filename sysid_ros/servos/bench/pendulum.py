@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
+from sysid_ros.servos.formats.logs import Commands
 from sysid_ros.servos.laws.motors import within
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ GRAVITY = 9.80665
 #: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
 _REST = 0.05
 _FEWEST_AT_REST = 4
+#: Readings that are nearer to a sample, in parts of the time between two, are at it.
+_SAME_TIME = 1e-6
 #: Sampling periods that differ by less than this part are the same.
 _SAME_PERIOD = 1e-6
 #: No joint turns faster, rad/s: what a candidate far off makes stays finite.
@@ -37,11 +41,46 @@ _FASTEST = 100.0
 
 
 @dataclass(frozen=True)
+class Readings:
+    """When the encoders of L logs were read, up to R times, and what they said.
+
+    Attributes:
+        lengths: (L,) readings of each log.
+        row: (R, L) sample before each, or at it.
+        part: (R, L) of the way from that sample to the next.
+        position: (R, L) rad.
+    """
+
+    lengths: NDArray[np.int64]
+    row: NDArray[np.int64]
+    part: Array
+    position: Array
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """(R, L) whether a reading is of the log, not a repetition of its last."""
+        return _first_rows(len(self.position), self.lengths)
+
+    @property
+    def period(self) -> int:
+        """Samples from reading to reading, rounded up, where they are as far apart as usual."""
+        at = (self.row + self.part)[:, self.lengths > 1]
+        apart = np.diff(at, axis=0)[self.counted[1:, self.lengths > 1]]
+        return max(math.ceil(np.median(apart) - _SAME_TIME), 1) if len(apart) else 1
+
+
+@dataclass(frozen=True)
 class PendulumLogs:
     """L logs of up to T samples; shorter ones repeat their last sample.
 
+    Samples are where a simulation stops: those of processed logs, a fine grid for raw ones. There,
+    commands that change between two samples are the mean over the time, and what was measured is
+    interpolated. Only predictions that start from a measured state use the latter: what they are
+    compared with are the readings.
+
     Attributes:
         dt: Time between samples, s.
+        substeps: Steps of the law from sample to sample.
         lengths: (L,) samples of each log.
         inertia: (L,) of the pendulum about its axis, without the servo's armature, kg·m².
         weight: (L,) torque of gravity where the pendulum is level, N·m.
@@ -51,9 +90,11 @@ class PendulumLogs:
         enabled: (T, L) 1 where the motor is powered.
         speed: (T, L) measured, rad/s, or the slope of the positions where it was not.
         last_goal: (L,) commanded before the first sample, rad; 0 at the start of a log.
+        readings: What predictions are compared with.
     """
 
     dt: float
+    substeps: int
     lengths: NDArray[np.int64]
     inertia: Array
     weight: Array
@@ -63,27 +104,38 @@ class PendulumLogs:
     enabled: Array
     speed: Array
     last_goal: Array
+    readings: Readings
 
     @property
     def counted(self) -> NDArray[np.bool_]:
         """(T, L) whether a sample is of the log, not a repetition of its last."""
-        found: NDArray[np.bool_] = np.arange(len(self.position))[:, None] < self.lengths
+        return _first_rows(len(self.position), self.lengths)
+
+    def read(self, positions: Array) -> Array:
+        """Return what encoders would have read, (R, …, L), of (T, …, L) positions, rad."""
+        readings = self.readings
+        middle = tuple(range(1, positions.ndim - 1))
+        row, part = (np.expand_dims(of, middle) for of in (readings.row, readings.part))
+        found: Array = np.take_along_axis(positions, row, axis=0)
+        if part.any():
+            after = np.minimum(row + 1, len(positions) - 1)
+            found = found + part * (np.take_along_axis(positions, after, axis=0) - found)
         return found
 
     @property
     def repeated(self) -> NDArray[np.bool_]:
-        """(T, L) whether a reading of an encoder at rest says no more than another one.
+        """(R, L) whether a reading of an encoder at rest says no more than another one.
 
         However often a joint at rest is read, the error is the same: all readings of a stretch are
         one. The middle one of each counts. Without an encoder, none is a repetition.
         """
-        found = np.zeros(self.position.shape, dtype=bool)
-        readings = np.concatenate([self.position[:n, k] for k, n in enumerate(self.lengths)])
-        if encoder_step(readings) is None:
+        readings = self.readings
+        found = np.zeros(readings.position.shape, dtype=bool)
+        if encoder_step(readings.position[readings.counted]) is None:
             return found
-        shortest = max(round(_REST / self.dt), _FEWEST_AT_REST)
-        for log, count in enumerate(self.lengths.tolist()):
-            changes = np.flatnonzero(np.diff(self.position[:count, log]) != 0) + 1
+        shortest = max(round(_REST / (self.dt * readings.period)), _FEWEST_AT_REST)
+        for log, count in enumerate(readings.lengths.tolist()):
+            changes = np.flatnonzero(np.diff(readings.position[:count, log]) != 0) + 1
             for start, stop in pairwise([0, *changes.tolist(), count]):
                 if stop - start >= shortest:
                     found[start:stop, log] = True
@@ -120,11 +172,94 @@ class PendulumLogs:
             enabled=self.enabled[rows, logs],
             speed=self.speed[rows, logs],
             last_goal=np.where(rows[0] > 0, self.goal[rows[0] - 1, logs], self.last_goal[logs]),
+            readings=self._readings_of(logs, rows[0], length),
         )
+
+    def _readings_of(
+        self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int
+    ) -> Readings:
+        """Return the readings from so many samples on, up to the last of ``length`` samples."""
+        own = self.readings
+        at = np.where(own.counted, own.row + own.part, np.inf)
+        every = [at[:count, log] for log, count in enumerate(own.lengths.tolist())]
+        begin = np.array([np.searchsorted(every[k], x) for k, x in zip(logs, first, strict=True)])
+        last = first + length - 1
+        end = np.array(
+            [np.searchsorted(every[k], x, side='right') for k, x in zip(logs, last, strict=True)]
+        )
+        lengths = end - begin
+        places = np.minimum(
+            begin + np.arange(max(int(lengths.max()), 1))[:, None], np.maximum(end - 1, begin)
+        )
+        places = np.minimum(places, len(own.position) - 1)
+        row = np.clip(own.row[places, logs] - first, 0, length - 1)
+        return Readings(lengths, row, own.part[places, logs], own.position[places, logs])
+
+
+def _first_rows(rows: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return (rows, L) whether a row is one of the first so many."""
+    found: NDArray[np.bool_] = np.arange(rows)[:, None] < lengths
+    return found
+
+
+class Samples(NamedTuple):
+    """A log where its simulation stops: (k,) each, as of `PendulumLogs`; ``at`` as readings are."""
+
+    position: Array
+    goal: Array
+    enabled: Array
+    speed: Array
+    at: Array
+
+
+def samples_of(log: ServoLog, dt: float) -> Samples:
+    """Return a log at times that are dt apart, from its first reading to its last or a bit later.
+
+    Args:
+        log: A processed one is returned as it is.
+        dt: For raw ones, s.
+    """
+    if log.stamps is None:
+        at = np.arange(len(log), dtype=np.float64)
+        return Samples(log.position, log.goal, log.enabled, _speed(log), at)
+    at = log.stamps / dt
+    whole = np.round(at)
+    at = np.where(np.abs(at - whole) < _SAME_TIME, whole, at)
+    rows = np.arange(math.ceil(at[-1]) + 1)
+    told = log.commands or Commands(log.stamps, log.goal, log.enabled)
+    return Samples(
+        np.interp(rows, at, log.position),
+        _held(told.times / dt, told.goal, rows),
+        _held(told.times / dt, told.enabled, rows),
+        np.interp(rows, at, _speed(log)),
+        at,
+    )
+
+
+def _held(times: Array, values: Array, rows: NDArray[np.int64]) -> Array:
+    """Return the (k,) means from each row to the next of what is held from its time on.
+
+    A change between two rows acts for its part of the step: to first order in the step, that is
+    what acts on the joint. Before the first time, the first value holds.
+    """
+    begin = np.maximum(times, rows[0])
+    ends = np.append(begin[1:], max(rows[-1] + 1.0, begin[-1]))
+    sums = np.concatenate([[0.0], np.cumsum(values * (ends - begin))])
+    edges = np.append(rows, rows[-1] + 1.0)
+    total = np.interp(edges, np.append(begin, ends[-1]), sums)
+    early = edges < begin[0]
+    total[early] = (edges[early] - begin[0]) * values[0]
+    found: Array = np.diff(total)
+    # Where nothing changes, the value is exactly what it was told to be.
+    last = np.maximum(np.searchsorted(times, rows, side='right') - 1, 0)
+    constant = last == np.maximum(np.searchsorted(times, rows + 1, side='left') - 1, 0)
+    return np.where(constant, values[last], found)
 
 
 def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
     """Put logs side by side.
+
+    Processed logs keep their samples. Those of raw ones are as far apart as the steps of the law.
 
     Args:
         servo: Whose gains and supply hold where a log says nothing.
@@ -146,30 +281,50 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
                 f'and {log.dt:g} s in {log.name!r}: process the raw logs again with one --dt.'
             )
             raise FitError(msg)
-    most = max(len(log) for log in logs)
-
-    def stacked(series: list[Array]) -> Array:
-        padded = [np.pad(values, (0, most - len(values)), mode='edge') for values in series]
-        return np.stack(padded, axis=1)
+    raw = [log.stamps is not None for log in logs]
+    if any(raw) and not all(raw):
+        msg = (
+            f'Expected either raw or processed logs, found {logs[raw.index(True)].name!r}, which '
+            f'is raw, and {logs[raw.index(False)].name!r}: use the raw logs of all.'
+        )
+        raise FitError(msg)
+    substeps = 1 if raw[0] else servo.substeps
+    dt = logs[0].dt / servo.substeps if raw[0] else logs[0].dt
+    samples = [samples_of(log, dt) for log in logs]
+    row = [np.floor(own.at).astype(np.int64) for own in samples]
 
     mass = np.array([log.mass for log in logs])
     arm = np.array([log.arm_mass for log in logs])
     length = np.array([log.length for log in logs])
     return PendulumLogs(
-        dt=logs[0].dt,
-        lengths=np.array([len(log) for log in logs]),
+        dt=dt,
+        substeps=substeps,
+        lengths=np.array([len(own.position) for own in samples]),
         inertia=mass * length**2 + arm / 3 * length**2,
         weight=(mass + arm / 2) * GRAVITY * length,
         constants={
             name: np.array([log.constants.get(name, usual) for log in logs], dtype=np.float64)
             for name, usual in servo.type.constants.items()
         },
-        position=stacked([log.position for log in logs]),
-        goal=stacked([log.goal for log in logs]),
-        enabled=stacked([log.enabled for log in logs]),
-        speed=stacked([_speed(log) for log in logs]),
+        position=_stacked([own.position for own in samples]),
+        goal=_stacked([own.goal for own in samples]),
+        enabled=_stacked([own.enabled for own in samples]),
+        speed=_stacked([own.speed for own in samples]),
         last_goal=np.zeros(len(logs)),
+        readings=Readings(
+            np.array([len(log) for log in logs]),
+            _stacked(row),
+            _stacked([own.at - whole for own, whole in zip(samples, row, strict=True)]),
+            _stacked([log.position for log in logs]),
+        ),
     )
+
+
+def _stacked(series: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return (T, L) values; shorter series repeat their last."""
+    most = max(map(len, series))
+    padded = [np.pad(values, (0, most - len(values)), mode='edge') for values in series]
+    return np.stack(padded, axis=1)
 
 
 def _speed(log: ServoLog) -> Array:
@@ -177,7 +332,7 @@ def _speed(log: ServoLog) -> Array:
     if log.speed is not None:
         return log.speed
     slope: Array = np.zeros(len(log))
-    slope[1:] = np.gradient(log.position, log.dt)[1:] if len(log) > 1 else 0.0
+    slope[1:] = np.gradient(log.position, log.times)[1:] if len(log) > 1 else 0.0
     return slope
 
 
@@ -258,7 +413,7 @@ def simulate(
 ) -> PredictedMotion:
     """Simulate every log with every candidate.
 
-    Goals are held from sample to sample; ``servo.substeps`` steps lead from one to the next.
+    Goals are held from sample to sample; ``bench.substeps`` steps lead from one to the next.
 
     Args:
         servo: The laws.
@@ -281,7 +436,7 @@ def simulate(
     speeds = np.empty_like(positions) if velocities else None
     since = 0.0
     stepper = PendulumStepper(
-        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / servo.substeps
+        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / bench.substeps
     )
     state = PendulumState(q, dq, bench.last_goal)
     for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
@@ -297,7 +452,7 @@ def simulate(
         positions[row] = state.q
         if speeds is not None:
             speeds[row] = state.dq
-        for _ in range(servo.substeps):
+        for _ in range(bench.substeps):
             state = stepper.step(state, goal, enabled)
     return PredictedMotion(positions, speeds)
 
@@ -314,7 +469,9 @@ def predict(
     logs: Sequence[ServoLog],
     reset_period: float | None = None,
 ) -> list[Array]:
-    """Return the (n,) positions that are predicted for each log from its first sample, rad.
+    """Return the (n,) positions that are predicted for the readings of each log, rad.
+
+    Predictions start at the first.
 
     Args:
         servo: The laws.
@@ -325,10 +482,10 @@ def predict(
     Raises:
         FitError: There are no logs, or their periods differ.
     """
-    motion = simulate(
-        servo, stack_logs(servo, logs), candidate(servo, values), reset_period=reset_period
-    )
-    return [motion.position[: len(log), 0, index] for index, log in enumerate(logs)]
+    bench = stack_logs(servo, logs)
+    motion = simulate(servo, bench, candidate(servo, values), reset_period=reset_period)
+    found = bench.read(motion.position)
+    return [found[: len(log), 0, index] for index, log in enumerate(logs)]
 
 
 def mean_absolute_errors(
@@ -343,8 +500,9 @@ def mean_absolute_errors(
         reset_period: Every so many seconds the state is set to the measured one, s.
     """
     motion = simulate(servo, bench, candidates, reset_period=reset_period)
-    error = np.abs(motion.position - bench.position[:, None]) * bench.counted[:, None]
-    found: Array = error.sum(axis=0) / bench.lengths
+    readings = bench.readings
+    error = np.abs(bench.read(motion.position) - readings.position[:, None])
+    found: Array = (error * readings.counted[:, None]).sum(axis=0) / readings.lengths
     return found
 
 
