@@ -16,6 +16,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
 from sysid_ros.servos.formats.logs import Commands
 from sysid_ros.servos.laws.motors import within
+from sysid_ros.servos.laws.servo import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,12 +213,13 @@ class Samples(NamedTuple):
     at: Array
 
 
-def samples_of(log: ServoLog, dt: float) -> Samples:
+def samples_of(log: ServoLog, dt: float, scheme: Scheme) -> Samples:
     """Return a log at times that are dt apart, from its first reading to its last or a bit later.
 
     Args:
         log: A processed one is returned as it is.
         dt: For raw ones, s.
+        scheme: How steps from sample to sample will be made.
     """
     if log.stamps is None:
         at = np.arange(len(log), dtype=np.float64)
@@ -226,34 +228,33 @@ def samples_of(log: ServoLog, dt: float) -> Samples:
     whole = np.round(at)
     at = np.where(np.abs(at - whole) < _SAME_TIME, whole, at)
     rows = np.arange(math.ceil(at[-1]) + 1)
+    # Forces act from half a step before a sample to half a step after it, or from it to the next.
+    acting = rows - 0.5 if scheme is Scheme.LEAPFROG else rows.astype(np.float64)
     told = log.commands or Commands(log.stamps, log.goal, log.enabled)
     return Samples(
         np.interp(rows, at, log.position),
-        _held(told.times / dt, told.goal, rows),
-        _held(told.times / dt, told.enabled, rows),
+        _held(told.times / dt, told.goal, acting),
+        _held(told.times / dt, told.enabled, acting),
         np.interp(rows, at, _speed(log)),
         at,
     )
 
 
-def _held(times: Array, values: Array, rows: NDArray[np.int64]) -> Array:
-    """Return the (k,) means from each row to the next of what is held from its time on.
+def _held(times: Array, values: Array, rows: Array) -> Array:
+    """Return the (k,) means over the steps that begin at rows, of what is held from its time on.
 
-    A change between two rows acts for its part of the step: to first order in the step, that is
-    what acts on the joint. Before the first time, the first value holds.
+    A change within a step acts for its part of it: to first order, that is what the joint feels.
+    Before the first time, the first value holds.
     """
-    begin = np.maximum(times, rows[0])
-    ends = np.append(begin[1:], max(rows[-1] + 1.0, begin[-1]))
-    sums = np.concatenate([[0.0], np.cumsum(values * (ends - begin))])
-    edges = np.append(rows, rows[-1] + 1.0)
-    total = np.interp(edges, np.append(begin, ends[-1]), sums)
-    early = edges < begin[0]
-    total[early] = (edges[early] - begin[0]) * values[0]
-    found: Array = np.diff(total)
-    # Where nothing changes, the value is exactly what it was told to be.
-    last = np.maximum(np.searchsorted(times, rows, side='right') - 1, 0)
-    constant = last == np.maximum(np.searchsorted(times, rows + 1, side='left') - 1, 0)
-    return np.where(constant, values[last], found)
+    ends = rows + 1.0
+    starts = np.append(min(rows[0], times[0]), times[1:])
+    stop = max(ends[-1], times[-1])
+    sums = np.concatenate([[0.0], np.cumsum(values * np.diff(np.append(starts, stop)))])
+    total = np.interp([rows, ends], np.append(starts, stop), sums)
+    # Where nothing changes, the value is exactly what was told.
+    first = np.searchsorted(starts, rows, side='right') - 1
+    last = np.searchsorted(starts, ends, side='left') - 1
+    return np.where(first == last, values[first], total[1] - total[0])
 
 
 def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
@@ -290,7 +291,7 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
         raise FitError(msg)
     substeps = 1 if raw[0] else servo.substeps
     dt = logs[0].dt / servo.substeps if raw[0] else logs[0].dt
-    samples = [samples_of(log, dt) for log in logs]
+    samples = [samples_of(log, dt, servo.scheme) for log in logs]
     row = [np.floor(own.at).astype(np.int64) for own in samples]
 
     mass = np.array([log.mass for log in logs])
@@ -347,12 +348,21 @@ class PredictedMotion(NamedTuple):
 
 
 class PendulumState(NamedTuple):
-    """Position in rad, velocity in rad/s, what the firmware remembers, and the motor's torque."""
+    """A pendulum between two steps.
+
+    Attributes:
+        q: Position, rad.
+        dq: Velocity, rad/s; of `Scheme.LEAPFROG`, after a step, that half a step ago.
+        memory: What the firmware remembers.
+        torque: Of the motor, N·m, during the last step.
+        acceleration: During the last step, rad/s²; None before the first.
+    """
 
     q: Array
     dq: Array
     memory: Array | None = None
     torque: Array | float = 0.0
+    acceleration: Array | None = None
 
 
 class PendulumStepper:
@@ -361,7 +371,10 @@ class PendulumStepper:
     In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
     q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
     the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
-    acceleration a, dq += a dt and q += dq dt + ½ a dt².
+    acceleration a, dq += a dt and q += dq dt + ½ a dt². That is BAM's, whose error grows with dt.
+
+    That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
+    see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
     """
 
     def __init__(
@@ -381,6 +394,7 @@ class PendulumStepper:
         self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
         self._gravity = -weight
         self._offset, self._slope = p['q_offset'], servo.friction.viscous_slope(p)
+        self._leaps = servo.scheme is Scheme.LEAPFROG
 
     def step(self, state: PendulumState, goal: Array, enabled: Array | float) -> PendulumState:
         """Return the state after a step; the torque is that during it.
@@ -390,15 +404,26 @@ class PendulumStepper:
             goal: Commanded position, rad.
             enabled: 1 where the motor is powered, else 0.
         """
-        q, dq, dt = state.q, state.dq, self._dt
+        q, dq, dt = state.q, self.velocity(state), self._dt
         control, memory = self._law.drive(self._p, goal, q, dq, dt, state.memory)
         motor = self._law.torque(self._p, control, enabled, dq)
         external = self._gravity * np.sin(q + self._offset)
         most = self._friction.dry(self._p, motor, external, dq) + self._slope * np.abs(dq)
         net = motor + external
-        acceleration = (net - within(self._to_stop * dq + net, -most, most)) * self._mobility
-        dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
-        return PendulumState(q + dq * dt + acceleration * self._half_square, dq, memory, motor)
+        # The first leap is from the start to half a step after it.
+        kick = 0.5 if self._leaps and state.acceleration is None else 1.0
+        stop = (self._to_stop if kick == 1.0 else self._to_stop / kick) * state.dq + net
+        acceleration = (net - within(stop, -most, most)) * self._mobility
+        dq = within(state.dq + acceleration * (kick * dt), -_FASTEST, _FASTEST)
+        q = q + dq * dt if self._leaps else q + dq * dt + acceleration * self._half_square
+        return PendulumState(q, dq, memory, motor, acceleration)
+
+    def velocity(self, state: PendulumState) -> Array:
+        """Return the velocity at a state's position, rad/s."""
+        if not self._leaps or state.acceleration is None:
+            return state.dq
+        found: Array = state.dq + state.acceleration * (0.5 * self._dt)
+        return found
 
 
 def simulate(
@@ -451,7 +476,7 @@ def simulate(
             )
         positions[row] = state.q
         if speeds is not None:
-            speeds[row] = state.dq
+            speeds[row] = stepper.velocity(state)
         for _ in range(bench.substeps):
             state = stepper.step(state, goal, enabled)
     return PredictedMotion(positions, speeds)

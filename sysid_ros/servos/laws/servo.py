@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -248,6 +249,17 @@ def actuator_type(name: str) -> ActuatorType:
     raise ParameterError(msg)
 
 
+class Scheme(StrEnum):
+    """How a pendulum's simulation makes a step; see `PendulumStepper`.
+
+    Coefficients that were found with BAM's are those of a servo in steps of that length, those of
+    the other are the servo's own, for any step that is short enough.
+    """
+
+    BAM = 'bam'
+    LEAPFROG = 'leapfrog'
+
+
 @dataclass(frozen=True)
 class Servo:
     """A kind of servo with one of the friction laws.
@@ -255,6 +267,7 @@ class Servo:
     Attributes:
         type: The kind of servo.
         friction: Its friction law.
+        scheme: How those steps are made.
         substeps: Steps of the pendulum's simulation from one sample to the next. Coefficients hold
             for the step that they were found with; 1 is BAM's.
     """
@@ -262,6 +275,7 @@ class Servo:
     type: ActuatorType
     friction: FrictionLaw
     substeps: int = 1
+    scheme: Scheme = Scheme.BAM
 
     @classmethod
     def named(cls, actuator: str, model: str, substeps: int = 1) -> Servo:

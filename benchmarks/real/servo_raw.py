@@ -1,0 +1,228 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Raw servo logs as a recorder writes them, fitted without `sysid process`, against their floor.
+
+A servo near a published one is simulated in steps of .1 ms while a loop of 8 ms with jitter and
+stalls writes goals and reads a shaken encoder of 4096 counts: four motions with three loads and
+gains to fit, and with two others to predict. The floor is the mean absolute error that the true
+motion leaves there. Printed are, per law and draw, the errors of the fit to raw logs and of a fit
+to the same logs after `sysid process`, each predicting the other loads as it reads logs, over that
+floor; and the worst. ``--data`` are processed logs of 5 ms, of which every other reading, the even
+ones of one log and the odd ones of the next, is what a slower, uneven encoder would have seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sysid_ros.servos.bench.fit import fit_servo, values_of
+from sysid_ros.servos.bench.motions import STANDARD, TRAJECTORIES
+from sysid_ros.servos.bench.pendulum import errors_by_log, simulate, stack_logs
+from sysid_ros.servos.formats.logs import ServoLog, process, read_logs, write_log
+from sysid_ros.servos.laws.servo import Scheme, Servo
+
+#: Published coefficients of an xl330 for each law, rounded; each draw changes them by up to 10 %.
+_M1 = {'kt': 0.387, 'R': 4.0, 'armature': 0.0018, 'q_offset': 0.03, 'friction_base': 0.0128}
+_M5 = {
+    'kt': 0.362,
+    'R': 2.75,
+    'armature': 0.00185,
+    'q_offset': 0.029,
+    'friction_base': 0.0004,
+    'friction_stribeck': 0.0087,
+    'load_friction_motor': 0.29,
+    'load_friction_external': 0.0,
+    'load_friction_motor_stribeck': 0.0,
+    'load_friction_external_stribeck': 0.059,
+    'dtheta_stribeck': 2.9,
+    'alpha': 3.0,
+    'friction_viscous': 0.0063,
+}
+_TRUTH = {
+    'm1': {**_M1, 'friction_viscous': 0.0037},
+    'm2': {
+        **_M1,
+        'friction_base': 0.004,
+        'friction_stribeck': 0.0087,
+        'dtheta_stribeck': 2.0,
+        'alpha': 1.36,
+        'friction_viscous': 0.0056,
+    },
+    'm3': {
+        **_M1,
+        'R': 3.38,
+        'friction_base': 0.0089,
+        'load_friction_base': 0.122,
+        'friction_viscous': 0.0044,
+    },
+    'm4': {
+        **_M1,
+        'R': 3.4,
+        'friction_base': 0.0088,
+        'friction_stribeck': 0.004,
+        'load_friction_base': 0.068,
+        'load_friction_stribeck': 0.074,
+        'dtheta_stribeck': 1.5,
+        'alpha': 1.6,
+        'friction_viscous': 0.0046,
+    },
+    'm5': _M5,
+    'm6': {
+        **_M5,
+        'friction_base': 0.0048,
+        'friction_stribeck': 0.0047,
+        'load_friction_motor': 0.267,
+        'load_friction_external_stribeck': 0.081,
+        'load_friction_motor_quad': 0.0099,
+        'load_friction_external_quad': 0.0049,
+        'alpha': 6.0,
+    },
+}
+_VARIETY = 0.1
+#: Mass, kg, length, m, and gain, of logs that are fitted and of those that are predicted.
+_FITTED = ((0.15, 0.1, 400.0), (0.3, 0.13, 200.0), (0.3, 0.17, 100.0))
+_PREDICTED = ((0.22, 0.12, 300.0), (0.4, 0.15, 150.0))
+_ARM = 0.02
+_STEP = 1e-4
+_COUNT = 2 * np.pi / 4096
+#: Standard deviation of what shakes the encoder, counts.
+_NOISE = 0.2
+#: Step of the measured speed, rad/s.
+_SPEED_STEP = 0.229 * 2 * np.pi / 60
+#: Shortest turn of the recorder's loop, mean of what comes on top, and its rare stalls, s.
+_LOOP, _JITTER, _STALL = 0.0075, 0.0005, 0.015
+_STALLS = 0.005
+_LIMIT = 1.2
+
+
+class Recorded(NamedTuple):
+    """Raw logs, and what the true motion leaves of each, rad."""
+
+    logs: tuple[ServoLog, ...]
+    floors: np.ndarray
+
+
+def record(
+    servo: Servo,
+    truth: np.ndarray,
+    loads: tuple[tuple[float, float, float], ...],
+    rng: np.random.Generator,
+    lead: float = 0.0,
+) -> Recorded:
+    """Play the standard motions with each load; goals are written ``lead`` s before the stamps."""
+    plain, turns = [], []
+    for name in STANDARD:
+        motion = TRAJECTORIES[name]
+        for mass, length, kp in loads:
+            turn = _LOOP + rng.exponential(_JITTER, 800)
+            turn += _STALL * (rng.uniform(size=800) < _STALLS)
+            stamps = np.round(np.cumsum(turn) / _STEP).astype(int)
+            stamps = stamps[stamps < motion.duration / _STEP]
+            fine = np.arange(stamps[-1] - stamps[0] + 1)
+            told = np.maximum(stamps - stamps[0] - round(lead / _STEP), 0)
+            # Half of the force of a step is of the time before its sample.
+            entry = np.searchsorted(told, [fine, np.maximum(fine - 1, 0)], side='right') - 1
+            clock = stamps * _STEP - lead
+            goal, on = motion.goal(clock), motion.enabled(clock).astype(np.float64)
+            plain.append(
+                ServoLog(
+                    f'{name}_m{mass}_l{length}_kp{kp:g}',
+                    servo.type.name,
+                    name,
+                    mass,
+                    _ARM,
+                    length,
+                    {'kp': kp, 'vin': 7.5},
+                    _STEP,
+                    np.zeros(len(fine)),
+                    goal[entry].mean(axis=0),
+                    on[entry].mean(axis=0),
+                    np.zeros(len(fine)),
+                )
+            )
+            turns.append((stamps - stamps[0], goal, on))
+    moved = simulate(servo, stack_logs(servo, plain), truth[None], velocities=True)
+    made, floors = [], []
+    for column, (log, (at, goal, on)) in enumerate(zip(plain, turns, strict=True)):
+        true = moved.position[at, 0, column]
+        read = true + _NOISE * _COUNT * rng.normal(size=len(at))
+        position = np.round(read / _COUNT) * _COUNT
+        speed = np.round(moved.velocity[at, 0, column] / _SPEED_STEP) * _SPEED_STEP
+        made.append(
+            dataclasses.replace(
+                log, dt=0.005, position=position, goal=goal, enabled=on, speed=speed,
+                stamps=at * _STEP,
+            )
+        )
+        floors.append(np.abs(position - true).mean())
+    return Recorded(tuple(made), np.array(floors))
+
+
+def processed(logs: tuple[ServoLog, ...]) -> tuple[ServoLog, ...]:
+    """Return logs as `sysid process` makes them even."""
+    with tempfile.TemporaryDirectory() as folder:
+        for log in logs:
+            write_log(Path(folder, 'raw', f'{log.name}.json'), log)
+        process(Path(folder, 'raw'), Path(folder, 'even'))
+        found = {log.name: log for log in read_logs(Path(folder, 'even'))}
+    return tuple(found[log.name] for log in logs)
+
+
+def fitted(servo: Servo, logs: tuple[ServoLog, ...], other: tuple[ServoLog, ...]):
+    """Return the mean absolute error of other logs, rad, the processor seconds, and the values."""
+    began = time.process_time()
+    fit = fit_servo(servo, logs)
+    took = time.process_time() - began
+    values = values_of(servo, fit, {})
+    return float(np.mean(list(errors_by_log(servo, values, other).values()))), took, values
+
+
+def main() -> None:
+    """Print the table; return 1 where a fit is worse than the limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--models', default=','.join(_TRUTH))
+    parser.add_argument('--draws', type=int, default=3)
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--substeps', type=int, default=5)
+    parser.add_argument('--lead', type=float, default=0.0)
+    parser.add_argument('--no-process', action='store_true')
+    parser.add_argument('--values', action='store_true')
+    args = parser.parse_args()
+    worst = 0.0
+    print(f'{"law":4}{"draw":>6}{"floor":>8}{"raw":>8}{"truth":>8}{"processed":>11}   seconds, mrad')
+    for model in args.models.split(','):
+        for draw in range(args.draws):
+            rng = np.random.default_rng([args.seed, draw])
+            exact = dataclasses.replace(Servo.named('xl330', model), scheme=Scheme.LEAPFROG)
+            servo = dataclasses.replace(exact, substeps=args.substeps)
+            usual = np.array([_TRUTH[model][name] for name in servo.coefficients])
+            truth = usual * (1 + _VARIETY * rng.uniform(-1, 1, len(usual)))
+            train = record(exact, truth, _FITTED, rng, args.lead)
+            other = record(exact, truth, _PREDICTED, rng, args.lead)
+            floor = float(other.floors.mean())
+            error, took, values = fitted(servo, train.logs, other.logs)
+            known = dict(zip(servo.coefficients, truth.tolist(), strict=True))
+            own = float(np.mean(list(errors_by_log(servo, known, other.logs).values())))
+            worst = max(worst, error / floor)
+            line = f'{model:4}{draw:6}{1e3 * floor:8.3f}{error / floor:8.2f}{own / floor:8.2f}'
+            if not args.no_process:
+                even = Servo.named('xl330', model)
+                found, slow, _ = fitted(even, processed(train.logs), processed(other.logs))
+                line += f'{found / floor:11.2f}   {took:.1f} {slow:.1f}'
+            else:
+                line += f'{"":11}   {took:.1f}'
+            print(line, flush=True)
+            if args.values:
+                print('   ', {k: f'{values[k]:.4g} ({known[k]:.4g})' for k in values})
+    print(f'worst {worst:.2f}: {"PASS" if worst <= _LIMIT else "MISS"}')
+
+
+if __name__ == '__main__':
+    main()
