@@ -19,6 +19,7 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.servos.bench.pendulum import stack_logs
 from sysid_ros.servos.bench.residuals import POSITION, LogResiduals
+from sysid_ros.servos.laws.servo import Scheme
 
 if TYPE_CHECKING:
     import threading
@@ -190,7 +191,12 @@ def solve_servo(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period
     )
     first = _first(whole, settings.first)
-    begun, attempts = _grow_windows(whole, settings, first, cancel)
+    coarse = whole
+    if servo.scheme is Scheme.LEAPFROG:
+        # Windows only lead to a start: there, long steps are as good.
+        quick = dataclasses.replace(servo, substeps=1)
+        coarse = LogResiduals(quick, stack_logs(quick, logs), names, noise, fixed=fixed)
+    begun, attempts = _grow_windows(coarse, settings, first, cancel)
     # Windows may lead away from values that were good for whole logs.
     beginnings = begun + ([] if first is None else [first])
     best = min(
