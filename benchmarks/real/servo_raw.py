@@ -157,7 +157,12 @@ def record(
         speed = np.round(moved.velocity[at, 0, column] / _SPEED_STEP) * _SPEED_STEP
         made.append(
             dataclasses.replace(
-                log, dt=0.005, position=position, goal=goal, enabled=on, speed=speed,
+                log,
+                dt=0.005,
+                position=position,
+                goal=goal,
+                enabled=on,
+                speed=speed,
                 stamps=at * _STEP,
             )
         )
@@ -175,7 +180,9 @@ def processed(logs: tuple[ServoLog, ...]) -> tuple[ServoLog, ...]:
     return tuple(found[log.name] for log in logs)
 
 
-def fitted(servo: Servo, logs: tuple[ServoLog, ...], other: tuple[ServoLog, ...]):
+def fitted(
+    servo: Servo, logs: tuple[ServoLog, ...], other: tuple[ServoLog, ...]
+) -> tuple[float, float, dict[str, float]]:
     """Return the mean absolute error of other logs, rad, the processor seconds, and the values."""
     began = time.process_time()
     fit = fit_servo(servo, logs)
@@ -196,7 +203,9 @@ def main() -> None:
     parser.add_argument('--values', action='store_true')
     args = parser.parse_args()
     worst = 0.0
-    print(f'{"law":4}{"draw":>6}{"floor":>8}{"raw":>8}{"truth":>8}{"processed":>11}   seconds, mrad')
+    print(
+        f'{"law":4}{"draw":>6}{"floor":>8}{"raw":>8}{"truth":>8}{"processed":>11}   seconds, mrad'
+    )
     for model in args.models.split(','):
         for draw in range(args.draws):
             rng = np.random.default_rng([args.seed, draw])

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+#: Steps for raw logs in each of BAM's sampling periods: of 1.25 ms.
+_RAW_SUBSTEPS = 4
 #: Standard gravity, m/s².
 GRAVITY = 9.80665
 #: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
@@ -116,7 +118,7 @@ class PendulumLogs:
         """Return what encoders would have read, (R, …, L), of (T, …, L) positions, rad."""
         readings = self.readings
         middle = tuple(range(1, positions.ndim - 1))
-        row, part = (np.expand_dims(of, middle) for of in (readings.row, readings.part))
+        row, part = np.expand_dims(readings.row, middle), np.expand_dims(readings.part, middle)
         found: Array = np.take_along_axis(positions, row, axis=0)
         if part.any():
             after = np.minimum(row + 1, len(positions) - 1)
@@ -257,6 +259,22 @@ def _held(times: Array, values: Array, rows: Array) -> Array:
     return np.where(first == last, values[first], total[1] - total[0])
 
 
+def servo_for(servo: Servo, logs: Sequence[ServoLog], substeps: int | None = None) -> Servo:
+    """Return a servo with the steps that suit logs: BAM's for processed ones, short for raw ones.
+
+    Args:
+        servo: The laws.
+        logs: What will be fitted.
+        substeps: From sample to sample, or in `PERIOD` of raw logs; the usual number unless given.
+    """
+    raw = any(log.stamps is not None for log in logs)
+    return dataclasses.replace(
+        servo,
+        substeps=substeps or (_RAW_SUBSTEPS if raw else 1),
+        scheme=Scheme.LEAPFROG if raw else Scheme.BAM,
+    )
+
+
 def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
     """Put logs side by side.
 
@@ -279,7 +297,8 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
         if abs(log.dt - logs[0].dt) > _SAME_PERIOD * logs[0].dt:
             msg = (
                 f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
-                f'and {log.dt:g} s in {log.name!r}: process the raw logs again with one --dt.'
+                f'and {log.dt:g} s in {log.name!r}: fit the raw logs, or process them with one '
+                '--dt.'
             )
             raise FitError(msg)
     raw = [log.stamps is not None for log in logs]

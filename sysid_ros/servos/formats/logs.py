@@ -268,8 +268,9 @@ def read_log(path: Path) -> ServoLog:
 
     ``dt`` says how far the samples of a processed one are apart; without it stamps do, if they are
     even. A log without ``dt`` whose stamps are uneven, or whose commands have stamps of their own,
-    is a raw one. ``arm-mass`` is understood as well as ``arm_mass``, and no arm is taken to weigh nothing. A column that is
-    missing in some entries was not recorded; keys that a `ServoLog` has no place for are left out.
+    is a raw one. ``arm-mass`` is understood as well as ``arm_mass``, and no arm is taken to weigh
+    nothing. A column that is missing in some entries was not recorded; keys that a `ServoLog` has
+    no place for are left out.
 
     Args:
         path: The file.
@@ -594,8 +595,8 @@ def _check_times(file: LogFile, stamps: NDArray[np.float64], dt: float) -> None:
 def _check_unit(file: LogFile, stamps: NDArray[np.float64], dt: float) -> None:
     if not dt < stamps[-1] <= _MOST_SAMPLES * dt * len(stamps):
         msg = (
-            f'Expected {str(file.path)!r} to be longer than {dt:g} s and at most {_MOST_SAMPLES} samples per '
-            f'entry, found {len(stamps)} entries up to {stamps[-1]:g} s: are stamps and dt in '
-            'seconds?'
+            f'Expected {str(file.path)!r} to be longer than {dt:g} s and at most {_MOST_SAMPLES} '
+            f'samples per entry, found {len(stamps)} entries up to {stamps[-1]:g} s: are stamps '
+            'and dt in seconds?'
         )
         raise LogError(msg)

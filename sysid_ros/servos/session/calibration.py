@@ -13,8 +13,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import check_writable, sha256
@@ -27,7 +25,7 @@ from sysid_ros.results.result import FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import errors_by_log, predict
+from sysid_ros.servos.bench.pendulum import errors_by_log, predict, servo_for
 from sysid_ros.servos.bench.residuals import POSITION
 from sysid_ros.servos.bench.trials import (
     LIBRARIES,
@@ -109,8 +107,9 @@ def calibrate_servo(
         SysidError: In one sentence, what is wrong; nothing was written.
     """
     observer = observer or Nobody()
-    servo = Servo.named(config.actuator, config.model, config.substeps)
+    servo = Servo.named(config.actuator, config.model)
     training, held_out = read_training(config)
+    servo = servo_for(servo, training, config.substeps)
     check_output(config.output)
     logs = '1 log' if len(training) == 1 else f'{len(training)} logs'
     observer.stage(f'fitting {servo.name} to {logs}')
@@ -346,7 +345,7 @@ def _curves(
             role,
             POSITION,
             POSITION,
-            np.arange(len(log), dtype=np.float64) * log.dt,
+            log.times,
             log.position,
             old,
             new,
