@@ -24,8 +24,15 @@ import numpy as np
 
 from sysid_ros.servos.bench.fit import fit_servo, values_of
 from sysid_ros.servos.bench.motions import STANDARD, TRAJECTORIES
-from sysid_ros.servos.bench.pendulum import errors_by_log, simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog, process, read_logs, write_log
+from sysid_ros.servos.bench.pendulum import errors_by_log, servo_for, simulate, stack_logs
+from sysid_ros.servos.formats.logs import (
+    PERIOD,
+    Commands,
+    ServoLog,
+    process,
+    read_logs,
+    write_log,
+)
 from sysid_ros.servos.laws.servo import Scheme, Servo
 
 #: Published coefficients of an xl330 for each law, rounded; each draw changes them by up to 10 %.
@@ -117,21 +124,18 @@ def record(
     lead: float = 0.0,
 ) -> Recorded:
     """Play the standard motions with each load; goals are written ``lead`` s before the stamps."""
-    plain, turns = [], []
+    blank = []
     for name in STANDARD:
         motion = TRAJECTORIES[name]
         for mass, length, kp in loads:
             turn = _LOOP + rng.exponential(_JITTER, 800)
             turn += _STALL * (rng.uniform(size=800) < _STALLS)
-            stamps = np.round(np.cumsum(turn) / _STEP).astype(int)
-            stamps = stamps[stamps < motion.duration / _STEP]
-            fine = np.arange(stamps[-1] - stamps[0] + 1)
-            told = np.maximum(stamps - stamps[0] - round(lead / _STEP), 0)
-            # Half of the force of a step is of the time before its sample.
-            entry = np.searchsorted(told, [fine, np.maximum(fine - 1, 0)], side='right') - 1
-            clock = stamps * _STEP - lead
+            clock = np.cumsum(turn)
+            clock = clock[clock < motion.duration]
+            stamps = clock - clock[0]
             goal, on = motion.goal(clock), motion.enabled(clock).astype(np.float64)
-            plain.append(
+            none = np.zeros(len(clock))
+            blank.append(
                 ServoLog(
                     f'{name}_m{mass}_l{length}_kp{kp:g}',
                     servo.type.name,
@@ -140,32 +144,27 @@ def record(
                     _ARM,
                     length,
                     {'kp': kp, 'vin': 7.5},
-                    _STEP,
-                    np.zeros(len(fine)),
-                    goal[entry].mean(axis=0),
-                    on[entry].mean(axis=0),
-                    np.zeros(len(fine)),
+                    PERIOD,
+                    none,
+                    goal,
+                    on,
+                    none,
+                    stamps=stamps,
+                    commands=Commands(stamps - lead, goal, on),
                 )
             )
-            turns.append((stamps - stamps[0], goal, on))
-    moved = simulate(servo, stack_logs(servo, plain), truth[None], velocities=True)
+    plant = dataclasses.replace(servo, substeps=round(PERIOD / _STEP), scheme=Scheme.LEAPFROG)
+    bench = stack_logs(plant, blank)
+    moved = simulate(plant, bench, np.append(truth, 0.0)[None], velocities=True)
+    positions = bench.read(moved.position)
+    speeds = bench.read(np.asarray(moved.velocity))
     made, floors = [], []
-    for column, (log, (at, goal, on)) in enumerate(zip(plain, turns, strict=True)):
-        true = moved.position[at, 0, column]
-        read = true + _NOISE * _COUNT * rng.normal(size=len(at))
+    for column, log in enumerate(blank):
+        true = positions[: len(log), 0, column]
+        read = true + _NOISE * _COUNT * rng.normal(size=len(log))
         position = np.round(read / _COUNT) * _COUNT
-        speed = np.round(moved.velocity[at, 0, column] / _SPEED_STEP) * _SPEED_STEP
-        made.append(
-            dataclasses.replace(
-                log,
-                dt=0.005,
-                position=position,
-                goal=goal,
-                enabled=on,
-                speed=speed,
-                stamps=at * _STEP,
-            )
-        )
+        speed = np.round(speeds[: len(log), 0, column] / _SPEED_STEP) * _SPEED_STEP
+        made.append(dataclasses.replace(log, position=position, speed=speed, commands=None))
         floors.append(np.abs(position - true).mean())
     return Recorded(tuple(made), np.array(floors))
 
@@ -197,7 +196,7 @@ def main() -> None:
     parser.add_argument('--models', default=','.join(_TRUTH))
     parser.add_argument('--draws', type=int, default=3)
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--substeps', type=int, default=5)
+    parser.add_argument('--substeps', type=int)
     parser.add_argument('--lead', type=float, default=0.0)
     parser.add_argument('--no-process', action='store_true')
     parser.add_argument('--values', action='store_true')
@@ -209,20 +208,20 @@ def main() -> None:
     for model in args.models.split(','):
         for draw in range(args.draws):
             rng = np.random.default_rng([args.seed, draw])
-            exact = dataclasses.replace(Servo.named('xl330', model), scheme=Scheme.LEAPFROG)
-            servo = dataclasses.replace(exact, substeps=args.substeps)
-            usual = np.array([_TRUTH[model][name] for name in servo.coefficients])
+            even = Servo.named('xl330', model)
+            usual = np.array([_TRUTH[model][name] for name in even.coefficients])
             truth = usual * (1 + _VARIETY * rng.uniform(-1, 1, len(usual)))
-            train = record(exact, truth, _FITTED, rng, args.lead)
-            other = record(exact, truth, _PREDICTED, rng, args.lead)
+            train = record(even, truth, _FITTED, rng, args.lead)
+            other = record(even, truth, _PREDICTED, rng, args.lead)
+            servo = servo_for(even, train.logs, args.substeps)
             floor = float(other.floors.mean())
             error, took, values = fitted(servo, train.logs, other.logs)
-            known = dict(zip(servo.coefficients, truth.tolist(), strict=True))
+            known = dict(zip(even.coefficients, truth.tolist(), strict=True))
+            known['command_delay'] = -args.lead
             own = float(np.mean(list(errors_by_log(servo, known, other.logs).values())))
             worst = max(worst, error / floor)
             line = f'{model:4}{draw:6}{1e3 * floor:8.3f}{error / floor:8.2f}{own / floor:8.2f}'
             if not args.no_process:
-                even = Servo.named('xl330', model)
                 found, slow, _ = fitted(even, processed(train.logs), processed(other.logs))
                 line += f'{found / floor:11.2f}   {took:.1f} {slow:.1f}'
             else:

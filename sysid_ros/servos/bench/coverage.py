@@ -35,6 +35,7 @@ _RECORD = {
     'max_velocity': 'goals that jump: steps',
     'max_torque': 'goals that jump under a heavy load: steps',
     'current_limit': 'goals that jump under a heavy load: steps',
+    'command_delay': 'fast motion: sin_time_square',
     'q_offset': 'swings to both sides: sin_sin',
     'friction_base': _SLOW,
     'friction_stribeck': _SLOW,

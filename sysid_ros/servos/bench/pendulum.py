@@ -14,9 +14,9 @@ import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
-from sysid_ros.servos.formats.logs import Commands
+from sysid_ros.servos.formats.logs import PERIOD, Commands
 from sysid_ros.servos.laws.motors import within
-from sysid_ros.servos.laws.servo import Scheme
+from sysid_ros.servos.laws.servo import COMMAND_DELAY, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,6 +72,24 @@ class Readings:
         return max(math.ceil(np.median(apart) - _SAME_TIME), 1) if len(apart) else 1
 
 
+class Told(NamedTuple):
+    """Commands of L logs, (margin + T + margin, L), so that they may act sooner or later."""
+
+    goal: Array
+    enabled: Array
+    margin: int
+
+    def delayed(self, rows: Array) -> tuple[Array, Array]:
+        """Return (T, k, L) goals and states of the motor that act (k,) rows later."""
+        whole = np.floor(np.clip(rows, 1 - self.margin, self.margin - 1)).astype(np.int64)
+        part = (rows - whole)[:, None]
+        at = np.arange(self.margin, len(self.goal) - self.margin)[:, None] - whole
+        goal, enabled = (
+            (1 - part) * series[at] + part * series[at - 1] for series in (self.goal, self.enabled)
+        )
+        return goal, enabled
+
+
 @dataclass(frozen=True)
 class PendulumLogs:
     """L logs of up to T samples; shorter ones repeat their last sample.
@@ -94,6 +112,7 @@ class PendulumLogs:
         speed: (T, L) measured, rad/s, or the slope of the positions where it was not.
         last_goal: (L,) commanded before the first sample, rad; 0 at the start of a log.
         readings: What predictions are compared with.
+        told: The commands, where they have stamps: what acts is ``command_delay`` late then.
     """
 
     dt: float
@@ -108,6 +127,14 @@ class PendulumLogs:
     speed: Array
     last_goal: Array
     readings: Readings
+    told: Told | None = None
+
+    def delayed(self, seconds: float) -> PendulumLogs:
+        """Return the same logs whose commands come so much later, once and for all."""
+        if self.told is None:
+            return self
+        goal, enabled = self.told.delayed(np.array([seconds / self.dt]))
+        return dataclasses.replace(self, goal=goal[:, 0], enabled=enabled[:, 0], told=None)
 
     @property
     def counted(self) -> NDArray[np.bool_]:
@@ -176,7 +203,14 @@ class PendulumLogs:
             speed=self.speed[rows, logs],
             last_goal=np.where(rows[0] > 0, self.goal[rows[0] - 1, logs], self.last_goal[logs]),
             readings=self._readings_of(logs, rows[0], length),
+            told=None if self.told is None else self._told_of(logs, rows[0], length),
         )
+
+    def _told_of(self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int) -> Told:
+        assert self.told is not None  # noqa: S101 (asked before)
+        goal, enabled, margin = self.told
+        rows = first + np.arange(length + 2 * margin)[:, None]
+        return Told(goal[rows, logs], enabled[rows, logs], margin)
 
     def _readings_of(
         self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int
@@ -213,36 +247,45 @@ class Samples(NamedTuple):
     enabled: Array
     speed: Array
     at: Array
+    told: Told | None = None
 
 
 def samples_of(log: ServoLog, dt: float, scheme: Scheme) -> Samples:
     """Return a log at times that are dt apart, from its first reading to its last or a bit later.
 
     Args:
-        log: A processed one is returned as it is.
-        dt: For raw ones, s.
+        log: A processed one is returned as it is, if steps are BAM's.
+        dt: For others, s.
         scheme: How steps from sample to sample will be made.
     """
-    if log.stamps is None:
+    if log.stamps is None and scheme is Scheme.BAM:
         at = np.arange(len(log), dtype=np.float64)
         return Samples(log.position, log.goal, log.enabled, _speed(log), at)
-    at = log.stamps / dt
+    at = log.times / dt
     whole = np.round(at)
     at = np.where(np.abs(at - whole) < _SAME_TIME, whole, at)
     rows = np.arange(math.ceil(at[-1]) + 1)
     # Forces act from half a step before a sample to half a step after it, or from it to the next.
-    acting = rows - 0.5 if scheme is Scheme.LEAPFROG else rows.astype(np.float64)
-    told = log.commands or Commands(log.stamps, log.goal, log.enabled)
+    shift = 0.5 if scheme is Scheme.LEAPFROG else 0.0
+    margin = math.ceil(max(map(abs, COMMAND_DELAY)) / dt) + 1
+    acting = np.arange(-margin, len(rows) + margin) - shift
+    commands = log.commands or Commands(log.times, log.goal, log.enabled)
+    told = Told(
+        _held(commands.times / dt, commands.goal, acting),
+        _held(commands.times / dt, commands.enabled, acting),
+        margin,
+    )
     return Samples(
         np.interp(rows, at, log.position),
-        _held(told.times / dt, told.goal, acting),
-        _held(told.times / dt, told.enabled, acting),
+        told.goal[margin:-margin],
+        told.enabled[margin:-margin],
         np.interp(rows, at, _speed(log)),
         at,
+        told if scheme is Scheme.LEAPFROG else None,
     )
 
 
-def _held(times: Array, values: Array, rows: Array) -> Array:
+def _held(times: Array, values: Array, rows: NDArray[np.floating]) -> Array:
     """Return the (k,) means over the steps that begin at rows, of what is held from its time on.
 
     A change within a step acts for its part of it: to first order, that is what the joint feels.
@@ -294,23 +337,28 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
         if not len(log):
             msg = f'Expected samples in every log, found none in {log.name!r}.'
             raise FitError(msg)
-        if abs(log.dt - logs[0].dt) > _SAME_PERIOD * logs[0].dt:
+        same = abs(log.dt - logs[0].dt) <= _SAME_PERIOD * logs[0].dt
+        if not same and servo.scheme is Scheme.BAM:
             msg = (
                 f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
                 f'and {log.dt:g} s in {log.name!r}: fit the raw logs, or process them with one '
                 '--dt.'
             )
             raise FitError(msg)
+    leaps = servo.scheme is Scheme.LEAPFROG
     raw = [log.stamps is not None for log in logs]
-    if any(raw) and not all(raw):
+    if not leaps and any(raw) and not all(raw):
         msg = (
             f'Expected either raw or processed logs, found {logs[raw.index(True)].name!r}, which '
-            f'is raw, and {logs[raw.index(False)].name!r}: use the raw logs of all.'
+            f'is raw, and {logs[raw.index(False)].name!r}: parameters whose scheme is not '
+            f'{Scheme.LEAPFROG.value} are for one of them.'
         )
         raise FitError(msg)
-    substeps = 1 if raw[0] else servo.substeps
-    dt = logs[0].dt / servo.substeps if raw[0] else logs[0].dt
+    gridded = leaps or raw[0]
+    substeps = 1 if gridded else servo.substeps
+    dt = PERIOD / servo.substeps if gridded else logs[0].dt
     samples = [samples_of(log, dt, servo.scheme) for log in logs]
+    told = [own.told for own in samples if own.told is not None]
     row = [np.floor(own.at).astype(np.int64) for own in samples]
 
     mass = np.array([log.mass for log in logs])
@@ -337,6 +385,13 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
             _stacked([own.at - whole for own, whole in zip(samples, row, strict=True)]),
             _stacked([log.position for log in logs]),
         ),
+        told=Told(
+            _stacked([own.goal for own in told]),
+            _stacked([own.enabled for own in told]),
+            told[0].margin,
+        )
+        if told
+        else None,
     )
 
 
@@ -483,7 +538,13 @@ def simulate(
         servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / bench.substeps
     )
     state = PendulumState(q, dq, bench.last_goal)
-    for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
+    goals, switches, own = bench.goal, bench.enabled, None
+    if bench.told is not None and 'command_delay' in named:
+        delays, own = np.unique(named['command_delay'][:, 0] / bench.dt, return_inverse=True)
+        goals, switches = bench.told.delayed(delays)
+        own = own if len(delays) > 1 else None
+    for row, (told, switched) in enumerate(zip(goals, switches, strict=True)):
+        goal, enabled = (told, switched) if own is None else (told[own], switched[own])
         since += bench.dt
         if reset_period is not None and since > reset_period:  # counted as BAM does
             since = 0.0

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-#: Coefficients that MJCF has for joints, and what it calls them.
-_OF_JOINT = {'armature': 'armature', 'q_offset': 'ref'}
+#: Coefficients that a model has elsewhere or by another name: element and attribute.
+_PLACES = {
+    'armature': ('joint', 'armature'),
+    'q_offset': ('joint', 'ref'),
+    'command_delay': ('actuator', 'delay'),
+}
 #: The one thing that is compared, by its name in results.
 POSITION = 'position'
 #: A start is known from its first sample to so many standard deviations of the noise.
@@ -50,9 +54,8 @@ def unknowns_of(servo: Servo, fixed: Mapping[str, float]) -> tuple[Unknown, ...]
     found = []
     for name, (initial, low, high) in servo.coefficients.items():
         if name not in fixed:
-            attribute = _OF_JOINT.get(name)
-            element = 'joint' if attribute else 'actuator'
-            target = Target(element, servo.type.name, attribute or name, None, -1, UNITS[name])
+            element, attribute = _PLACES.get(name, ('actuator', name))
+            target = Target(element, servo.type.name, attribute, None, -1, UNITS[name])
             found.append(Unknown(name, (target,), initial, low, high))
     return tuple(found)
 

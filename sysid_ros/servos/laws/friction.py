@@ -40,6 +40,7 @@ UNITS: dict[str, str] = {
     **{name: kind.component_unit(0) for name, kind in SERVO.items()},
     'armature': 'kg·m²',
     'q_offset': 'rad',
+    'command_delay': 's',
 }
 #: Numbers of a servo that are set, not fitted, and their units. A log says some of them.
 CONSTANT_UNITS: dict[str, str] = {

@@ -56,6 +56,8 @@ _XL330_GAIN = 4096 / (2 * math.pi) / (256 * 885)
 #: Goal velocity by default: 3400 counts per s.
 _STS_VELOCITY = 3400 * 2 * math.pi / 4096
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
+#: Recorders may stamp an entry after its goal was written; what is on the way is late, s.
+COMMAND_DELAY = Coefficient(0.0, -0.02, 0.05)
 
 
 class ServoDefinition(BaseModel):
@@ -292,12 +294,15 @@ class Servo:
         """All that a fit may find, in the order of a parameter file, with starts and bounds.
 
         ``q_offset`` is the angle of the pendulum from hanging down when the servo reads 0.
+        ``command_delay`` is from a command's stamp to the torque, in s; processed logs have lost
+        the stamps, and a fit of BAM's has none.
         """
         usual = self.friction.coefficients
         own = {name: self.type.friction.get(name, usual[name]) for name in usual}
         known = 'q_offset' in self.type.coefficients or 'q_offset' in self.type.constants
         offset = {} if known else {'q_offset': _OFFSET}
-        return {**self.type.coefficients, **offset, **own}
+        delay = {'command_delay': COMMAND_DELAY} if self.scheme is Scheme.LEAPFROG else {}
+        return {**self.type.coefficients, **offset, **own, **delay}
 
     @property
     def name(self) -> str:
