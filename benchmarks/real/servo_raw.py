@@ -3,12 +3,16 @@
 """Raw servo logs as a recorder writes them, fitted without `sysid process`, against their floor.
 
 A servo near a published one is simulated in steps of .1 ms while a loop of 8 ms with jitter and
-stalls writes goals and reads a shaken encoder of 4096 counts: four motions with three loads and
-gains to fit, and with two others to predict. The floor is the mean absolute error that the true
-motion leaves there. Printed are, per law and draw, the errors of the fit to raw logs and of a fit
-to the same logs after `sysid process`, each predicting the other loads as it reads logs, over that
-floor; and the worst. ``--data`` are processed logs of 5 ms, of which every other reading, the even
-ones of one log and the odd ones of the next, is what a slower, uneven encoder would have seen.
+stalls writes goals, reads a shaken encoder of 4096 counts up to 4 ms later, and stamps that: four
+motions with three loads and gains to fit, and with two others to predict. The floor is the mean
+absolute error that the true motion leaves there. Printed are, per law and draw, over that floor:
+what the fit to raw logs, the true coefficients in the same steps, and a fit after `sysid process`
+leave of the other loads; the command delay that was found and the true one; processor seconds, and
+those per reading or sample; and the worst.
+
+``--data`` is a folder of logs with even samples of an encoder, as simulated in BAM's steps: a third
+of the readings is left out at random, commands keep their stamps. Each load in turn is predicted
+from the others, raw in steps like BAM's and in short ones, processed, and from all the readings.
 """
 
 from __future__ import annotations
@@ -106,6 +110,8 @@ _SPEED_STEP = 0.229 * 2 * np.pi / 60
 #: Shortest turn of the recorder's loop, mean of what comes on top, and its rare stalls, s.
 _LOOP, _JITTER, _STALL = 0.0075, 0.0005, 0.015
 _STALLS = 0.005
+#: Longest time from writing a goal to reading the encoder, s.
+_LEAD = 0.004
 _LIMIT = 1.2
 
 
@@ -121,7 +127,7 @@ def record(
     truth: np.ndarray,
     loads: tuple[tuple[float, float, float], ...],
     rng: np.random.Generator,
-    lead: float = 0.0,
+    lead: float,
 ) -> Recorded:
     """Play the standard motions with each load; goals are written ``lead`` s before the stamps."""
     blank = []
@@ -190,20 +196,67 @@ def fitted(
     return float(np.mean(list(errors_by_log(servo, values, other).values()))), took, values
 
 
+def thinned(log: ServoLog, rng: np.random.Generator) -> ServoLog:
+    """Return a raw log with two thirds of the readings of an even one and all its commands."""
+    kept = rng.uniform(size=len(log)) > 1 / 3
+    kept[[0, 1, -1]] = True, True, True
+    speed = None if log.speed is None else log.speed[kept]
+    return dataclasses.replace(
+        log,
+        position=log.position[kept],
+        goal=log.goal[kept],
+        enabled=log.enabled[kept],
+        speed=speed,
+        load=None,
+        control=None,
+        stamps=log.times[kept],
+        commands=Commands(log.times, log.goal, log.enabled),
+    )
+
+
+def on_data(data: Path, model: str, seed: int) -> None:
+    """Print what fits to the logs of all loads but one leave of that one, mrad."""
+    rng = np.random.default_rng(seed)
+    even = Servo.named('xl330', model)
+    logs = read_logs(data)
+    thin = tuple(thinned(log, rng) for log in logs)
+    kinds = {
+        'raw, BAM steps': (even, thin),
+        'raw': (servo_for(even, thin), thin),
+        'processed': (even, processed(thin)),
+        'all readings': (even, logs),
+    }
+    print(f'{data}: mean absolute error of the load left out, mrad')
+    for name, (servo, own) in kinds.items():
+        line = []
+        for load in dict.fromkeys((log.mass, log.length) for log in logs):
+            train = tuple(log for log in own if (log.mass, log.length) != load)
+            other = tuple(log for log in own if (log.mass, log.length) == load)
+            error, took, _ = fitted(servo, train, other)
+            line.append(f'{1e3 * error:8.3f} ({took:4.1f} s)')
+        print(f'{name:16}', *line, flush=True)
+
+
 def main() -> None:
-    """Print the table; return 1 where a fit is worse than the limit."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--models', default=','.join(_TRUTH))
     parser.add_argument('--draws', type=int, default=3)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--substeps', type=int)
-    parser.add_argument('--lead', type=float, default=0.0)
-    parser.add_argument('--no-process', action='store_true')
-    parser.add_argument('--values', action='store_true')
+    parser.add_argument('--no-process', action='store_true', help='fit raw logs only')
+    parser.add_argument('--data', type=Path, help='folder of folders m1, … of even logs')
     args = parser.parse_args()
+    if args.data is not None:
+        for model in args.models.split(','):
+            if (args.data / model).is_dir():
+                on_data(args.data / model, model, args.seed)
+        return
     worst = 0.0
+    spent = {'raw': [0.0, 0], 'processed': [0.0, 0]}
     print(
-        f'{"law":4}{"draw":>6}{"floor":>8}{"raw":>8}{"truth":>8}{"processed":>11}   seconds, mrad'
+        f'{"law":4}{"draw":>5}{"floor":>7}{"raw":>7}{"truth":>7}{"processed":>11}'
+        f'{"delay":>14}{"seconds":>13}   floor in mrad, delay in ms'
     )
     for model in args.models.split(','):
         for draw in range(args.draws):
@@ -211,24 +264,33 @@ def main() -> None:
             even = Servo.named('xl330', model)
             usual = np.array([_TRUTH[model][name] for name in even.coefficients])
             truth = usual * (1 + _VARIETY * rng.uniform(-1, 1, len(usual)))
-            train = record(even, truth, _FITTED, rng, args.lead)
-            other = record(even, truth, _PREDICTED, rng, args.lead)
+            lead = rng.uniform(0, _LEAD)
+            train = record(even, truth, _FITTED, rng, lead)
+            other = record(even, truth, _PREDICTED, rng, lead)
             servo = servo_for(even, train.logs, args.substeps)
             floor = float(other.floors.mean())
             error, took, values = fitted(servo, train.logs, other.logs)
+            spent['raw'][0] += took
+            spent['raw'][1] += sum(map(len, train.logs))
             known = dict(zip(even.coefficients, truth.tolist(), strict=True))
-            known['command_delay'] = -args.lead
+            known['command_delay'] = -lead
             own = float(np.mean(list(errors_by_log(servo, known, other.logs).values())))
             worst = max(worst, error / floor)
-            line = f'{model:4}{draw:6}{1e3 * floor:8.3f}{error / floor:8.2f}{own / floor:8.2f}'
+            found, slow = np.nan, np.nan
             if not args.no_process:
-                found, slow, _ = fitted(even, processed(train.logs), processed(other.logs))
-                line += f'{found / floor:11.2f}   {took:.1f} {slow:.1f}'
-            else:
-                line += f'{"":11}   {took:.1f}'
-            print(line, flush=True)
-            if args.values:
-                print('   ', {k: f'{values[k]:.4g} ({known[k]:.4g})' for k in values})
+                evened = processed(train.logs)
+                found, slow, _ = fitted(even, evened, processed(other.logs))
+                spent['processed'][0] += slow
+                spent['processed'][1] += sum(map(len, evened))
+            print(
+                f'{model:4}{draw:5}{1e3 * floor:7.3f}{error / floor:7.2f}{own / floor:7.2f}'
+                f'{found / floor:11.2f}{1e3 * values["command_delay"]:7.2f}{-1e3 * lead:7.2f}'
+                f'{took:7.1f}{slow:6.1f}',
+                flush=True,
+            )
+    for name, (seconds, count) in spent.items():
+        if count:
+            print(f'{name}: {1e6 * seconds / count:.0f} µs of processor per sample')
     print(f'worst {worst:.2f}: {"PASS" if worst <= _LIMIT else "MISS"}')
 
 

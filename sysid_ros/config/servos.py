@@ -81,8 +81,9 @@ class ServoBagConfig(Section):
         default_factory=dict, description='other gains and limits by name, as damping'
     )
     trajectory: str = Field(default='', description='name of the motion, or a topic of texts')
-    dt: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.005, description='time between the samples of logs, s'
+    dt: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description='time between the samples of processed logs, s; raw ones unless given',
     )
     stamps: StampChoice = Field(default='auto', description='which time of a message counts')
     segments: SegmentsConfig = Field(

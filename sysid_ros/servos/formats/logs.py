@@ -53,6 +53,8 @@ PERIOD = 0.005
 _LATEST_START = 10
 #: An entry is interpolated to at most so many samples: more come from other units than seconds.
 _MOST_SAMPLES = 100
+#: Readings of a raw log are not farther apart on average, s: such stamps have another unit.
+_FARTHEST = 0.5
 
 
 class Commands(NamedTuple):
@@ -419,7 +421,13 @@ def _times(file: LogFile) -> tuple[float, NDArray[np.float64] | None]:
     dt = None if _COMMANDS in file.values else _period_of_stamps(stamps)
     if dt is not None:
         return dt, None
-    _check_unit(file, stamps - stamps[0], PERIOD)
+    apart = float(stamps[-1] - stamps[0]) / (len(stamps) - 1)
+    if apart > _FARTHEST:
+        msg = (
+            f'Expected stamps in seconds in {str(file.path)!r}, at most {_FARTHEST:g} s apart on '
+            f'average, found {apart:g} s.'
+        )
+        raise LogError(msg)
     return PERIOD, stamps
 
 
@@ -589,13 +597,9 @@ def _check_times(file: LogFile, stamps: NDArray[np.float64], dt: float) -> None:
             f'{stamps[0]:.10g} in the first entry.'
         )
         raise LogError(msg)
-    _check_unit(file, stamps, dt)
-
-
-def _check_unit(file: LogFile, stamps: NDArray[np.float64], dt: float) -> None:
     if not dt < stamps[-1] <= _MOST_SAMPLES * dt * len(stamps):
         msg = (
-            f'Expected {str(file.path)!r} to be longer than {dt:g} s and at most {_MOST_SAMPLES} '
+            f'Expected {name!r} to be longer than {dt:g} s and at most {_MOST_SAMPLES} '
             f'samples per entry, found {len(stamps)} entries up to {stamps[-1]:g} s: are stamps '
             'and dt in seconds?'
         )
