@@ -28,7 +28,13 @@ import numpy as np
 
 from sysid_ros.servos.bench.fit import fit_servo, values_of
 from sysid_ros.servos.bench.motions import STANDARD, TRAJECTORIES
-from sysid_ros.servos.bench.pendulum import errors_by_log, servo_for, simulate, stack_logs
+from sysid_ros.servos.bench.pendulum import (
+    candidate,
+    errors_by_log,
+    servo_for,
+    simulate,
+    stack_logs,
+)
 from sysid_ros.servos.formats.logs import (
     PERIOD,
     Commands,
@@ -128,8 +134,12 @@ def record(
     loads: tuple[tuple[float, float, float], ...],
     rng: np.random.Generator,
     lead: float,
+    step: float | None,
 ) -> Recorded:
-    """Play the standard motions with each load; goals are written ``lead`` s before the stamps."""
+    """Play the standard motions with each load.
+
+    Goals are written ``lead`` s before the stamps. The servo takes BAM's steps of ``step`` s.
+    """
     blank = []
     for name in STANDARD:
         motion = TRAJECTORIES[name]
@@ -159,9 +169,17 @@ def record(
                     commands=Commands(stamps - lead, goal, on),
                 )
             )
-    plant = dataclasses.replace(servo, substeps=round(PERIOD / _STEP), scheme=Scheme.LEAPFROG)
+    steps = round(PERIOD / (step or _STEP))
+    plant = dataclasses.replace(
+        servo, substeps=steps, scheme=Scheme.LEAPFROG if step is None else Scheme.BAM
+    )
     bench = stack_logs(plant, blank)
-    moved = simulate(plant, bench, np.append(truth, 0.0)[None], velocities=True)
+    moved = simulate(
+        plant,
+        bench,
+        candidate(plant, dict(zip(servo.coefficients, truth.tolist(), strict=True))),
+        velocities=True,
+    )
     positions = bench.read(moved.position)
     speeds = bench.read(np.asarray(moved.velocity))
     made, floors = [], []
@@ -244,6 +262,7 @@ def main() -> None:
     parser.add_argument('--draws', type=int, default=3)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--substeps', type=int)
+    parser.add_argument('--step', type=float, help="s, of BAM's that the plant takes; default none")
     parser.add_argument('--no-process', action='store_true', help='fit raw logs only')
     parser.add_argument('--data', type=Path, help='folder of folders m1, … of even logs')
     args = parser.parse_args()
@@ -265,15 +284,15 @@ def main() -> None:
             usual = np.array([_TRUTH[model][name] for name in even.coefficients])
             truth = usual * (1 + _VARIETY * rng.uniform(-1, 1, len(usual)))
             lead = rng.uniform(0, _LEAD)
-            train = record(even, truth, _FITTED, rng, lead)
-            other = record(even, truth, _PREDICTED, rng, lead)
+            train = record(even, truth, _FITTED, rng, lead, args.step)
+            other = record(even, truth, _PREDICTED, rng, lead, args.step)
             servo = servo_for(even, train.logs, args.substeps)
             floor = float(other.floors.mean())
             error, took, values = fitted(servo, train.logs, other.logs)
             spent['raw'][0] += took
             spent['raw'][1] += sum(map(len, train.logs))
             known = dict(zip(even.coefficients, truth.tolist(), strict=True))
-            known['command_delay'] = -lead
+            known |= {'command_delay': -lead, 'law_step': args.step or 0.0}
             own = float(np.mean(list(errors_by_log(servo, known, other.logs).values())))
             worst = max(worst, error / floor)
             found, slow = np.nan, np.nan

@@ -88,7 +88,7 @@ def test_a_delay_moves_commands_as_if_they_had_been_told_later():
     assert np.ptp(delayed) > 0.3
     np.testing.assert_allclose(delayed, predict(servo, M1, [moved])[0], rtol=0, atol=2e-4)
     bench = stack_logs(servo, [_raw(times, goal)])
-    own = simulate(servo, bench.delayed(late), candidate(servo, values)).position
+    own = simulate(servo, bench.timed(values), candidate(servo, values)).position
     np.testing.assert_allclose(bench.read(own)[:, 0, 0], delayed, rtol=0, atol=1e-12)
 
 
@@ -141,6 +141,16 @@ def test_raw_and_processed_logs_are_not_mixed_in_steps_of_one_of_them():
     assert len(predict(both, M1, [*even, *logs])) == 1 + len(logs)
 
 
+def test_steps_of_the_law_are_told_from_the_steps_of_the_simulation():
+    times = np.arange(0, 2.0, 0.008)
+    log = _raw(times, np.sin(2 * times) ** 2)
+    smooth = {**M1, 'friction_base': 0.0}
+    stepped = predict(dataclasses.replace(SERVO, substeps=5), smooth, [log])[0]  # of BAM's, 1 ms
+    own = predict(_leaping(4), {**smooth, 'law_step': 0.001}, [log])[0]
+    without = predict(_leaping(4), smooth, [log])[0]
+    assert np.abs(own - stepped).max() < 0.1 * np.abs(without - stepped).max()
+
+
 # The fit
 
 
@@ -150,6 +160,7 @@ def test_raw_logs_leave_no_more_than_the_truth_on_other_loads(lead: float):
     logs, _ = record_raw(SERVO, M1, lead=lead)
     other, floors = record_raw(SERVO, M1, runs=OTHER, lead=lead, seed=1)
     servo = servo_for(SERVO, logs)
+    assert servo.scheme is Scheme.LEAPFROG
     fit = fit_servo(servo, logs, settings=ServoFitSettings(starts=2))
     values = values_of(servo, fit, {})
     errors = errors_by_log(servo, values, other)
@@ -188,7 +199,7 @@ def test_a_pause_of_the_recorder_is_told():
 
 def test_a_parameter_file_says_how_its_steps_were_made(tmp_path: Path):
     servo, path = _leaping(4), tmp_path / 'params.json'
-    values = {**M1, 'command_delay': -0.002}
+    values = {**M1, 'command_delay': -0.002, 'law_step': 0.001}
     write_parameters(path, servo, values)
     written = json.loads(path.read_text())
     assert (written['scheme'], written['substeps']) == ('leapfrog', 4)

@@ -40,6 +40,7 @@ _RECORD = {
     'max_torque': 'goals that jump under a heavy load: steps',
     'current_limit': 'goals that jump under a heavy load: steps',
     'command_delay': 'fast motion: sin_time_square',
+    'law_step': 'fast motion with several gains kp: sin_time_square',
     'q_offset': 'swings to both sides: sin_sin',
     'friction_base': _SLOW,
     'friction_stribeck': _SLOW,

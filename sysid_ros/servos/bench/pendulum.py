@@ -16,7 +16,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
 from sysid_ros.servos.formats.logs import PERIOD, Commands
 from sysid_ros.servos.laws.motors import within
-from sysid_ros.servos.laws.servo import COMMAND_DELAY, Scheme
+from sysid_ros.servos.laws.servo import COMMAND_DELAY, LAW_STEP, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ class PendulumLogs:
         speed: (T, L) measured, rad/s, or the slope of the positions where it was not.
         last_goal: (L,) commanded before the first sample, rad; 0 at the start of a log.
         readings: What predictions are compared with.
-        told: The commands, where they have stamps: what acts is ``command_delay`` late then.
+        told: The commands, where they have stamps: coefficients say when they act then.
     """
 
     dt: float
@@ -129,11 +129,11 @@ class PendulumLogs:
     readings: Readings
     told: Told | None = None
 
-    def delayed(self, seconds: float) -> PendulumLogs:
-        """Return the same logs whose commands come so much later, once and for all."""
+    def timed(self, values: Mapping[str, float]) -> PendulumLogs:
+        """Return logs whose commands come when coefficients say they act, once and for all."""
         if self.told is None:
             return self
-        goal, enabled = self.told.delayed(np.array([seconds / self.dt]))
+        goal, enabled = self.told.delayed(np.array([_delay(values) / self.dt]))
         return dataclasses.replace(self, goal=goal[:, 0], enabled=enabled[:, 0], told=None)
 
     @property
@@ -267,7 +267,7 @@ def samples_of(log: ServoLog, dt: float, scheme: Scheme) -> Samples:
     rows = np.arange(math.ceil(at[-1]) + 1)
     # Forces act from half a step before a sample to half a step after it, or from it to the next.
     shift = 0.5 if scheme is Scheme.LEAPFROG else 0.0
-    margin = math.ceil(max(map(abs, COMMAND_DELAY)) / dt) + 1
+    margin = math.ceil((max(map(abs, COMMAND_DELAY)) + max(map(abs, LAW_STEP))) / dt) + 1
     acting = np.arange(-margin, len(rows) + margin) - shift
     commands = log.commands or Commands(log.times, log.goal, log.enabled)
     told = Told(
@@ -449,6 +449,9 @@ class PendulumStepper:
 
     That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
     see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
+    What BAM's steps of another length h = ``law_step`` would do is done in these: to first order
+    in h, their motion is that of forces which see q + ½ h dq and dq - ½ h a, and commands h early
+    (their modified equation: Hairer, Lubich, Wanner 2006, IX.1).
     """
 
     def __init__(
@@ -469,6 +472,8 @@ class PendulumStepper:
         self._gravity = -weight
         self._offset, self._slope = p['q_offset'], servo.friction.viscous_slope(p)
         self._leaps = servo.scheme is Scheme.LEAPFROG
+        # Seen so much early, s.
+        self._early = 0.5 * p['law_step'] if self._leaps and 'law_step' in p else None
 
     def step(self, state: PendulumState, goal: Array, enabled: Array | float) -> PendulumState:
         """Return the state after a step; the torque is that during it.
@@ -479,9 +484,13 @@ class PendulumStepper:
             enabled: 1 where the motor is powered, else 0.
         """
         q, dq, dt = state.q, self.velocity(state), self._dt
-        control, memory = self._law.drive(self._p, goal, q, dq, dt, state.memory)
+        seen = q
+        if self._early is not None:
+            seen = q + self._early * dq
+            dq = dq if state.acceleration is None else dq - self._early * state.acceleration
+        control, memory = self._law.drive(self._p, goal, seen, dq, dt, state.memory)
         motor = self._law.torque(self._p, control, enabled, dq)
-        external = self._gravity * np.sin(q + self._offset)
+        external = self._gravity * np.sin(seen + self._offset)
         most = self._friction.dry(self._p, motor, external, dq) + self._slope * np.abs(dq)
         net = motor + external
         # The first leap is from the start to half a step after it.
@@ -498,6 +507,11 @@ class PendulumStepper:
             return state.dq
         found: Array = state.dq + state.acceleration * (0.5 * self._dt)
         return found
+
+
+def _delay(p: Mapping[str, Any]) -> Any:
+    """Return how late commands act, s; see `PendulumStepper` for the step."""
+    return p.get('command_delay', 0.0) - p.get('law_step', 0.0)
 
 
 def simulate(
@@ -540,7 +554,7 @@ def simulate(
     state = PendulumState(q, dq, bench.last_goal)
     goals, switches, own = bench.goal, bench.enabled, None
     if bench.told is not None and 'command_delay' in named:
-        delays, own = np.unique(named['command_delay'][:, 0] / bench.dt, return_inverse=True)
+        delays, own = np.unique(_delay(named)[:, 0] / bench.dt, return_inverse=True)
         goals, switches = bench.told.delayed(delays)
         own = own if len(delays) > 1 else None
     for row, (told, switched) in enumerate(zip(goals, switches, strict=True)):

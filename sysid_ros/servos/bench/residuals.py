@@ -33,6 +33,7 @@ _PLACES = {
     'armature': ('joint', 'armature'),
     'q_offset': ('joint', 'ref'),
     'command_delay': ('actuator', 'delay'),
+    'law_step': ('actuator', 'delay'),
 }
 #: The one thing that is compared, by its name in results.
 POSITION = 'position'

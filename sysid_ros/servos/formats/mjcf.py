@@ -119,7 +119,7 @@ def plain_friction(
             'give logs, so that friction is right for their loads and speeds.'
         )
         return PlainFriction(base, slope, note=note)
-    bench = stack_logs(servo, logs).delayed(values.get('command_delay', 0.0))
+    bench = stack_logs(servo, logs).timed(values)
     return _nearest(servo, _states(servo, values, bench))
 
 
@@ -621,7 +621,7 @@ def nearness(
     Raises:
         FitError: The sampling periods of the logs differ.
     """
-    bench = stack_logs(servo, logs).delayed(values.get('command_delay', 0.0))
+    bench = stack_logs(servo, logs).timed(values)
     steps = max(round(bench.dt / timestep), 1)
     own = candidate(servo, values)
     fine_steps = _FINER * steps

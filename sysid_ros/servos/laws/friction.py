@@ -41,6 +41,7 @@ UNITS: dict[str, str] = {
     'armature': 'kg·m²',
     'q_offset': 'rad',
     'command_delay': 's',
+    'law_step': 's',
 }
 #: Numbers of a servo that are set, not fitted, and their units. A log says some of them.
 CONSTANT_UNITS: dict[str, str] = {

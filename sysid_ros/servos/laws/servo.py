@@ -58,6 +58,9 @@ _STS_VELOCITY = 3400 * 2 * math.pi / 4096
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
 #: Recorders may stamp an entry after its goal was written; what is on the way is late, s.
 COMMAND_DELAY = Coefficient(0.0, -0.02, 0.05)
+#: Step of whatever computed the torques, s: none of a motor, that of its simulation of a simulated
+#: one. Explicit steps see the state half a step early.
+LAW_STEP = Coefficient(0.0, -0.002, 0.008)
 
 
 class ServoDefinition(BaseModel):
@@ -255,7 +258,7 @@ class Scheme(StrEnum):
     """How a pendulum's simulation makes a step; see `PendulumStepper`.
 
     Coefficients that were found with BAM's are those of a servo in steps of that length, those of
-    the other are the servo's own, for any step that is short enough.
+    the other are the servo's own, whatever the step: that of the law is one of them.
     """
 
     BAM = 'bam'
@@ -294,15 +297,20 @@ class Servo:
         """All that a fit may find, in the order of a parameter file, with starts and bounds.
 
         ``q_offset`` is the angle of the pendulum from hanging down when the servo reads 0.
-        ``command_delay`` is from a command's stamp to the torque, in s; processed logs have lost
-        the stamps, and a fit of BAM's has none.
+        ``command_delay`` is from a command's stamp to the torque, ``law_step`` the explicit step
+        that a simulated servo took, both in s. BAM's scheme has neither: processed logs have lost
+        the stamps, and the step is the samples'.
         """
         usual = self.friction.coefficients
         own = {name: self.type.friction.get(name, usual[name]) for name in usual}
         known = 'q_offset' in self.type.coefficients or 'q_offset' in self.type.constants
         offset = {} if known else {'q_offset': _OFFSET}
-        delay = {'command_delay': COMMAND_DELAY} if self.scheme is Scheme.LEAPFROG else {}
-        return {**self.type.coefficients, **offset, **own, **delay}
+        timing = (
+            {'command_delay': COMMAND_DELAY, 'law_step': LAW_STEP}
+            if self.scheme is Scheme.LEAPFROG
+            else {}
+        )
+        return {**self.type.coefficients, **offset, **own, **timing}
 
     @property
     def name(self) -> str:
