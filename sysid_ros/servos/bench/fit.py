@@ -191,22 +191,29 @@ def solve_servo(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period
     )
     first = _first(whole, settings.first)
-    coarse = whole
+    quick = whole
     if servo.scheme is Scheme.LEAPFROG:
-        # Windows only lead to a start: there, long steps are as good.
-        quick = dataclasses.replace(servo, substeps=1)
-        coarse = LogResiduals(quick, stack_logs(quick, logs), names, noise, fixed=fixed)
-    begun, attempts = _grow_windows(coarse, settings, first, cancel)
+        # What only leads to a start is as good in long steps.
+        long = dataclasses.replace(servo, substeps=1)
+        quick = LogResiduals(
+            long,
+            stack_logs(long, logs),
+            names,
+            noise,
+            fixed=fixed,
+            reset_period=settings.reset_period,
+        )
+    begun, attempts = _grow_windows(quick, settings, first, cancel)
     # Windows may lead away from values that were good for whole logs.
     beginnings = begun + ([] if first is None else [first])
     best = min(
-        (_roughly(whole, x, _ITERATIONS, cancel) for x in beginnings), key=lambda end: end.cost
+        (_roughly(quick, x, _ITERATIONS, cancel) for x in beginnings), key=lambda end: end.cost
     )
     freed = LogResiduals(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period, starts=True
     )
     solution = _settle(freed, best.x, trace, cancel)
-    evaluations = whole.evaluations + freed.evaluations
+    evaluations = quick.evaluations + freed.evaluations
     return SolvedServo(freed, solution, len(whole.unknowns), trace, attempts, evaluations)
 
 

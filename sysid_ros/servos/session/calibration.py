@@ -37,7 +37,7 @@ from sysid_ros.servos.bench.trials import (
 )
 from sysid_ros.servos.formats.logs import check_motor, read_logs, split
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import Scheme, Servo
 
 if TYPE_CHECKING:
     import threading
@@ -111,7 +111,8 @@ def calibrate_servo(
     training, held_out = read_training(config)
     servo = servo_for(servo, training, config.substeps)
     check_output(config.output)
-    logs = '1 log' if len(training) == 1 else f'{len(training)} logs'
+    kind = 'raw log' if servo.scheme is Scheme.LEAPFROG else 'log'
+    logs = f'1 {kind}' if len(training) == 1 else f'{len(training)} {kind}s'
     observer.stage(f'fitting {servo.name} to {logs}')
     with _FitProgress(config, servo, observer, training, held_out) as progress:
         first = progress.last() if config.resume else None
