@@ -477,7 +477,7 @@ def _add_servo(parser: argparse.ArgumentParser) -> None:
         '--substeps',
         type=int,
         metavar='N',
-        help='simulated steps from sample to sample, default 1; in 5 ms of raw logs, default 4',
+        help='simulated steps from sample to sample, default 1; in 5 ms of raw logs, default 3',
     )
     parser.add_argument(
         '--fix',

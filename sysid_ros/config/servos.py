@@ -152,7 +152,7 @@ class ServoFitConfig(Section):
     substeps: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None,
         description='steps of the simulation from sample to sample, or in 5 ms of raw logs; 1 and '
-        '4 unless given',
+        '3 unless given',
     )
     resume: bool = Field(
         default=False, description='begin where an interrupted fit with the same output was'

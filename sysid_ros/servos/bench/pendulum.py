@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-#: Steps for raw logs in each of BAM's sampling periods: of 1.25 ms.
-_RAW_SUBSTEPS = 4
+#: Steps for raw logs in each of BAM's sampling periods.
+_RAW_SUBSTEPS = 3
 #: Standard gravity, m/s².
 GRAVITY = 9.80665
 #: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
