@@ -120,8 +120,8 @@ def fit_servo(
     are unknown in the end. Intervals and verdicts are those of every other identification.
 
     Args:
-        servo: The kind of servo and its friction law.
-        logs: At least one, of one sampling period.
+        servo: The kind of servo and its friction law, in the steps that `servo_for` gives for logs.
+        logs: At least one, of one sampling period, or raw ones.
         settings: How.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration over whole logs.

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-#: Coefficients that a model has elsewhere or by another name: element and attribute.
+#: Coefficients that a model has elsewhere or by another name: element and attribute. What a step of
+#: the law does is a delay, too.
 _PLACES = {
     'armature': ('joint', 'armature'),
     'q_offset': ('joint', 'ref'),
