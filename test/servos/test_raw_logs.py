@@ -132,6 +132,16 @@ def test_the_error_of_short_steps_falls_with_their_square():
     assert errors[1] / errors[2] > 3
 
 
+def test_short_steps_turn_where_friction_changes_its_sign():
+    times = np.arange(0, 3.0, 0.008)
+    swung = _raw(times, np.zeros(len(times)))
+    log = dataclasses.replace(swung, position=swung.position + 1.2, enabled=swung.enabled * 0)
+    exact = predict(_leaping(64), M1, [log])[0]
+    velocity = np.diff(exact[exact != exact[-1]])
+    assert (velocity[1:] * velocity[:-1] < 0).sum() > 3
+    assert np.abs(predict(_leaping(3), M1, [log])[0] - exact).mean() < 1e-4
+
+
 def test_raw_and_processed_logs_are_not_mixed_in_steps_of_one_of_them():
     even = record(SERVO, M1, dt=PERIOD, seconds=1.0)[:1]
     logs, _ = record_raw(SERVO, M1, seconds=1.0)

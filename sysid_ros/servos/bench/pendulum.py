@@ -449,6 +449,7 @@ class PendulumStepper:
 
     That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
     see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
+    Where the joint turns within a step, friction does, too.
     What BAM's steps of another length h = ``law_step`` would do is done in these: to first order
     in h, their motion is that of forces which see q + ½ h dq and dq - ½ h a, and commands h early
     (their modified equation: Hairer, Lubich, Wanner 2006, IX.1).
