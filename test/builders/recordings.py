@@ -96,6 +96,7 @@ def record_raw(
     lead: float = 0.0,
     noise: float = 0.2,
     seed: int = 0,
+    plant: Servo | None = None,
 ) -> tuple[list[ServoLog], list[float]]:
     """Return logs as a loop of 8 ms with jitter writes them, and the floor of each, rad.
 
@@ -110,6 +111,7 @@ def record_raw(
         lead: From writing a goal to reading the encoder, whose time is the stamp, s.
         noise: Standard deviation of what shakes the encoder, counts.
         seed: Of noise and jitter.
+        plant: The servo in other steps than short ones.
     """
     rng = np.random.default_rng(seed)
     blank = []
@@ -139,7 +141,7 @@ def record_raw(
                     commands=told,
                 )
             )
-    plant = dataclasses.replace(servo, substeps=50, scheme=Scheme.LEAPFROG)
+    plant = plant or dataclasses.replace(servo, substeps=50, scheme=Scheme.LEAPFROG)
     bench = stack_logs(plant, blank)
     moved = simulate(plant, bench, candidate(plant, values), velocities=True)
     positions, speeds = bench.read(moved.position), bench.read(np.asarray(moved.velocity))

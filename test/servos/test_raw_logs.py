@@ -221,6 +221,19 @@ def test_a_parameter_file_says_how_its_steps_were_made(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_servo_that_was_simulated_in_long_steps_is_fitted_in_them(tmp_path: Path):
+    logs, floors = record_raw(SERVO, M1, plant=SERVO)
+    for log in logs:
+        write_log(tmp_path / 'raw' / f'{log.name}.json', log)
+    params = tmp_path / 'm1.json'
+    usual = ['--actuator', 'xl330', '--logdir', str(tmp_path / 'raw'), '--model', 'm1']
+    assert main(['fit-actuator', *usual, '--starts', '2', '-o', str(params)]) == 0
+    servo, values = read_parameters(params)
+    assert (servo.scheme, servo.substeps) == (Scheme.BAM, 1)
+    assert np.mean(list(errors_by_log(servo, values, logs).values())) < 1.05 * np.mean(floors)
+
+
+@pytest.mark.slow
 def test_every_command_takes_raw_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     logs, floors = record_raw(SERVO, M1, motions=('sin_time_square', 'lift_and_drop'), seconds=3.0)
     for log in logs:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Steps for raw logs in each of BAM's sampling periods.
 _RAW_SUBSTEPS = 3
+#: A step that the law of a simulated servo took is long from here on, s.
+_LONG_STEP = 0.002
 #: Standard gravity, m/s².
 GRAVITY = 9.80665
 #: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
@@ -316,6 +318,24 @@ def servo_for(servo: Servo, logs: Sequence[ServoLog], substeps: int | None = Non
         substeps=substeps or (_RAW_SUBSTEPS if raw else 1),
         scheme=Scheme.LEAPFROG if raw else Scheme.BAM,
     )
+
+
+def stepped_servo(
+    servo: Servo, logs: Sequence[ServoLog], values: Mapping[str, float]
+) -> Servo | None:
+    """Return a servo that takes BAM's steps of about the length that was found, if that is long.
+
+    What long steps do is more than what ``law_step`` stands for.
+
+    Args:
+        servo: What was fitted.
+        logs: To these; only raw ones can be fitted in any steps.
+        values: What was found.
+    """
+    step = values.get('law_step', 0.0)
+    if step < _LONG_STEP or any(log.stamps is None for log in logs):
+        return None
+    return dataclasses.replace(servo, substeps=round(PERIOD / step) or 1, scheme=Scheme.BAM)
 
 
 def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:

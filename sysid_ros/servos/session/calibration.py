@@ -25,7 +25,8 @@ from sysid_ros.results.result import FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import errors_by_log, predict, servo_for
+from sysid_ros.servos.bench.law_fits import settings_for
+from sysid_ros.servos.bench.pendulum import errors_by_log, predict, servo_for, stepped_servo
 from sysid_ros.servos.bench.residuals import POSITION
 from sysid_ros.servos.bench.trials import (
     LIBRARIES,
@@ -121,6 +122,20 @@ def calibrate_servo(
             found = fit_servo(
                 servo, training, settings=settings, cancel=cancel, observe=progress.iteration
             )
+            stepped = stepped_servo(
+                servo, (*training, *held_out), values_of(servo, found, config.fixed)
+            )
+            if stepped is not None:
+                observer.stage(f'fitting {stepped.name} in the long steps that it seems to take')
+                again = fit_servo(
+                    stepped,
+                    training,
+                    settings=settings_for(stepped, settings),
+                    cancel=cancel,
+                    observe=observer.iteration,
+                )
+                if again.noise[POSITION] < found.noise[POSITION]:
+                    servo, found = stepped, again
         else:
             found = _fit_by_trials(
                 config,
