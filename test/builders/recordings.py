@@ -94,7 +94,6 @@ def record_raw(
     runs: Sequence[tuple[float, float, float]] = RUNS,
     seconds: float = 4.0,
     lead: float = 0.0,
-    noise: float = 0.2,
     seed: int = 0,
     plant: Servo | None = None,
 ) -> tuple[list[ServoLog], list[float]]:
@@ -109,7 +108,6 @@ def record_raw(
         runs: Mass in kg, length in m, gain kp.
         seconds: Of each log.
         lead: From writing a goal to reading the encoder, whose time is the stamp, s.
-        noise: Standard deviation of what shakes the encoder, counts.
         seed: Of noise and jitter.
         plant: The servo in other steps than short ones.
     """
@@ -148,7 +146,7 @@ def record_raw(
     made, floors = [], []
     for column, log in enumerate(blank):
         true = positions[: len(log), 0, column]
-        shaken = true + noise * COUNT * rng.normal(size=len(log))
+        shaken = true + 0.2 * COUNT * rng.normal(size=len(log))
         read = np.round(shaken / COUNT) * COUNT
         speed = speeds[: len(log), 0, column]
         made.append(dataclasses.replace(log, position=read, speed=speed, commands=None))
