@@ -351,8 +351,9 @@ def _add_process(commands: Commands) -> None:
         'process',
         help='interpolate raw logs of a servo to evenly sampled ones',
         description=(
-            'Interpolate every raw log (*.json) of a folder to even samples, for fits. Folders may '
-            'be given as RAW OUTPUT, or as --raw RAW --logdir OUTPUT.'
+            'Interpolate every raw log (*.json) of a folder to even samples, for BAM; fits here '
+            'take raw logs as they are. Folders may be given as RAW OUTPUT, or as --raw RAW '
+            '--logdir OUTPUT.'
         ),
     )
     for name, option, text in (
@@ -372,8 +373,8 @@ def _add_fit_actuator(commands: Commands) -> None:
         'fit-actuator',
         help="find a servo's motor and friction from logs of its pendulum",
         description=(
-            'Fit the coefficients of a servo to processed logs of its pendulum; write them as a '
-            'parameter file, with result and report beside it.'
+            'Fit the coefficients of a servo to logs of its pendulum, raw or processed; write them '
+            'as a parameter file, with result and report beside it.'
         ),
     )
     _add_servo(parser)
@@ -456,7 +457,7 @@ def _add_servo(parser: argparse.ArgumentParser) -> None:
         '--actuator', required=True, metavar='NAME', help='as xl330, or a YAML file that defines it'
     )
     parser.add_argument(
-        '--logdir', type=Path, required=True, metavar='DIR', help='folder of processed logs'
+        '--logdir', type=Path, required=True, metavar='DIR', help='folder of logs, raw or processed'
     )
     parser.add_argument(
         '--validation-kp',
@@ -473,7 +474,10 @@ def _add_servo(parser: argparse.ArgumentParser) -> None:
         help='let predictions go on from the measured state every so many seconds',
     )
     parser.add_argument(
-        '--substeps', type=int, default=1, help='simulated steps from sample to sample; default 1'
+        '--substeps',
+        type=int,
+        metavar='N',
+        help='simulated steps from sample to sample, default 1; in 5 ms of raw logs, default 3',
     )
     parser.add_argument(
         '--fix',
@@ -507,7 +511,9 @@ def _add_plot_actuator(commands: Commands) -> None:
             'say the motor moves, and with --sim what they predict and how far that is off.'
         ),
     )
-    parser.add_argument('--logdir', type=Path, required=True, help='folder of processed logs')
+    parser.add_argument(
+        '--logdir', type=Path, required=True, help='folder of logs, raw or processed'
+    )
     parser.add_argument(
         '--params',
         nargs='+',
@@ -546,7 +552,7 @@ def _add_export_actuator(commands: Commands) -> None:
         '--logs',
         type=Path,
         metavar='DIR',
-        help='folder of processed logs: choose friction for their loads and speeds, and compare',
+        help='folder of logs: choose friction for their loads and speeds, and compare',
     )
     parser.add_argument(
         '--element',

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     alignment, logs, paths = convert_servo(args.bag, config, args.output)
     print(describe(alignment))
     for log, path in zip(logs, paths, strict=True):
-        seconds = (len(log) - 1) * log.dt
+        seconds = float(log.times[-1])
         numbers = ', '.join(f'{name} {value:g}' for name, value in log.constants.items())
         load = f'{log.mass:g} kg at {log.length:g} m'
         print(f'wrote {path}: {len(log)} samples, {seconds:.2f} s, {load}, {numbers}')

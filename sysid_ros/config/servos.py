@@ -81,8 +81,9 @@ class ServoBagConfig(Section):
         default_factory=dict, description='other gains and limits by name, as damping'
     )
     trajectory: str = Field(default='', description='name of the motion, or a topic of texts')
-    dt: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.005, description='time between the samples of logs, s'
+    dt: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description='time between the samples of processed logs, s; raw ones unless given',
     )
     stamps: StampChoice = Field(default='auto', description='which time of a message counts')
     segments: SegmentsConfig = Field(
@@ -117,7 +118,7 @@ class ServoFitConfig(Section):
 
     actuator: str = Field(description='kind of servo, as xl330, or a YAML file that defines one')
     model: str = Field(default='m6', description='friction law: m1 to m6, a part of them, or all')
-    logdir: Path = Field(description='folder of processed logs')
+    logdir: Path = Field(description='folder of logs, raw or processed')
     output: Path = Field(default=Path('params.json'), description='file for the coefficients')
     validation_kp: float | None = Field(
         default=None, description='logs with this gain are held out'
@@ -148,8 +149,10 @@ class ServoFitConfig(Section):
     reset_period: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description='s after which predictions go on from the measured state'
     )
-    substeps: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=1, description='steps of the simulation from sample to sample'
+    substeps: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        description='steps of the simulation from sample to sample, or in 5 ms of raw logs; 1 and '
+        '3 unless given',
     )
     resume: bool = Field(
         default=False, description='begin where an interrupted fit with the same output was'

@@ -117,7 +117,7 @@ def predict_logs(
 
     Args:
         candidates: At least one.
-        logs: At least one; their sampling periods may differ.
+        logs: At least one; their sampling periods may differ, and some may be raw.
         reset_period: Every so many seconds the state is set to the measured one.
 
     Raises:
@@ -127,8 +127,9 @@ def predict_logs(
     for _, servo, values in candidates:
         check_motor(logs, servo.type.name)
         found: dict[int, Array] = {}
-        for dt in dict.fromkeys(log.dt for log in logs):
-            places = [place for place, log in enumerate(logs) if log.dt == dt]
+        kinds = [(log.stamps is None, log.dt) for log in logs]
+        for kind in dict.fromkeys(kinds):
+            places = [place for place, own in enumerate(kinds) if own == kind]
             motions = predict(servo, values, [logs[place] for place in places], reset_period)
             found.update(zip(places, motions, strict=True))
         positions.append(tuple(found[place] for place in range(len(logs))))
@@ -183,7 +184,9 @@ def write_pictures(
         servo = candidates[0].servo
         # The largest measured speed, or that of the positions, rad/s; 1 where nothing moves.
         speeds = [np.abs(log.speed).max(initial=0.0) for log in logs if log.speed is not None]
-        speeds = speeds or [np.abs(np.diff(q.position)).max(initial=0.0) / q.dt for q in logs]
+        speeds = speeds or [
+            np.abs(np.diff(q.position) / np.diff(q.times)).max(initial=0.0) for q in logs
+        ]
         speed = float(max(speeds)) or 1.0
         # The largest torque of gravity, N·m; 1 where there is none.
         load = float(max(stack_logs(servo, [log]).weight[0] for log in logs)) or 1.0
@@ -205,7 +208,7 @@ def draw_log(log: ServoLog, place: int, predictions: Predictions | None) -> byte
     Returns:
         A PNG file.
     """
-    times = np.arange(len(log), dtype=np.float64) * log.dt
+    times = log.times
     figure = blank(5.6 if predictions else 3.4, _WIDTH)
     panels = figure.subplots(
         2 if predictions else 1,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.servos.bench.motions import TRAJECTORIES
-from sysid_ros.servos.bench.pendulum import simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.bench.pendulum import candidate, simulate, stack_logs
+from sysid_ros.servos.formats.logs import PERIOD, Commands, ServoLog
+from sysid_ros.servos.laws.servo import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,3 +84,71 @@ def record(
         speed = moved.velocity[:, 0, column]
         made.append(dataclasses.replace(log, position=np.round(read / COUNT) * COUNT, speed=speed))
     return made
+
+
+def record_raw(
+    servo: Servo,
+    values: Mapping[str, float],
+    *,
+    motions: Sequence[str] = ('sin_time_square', 'lift_and_drop', 'up_and_down'),
+    runs: Sequence[tuple[float, float, float]] = RUNS,
+    seconds: float = 4.0,
+    lead: float = 0.0,
+    seed: int = 0,
+    plant: Servo | None = None,
+) -> tuple[list[ServoLog], list[float]]:
+    """Return logs as a loop of 8 ms with jitter writes them, and the floor of each, rad.
+
+    The floor is the mean absolute error that the true motion leaves, in steps of .1 ms.
+
+    Args:
+        servo: The laws.
+        values: Its true coefficients.
+        motions: Names of the motions.
+        runs: Mass in kg, length in m, gain kp.
+        seconds: Of each log.
+        lead: From writing a goal to reading the encoder, whose time is the stamp, s.
+        seed: Of noise and jitter.
+        plant: The servo in other steps than short ones.
+    """
+    rng = np.random.default_rng(seed)
+    blank = []
+    for name in motions:
+        for mass, length, kp in runs:
+            clock = np.cumsum(0.0075 + rng.exponential(0.0005, round(seconds / 0.008)))
+            goal = TRAJECTORIES[name].goal(clock)
+            on = TRAJECTORIES[name].enabled(clock).astype(np.float64)
+            stamps, none = clock - clock[0], np.zeros(len(clock))
+            about = {'kp': kp, 'vin': 7.5}
+            told = Commands(stamps - lead, goal, on)
+            blank.append(
+                ServoLog(
+                    name=f'{name}_m{mass}_l{length}_kp{kp:g}',
+                    motor=servo.type.name,
+                    trajectory=name,
+                    mass=mass,
+                    arm_mass=0.02,
+                    length=length,
+                    constants=about,
+                    dt=PERIOD,
+                    position=none,
+                    goal=goal,
+                    enabled=on,
+                    speed=none,
+                    stamps=stamps,
+                    commands=told,
+                )
+            )
+    plant = plant or dataclasses.replace(servo, substeps=50, scheme=Scheme.LEAPFROG)
+    bench = stack_logs(plant, blank)
+    moved = simulate(plant, bench, candidate(plant, values), velocities=True)
+    positions, speeds = bench.read(moved.position), bench.read(np.asarray(moved.velocity))
+    made, floors = [], []
+    for column, log in enumerate(blank):
+        true = positions[: len(log), 0, column]
+        shaken = true + 0.2 * COUNT * rng.normal(size=len(log))
+        read = np.round(shaken / COUNT) * COUNT
+        speed = speeds[: len(log), 0, column]
+        made.append(dataclasses.replace(log, position=read, speed=speed, commands=None))
+        floors.append(float(np.abs(read - true).mean()))
+    return made, floors

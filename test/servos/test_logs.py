@@ -77,6 +77,13 @@ def _without(document: dict[str, Any], key: str, numbers: tuple[int, ...] = (0, 
     return document
 
 
+def _raw(given: object = None, **changes: Any) -> dict[str, Any]:
+    """Return a raw log whose commands have stamps of their own."""
+    usual = {'timestamp': [0.001, 0.002], 'goal_position': [0.5, 0.6], 'torque_enable': [1, 0]}
+    document = _with_stamps(0.0, 0.004, 0.008, dt=None)
+    return {**document, 'commands': {**usual, **changes} if given is None else given}
+
+
 def _log(kp: float | None = 400.0, motor: str = 'xl330', name: str = 'log') -> ServoLog:
     constants = {} if kp is None else {'kp': kp}
     zeros = np.zeros(2)
@@ -160,6 +167,28 @@ def test_uneven_stamps_beside_a_period_are_not_used(tmp_path: Path):
     assert (log.dt, len(log)) == (0.005, 3)
 
 
+def test_uneven_stamps_make_a_raw_log(tmp_path: Path):
+    log = read_log(_file(tmp_path, _with_stamps(7.0, 7.008, 7.017, dt=None)))
+    assert log.stamps is not None
+    np.testing.assert_allclose(log.times, [0.0, 0.008, 0.017], atol=1e-12)
+    assert log.commands is None
+
+
+def test_commands_with_stamps_make_a_raw_log(tmp_path: Path):
+    log = read_log(_file(tmp_path, _raw()))
+    assert log.stamps is not None
+    assert log.commands is not None
+    for found, expected in zip(log.commands, ([0.001, 0.002], [0.5, 0.6], [1.0, 0.0]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize('document', [_with_stamps(0.0, 0.008, 0.017, dt=None), _raw()])
+def test_a_raw_log_that_was_written_reads_the_same(tmp_path: Path, document: dict[str, Any]):
+    log = read_log(_file(tmp_path, document))
+    write_log(tmp_path / 'copy' / 'log.json', log)
+    _assert_equal(log, read_log(tmp_path / 'copy' / 'log.json'))
+
+
 def test_logs_of_a_folder_come_by_name_and_nothing_else_does(tmp_path: Path):
     for name in ('b.json', 'a.json', '.c.json', 'd.txt'):
         _file(tmp_path, _document(), name)
@@ -174,7 +203,10 @@ def _assert_equal(one: ServoLog, other: ServoLog) -> None:
     for field in dataclasses.fields(ServoLog):
         if field.name != 'path':
             left, right = getattr(one, field.name), getattr(other, field.name)
-            assert np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right
+            if field.name == 'commands' or isinstance(left, np.ndarray):
+                np.testing.assert_array_equal(left, right)
+            else:
+                assert left == right
 
 
 def test_what_is_written_is_what_was_read(tmp_path: Path):
@@ -284,7 +316,13 @@ def test_names_that_do_not_contradict_each_other_are_accepted(motor: str, asked:
         (_without(_document(), 'position', (2,)), "Entry 2 of 'log.json' has no position;"),
         (_with_stamps(0.0, 0.01, 0.01), 'found 0.01 s in entry 2 after 0.01 s.'),
         (_with_stamps(0.0, 0.01, 0.005, dt=None), 'found 0.005 s in entry 2 after 0.01 s.'),
-        (_with_stamps(0.0, 0.004, 0.01, dt=None), 'run `sysid process RAW OUTPUT` first.'),
+        (_with_stamps(0.0, 4.0, 10.0, dt=None), 'on average, found 5 s.'),
+        (_with_stamps(0.0, 0.004, 0.0041, 0.002, dt=None), 'found 0.002 s in entry 3 after'),
+        (_raw({}), 'expected lists of one length: timestamp, goal_position, torque_enable.'),
+        (_raw([1]), 'expected lists of one length'),
+        (_raw(goal_position=[0.0]), 'expected lists of one length'),
+        (_raw(timestamp=[0.002, 0.001]), 'found 0.001 s in command 1 after 0.002 s.'),
+        (_raw(goal_position=[0.0, 'up']), 'Bad value "up" for \'commands.goal_position.1\''),
         (_with_stamps(0.0, dt=None), 'Expected dt or at least two samples'),
         (_without(_document(dt=None), 'timestamp'), 'Expected dt or stamps'),
         (_without(_document(dt=None), 'timestamp', (1,)), 'Entry 1 of'),

@@ -133,8 +133,26 @@ def test_each_run_is_a_log_with_its_numbers(record: Callable[..., Path]):
     assert first.dt == 0.005
 
 
-def test_positions_are_linear_and_goals_are_held(record: Callable[..., Path]):
-    for log, begin in zip(_logs(record()), (1.0, 4.0), strict=True):
+def test_readings_and_commands_keep_their_times(record: Callable[..., Path]):
+    log, off = _logs(record())
+
+    # The position is its time.
+    np.testing.assert_allclose(log.times, log.position - log.position[0], rtol=0, atol=2e-9)
+    assert len(set(np.diff(log.times).round(6))) > 100
+    assert log.commands is not None
+    told = log.commands.times + log.position[0]
+    np.testing.assert_allclose(told[1:], np.arange(11, 30) / 10, rtol=0, atol=2e-9)
+    np.testing.assert_allclose(log.commands.goal, np.arange(10, 30) / 10 + 10, rtol=0, atol=1e-9)
+    assert off.commands is not None
+    switched = off.commands.times[off.commands.enabled == 0][0] + off.position[0]
+    assert switched == pytest.approx(4.5, abs=2e-9)
+    assert (log.goal[:5] == 11.0).all()
+
+
+def test_positions_are_linear_and_goals_are_held_where_samples_shall_be_even(
+    record: Callable[..., Path],
+):
+    for log, begin in zip(_logs(record(), dt=0.005), (1.0, 4.0), strict=True):
         times = log.position[0] + log.dt * np.arange(len(log))
         assert begin <= times[0] < begin + 0.013
         assert begin + 2.0 - 0.013 < times[-1] + log.dt
@@ -183,7 +201,13 @@ def test_without_a_switch_the_motor_is_on_while_commands_are_numbers(record: Cal
     goals = {0.1 * step: 0.0 for step in range(80) if step < 20 or step > 25}
     goals |= {0.1 * step: np.nan for step in range(40, 50)}
     path = record(commands=dict(sorted(goals.items())))
-    (log,) = _logs(path, torque_enable='commanded', segments={'times': [[1.0, 6.0]]}, trajectory='')
+    (log,) = _logs(
+        path,
+        torque_enable='commanded',
+        segments={'times': [[1.0, 6.0]]},
+        trajectory='',
+        dt=0.005,
+    )
     off = log.position[log.enabled == 0.0]
 
     # Silence counts after 5 periods, numbers that are none at once.
@@ -240,12 +264,14 @@ def test_the_command_writes_logs_that_fits_read(
     folder = tmp_path / 'logs'
 
     assert main(['servo-logs', str(record()), str(config), '-o', str(folder)]) == 0
-    assert 'bench_00_sin_sin_kp100.json: 39' in capsys.readouterr().out
+    assert 'bench_00_sin_sin_kp100.json: 2' in capsys.readouterr().out
     made = _logs_as_told(tmp_path / 'bench', load_servo_bag(config))
     for log, read in zip(made, read_logs(folder), strict=True):
         assert (read.name, read.trajectory) == (log.name, log.trajectory)
         assert read.constants == dict(log.constants)
         np.testing.assert_array_equal(read.position, log.position)
+        np.testing.assert_array_equal(read.times, log.times)
+        np.testing.assert_array_equal(read.commands, log.commands)
         np.testing.assert_array_equal(read.enabled, log.enabled)
 
 

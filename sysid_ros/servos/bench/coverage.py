@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+import numpy as np
+
 from sysid_ros.errors import ConfigError, LogError, nearest
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 _SAME_LOAD = 0.05
 #: So many loads at least tell how friction depends on load.
 _ENOUGH_LOADS = 2
+#: A pause is so many times as long as the usual time between readings, and so many s.
+_PAUSE_PERIODS, _PAUSE = 5.0, 0.05
 #: A motor that is off for less than this part of all samples is never really off.
 _OFF = 0.01
 
@@ -35,6 +39,8 @@ _RECORD = {
     'max_velocity': 'goals that jump: steps',
     'max_torque': 'goals that jump under a heavy load: steps',
     'current_limit': 'goals that jump under a heavy load: steps',
+    'command_delay': 'fast motion: sin_time_square',
+    'law_step': 'fast motion with several gains kp: sin_time_square',
     'q_offset': 'swings to both sides: sin_sin',
     'friction_base': _SLOW,
     'friction_stribeck': _SLOW,
@@ -100,6 +106,27 @@ def gaps(servo: Servo, logs: Sequence[ServoLog]) -> Iterator[str]:
         yield (
             'The motor is never off: viscous friction and back-EMF brake alike, and only the form '
             f'of the law tells kt, R and friction_viscous apart; record {_OFF_LOGS}.'
+        )
+    yield from pauses(logs)
+
+
+def pauses(logs: Sequence[ServoLog]) -> Iterator[str]:
+    """Yield a sentence where the encoders of raw logs were not read for long.
+
+    Args:
+        logs: Raw ones; others are evenly sampled.
+    """
+    found = []
+    for log in logs:
+        apart = np.diff(log.times)
+        if log.stamps is not None and apart.max() > max(_PAUSE_PERIODS * np.median(apart), _PAUSE):
+            found.append((float(apart.max()), log, float(log.times[int(apart.argmax())])))
+    if found:
+        longest, log, begin = max(found, key=lambda pause: pause[0])
+        yield (
+            f'In {len(found)} of {len(logs)} logs the encoder was not read for a while, at most '
+            f'for {longest:.2g} s ({log.name} at {begin:.2f} s): the last command is taken to hold '
+            'there.'
         )
 
 

@@ -19,6 +19,7 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.servos.bench.pendulum import stack_logs
 from sysid_ros.servos.bench.residuals import POSITION, LogResiduals
+from sysid_ros.servos.laws.servo import Scheme
 
 if TYPE_CHECKING:
     import threading
@@ -119,8 +120,8 @@ def fit_servo(
     are unknown in the end. Intervals and verdicts are those of every other identification.
 
     Args:
-        servo: The kind of servo and its friction law.
-        logs: At least one, of one sampling period.
+        servo: The kind of servo and its friction law, in the steps that `servo_for` gives for logs.
+        logs: At least one, of one sampling period, or raw ones.
         settings: How.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration over whole logs.
@@ -190,17 +191,29 @@ def solve_servo(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period
     )
     first = _first(whole, settings.first)
-    begun, attempts = _grow_windows(whole, settings, first, cancel)
+    quick = whole
+    if servo.scheme is Scheme.LEAPFROG:
+        # What only leads to a start is as good in long steps.
+        long = dataclasses.replace(servo, substeps=1)
+        quick = LogResiduals(
+            long,
+            stack_logs(long, logs),
+            names,
+            noise,
+            fixed=fixed,
+            reset_period=settings.reset_period,
+        )
+    begun, attempts = _grow_windows(quick, settings, first, cancel)
     # Windows may lead away from values that were good for whole logs.
     beginnings = begun + ([] if first is None else [first])
     best = min(
-        (_roughly(whole, x, _ITERATIONS, cancel) for x in beginnings), key=lambda end: end.cost
+        (_roughly(quick, x, _ITERATIONS, cancel) for x in beginnings), key=lambda end: end.cost
     )
     freed = LogResiduals(
         servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period, starts=True
     )
     solution = _settle(freed, best.x, trace, cancel)
-    evaluations = whole.evaluations + freed.evaluations
+    evaluations = quick.evaluations + freed.evaluations
     return SolvedServo(freed, solution, len(whole.unknowns), trace, attempts, evaluations)
 
 
@@ -243,7 +256,8 @@ def _grow_windows(
         values[0] = first
     attempts: list[Attempt] = []
     for horizon in _WINDOWS:
-        samples = max(round(horizon.seconds / whole.bench.dt), _FEWEST_SAMPLES)
+        fewest = _FEWEST_SAMPLES * whole.bench.readings.period
+        samples = max(round(horizon.seconds / whole.bench.dt), fewest)
         if attempts and samples > int(whole.bench.lengths.max()):
             break
         windows = whole.windows(samples)

@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
+from sysid_ros.servos.formats.logs import PERIOD, Commands
 from sysid_ros.servos.laws.motors import within
+from sysid_ros.servos.laws.servo import COMMAND_DELAY, LAW_STEP, Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,11 +28,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+#: Steps for raw logs in each of BAM's sampling periods.
+_RAW_SUBSTEPS = 3
+#: A step that the law of a simulated servo took is long from here on, s.
+_LONG_STEP = 0.002
 #: Standard gravity, m/s².
 GRAVITY = 9.80665
 #: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
 _REST = 0.05
 _FEWEST_AT_REST = 4
+#: Readings that are nearer to a sample, in parts of the time between two, are at it.
+_SAME_TIME = 1e-6
 #: Sampling periods that differ by less than this part are the same.
 _SAME_PERIOD = 1e-6
 #: No joint turns faster, rad/s: what a candidate far off makes stays finite.
@@ -37,11 +46,64 @@ _FASTEST = 100.0
 
 
 @dataclass(frozen=True)
+class Readings:
+    """When the encoders of L logs were read, up to R times, and what they said.
+
+    Attributes:
+        lengths: (L,) readings of each log.
+        row: (R, L) sample before each, or at it.
+        part: (R, L) of the way from that sample to the next.
+        position: (R, L) rad.
+    """
+
+    lengths: NDArray[np.int64]
+    row: NDArray[np.int64]
+    part: Array
+    position: Array
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """(R, L) whether a reading is of the log, not a repetition of its last."""
+        return _first_rows(len(self.position), self.lengths)
+
+    @property
+    def period(self) -> int:
+        """Samples from reading to reading, rounded up, where they are as far apart as usual."""
+        at = (self.row + self.part)[:, self.lengths > 1]
+        apart = np.diff(at, axis=0)[self.counted[1:, self.lengths > 1]]
+        return max(math.ceil(np.median(apart) - _SAME_TIME), 1) if len(apart) else 1
+
+
+class Told(NamedTuple):
+    """Commands of L logs, (margin + T + margin, L), so that they may act sooner or later."""
+
+    goal: Array
+    enabled: Array
+    margin: int
+
+    def delayed(self, rows: Array) -> tuple[Array, Array]:
+        """Return (T, k, L) goals and states of the motor that act (k,) rows later."""
+        whole = np.floor(np.clip(rows, 1 - self.margin, self.margin - 1)).astype(np.int64)
+        part = (rows - whole)[:, None]
+        at = np.arange(self.margin, len(self.goal) - self.margin)[:, None] - whole
+        goal, enabled = (
+            (1 - part) * series[at] + part * series[at - 1] for series in (self.goal, self.enabled)
+        )
+        return goal, enabled
+
+
+@dataclass(frozen=True)
 class PendulumLogs:
     """L logs of up to T samples; shorter ones repeat their last sample.
 
+    Samples are where a simulation stops: those of processed logs, a fine grid for raw ones. There,
+    commands that change between two samples are the mean over the time, and what was measured is
+    interpolated. Only predictions that start from a measured state use the latter: what they are
+    compared with are the readings.
+
     Attributes:
         dt: Time between samples, s.
+        substeps: Steps of the law from sample to sample.
         lengths: (L,) samples of each log.
         inertia: (L,) of the pendulum about its axis, without the servo's armature, kg·m².
         weight: (L,) torque of gravity where the pendulum is level, N·m.
@@ -51,9 +113,12 @@ class PendulumLogs:
         enabled: (T, L) 1 where the motor is powered.
         speed: (T, L) measured, rad/s, or the slope of the positions where it was not.
         last_goal: (L,) commanded before the first sample, rad; 0 at the start of a log.
+        readings: What predictions are compared with.
+        told: The commands, where they have stamps: coefficients say when they act then.
     """
 
     dt: float
+    substeps: int
     lengths: NDArray[np.int64]
     inertia: Array
     weight: Array
@@ -63,27 +128,46 @@ class PendulumLogs:
     enabled: Array
     speed: Array
     last_goal: Array
+    readings: Readings
+    told: Told | None = None
+
+    def timed(self, values: Mapping[str, float]) -> PendulumLogs:
+        """Return logs whose commands come when coefficients say they act, once and for all."""
+        if self.told is None:
+            return self
+        goal, enabled = self.told.delayed(np.array([_delay(values) / self.dt]))
+        return dataclasses.replace(self, goal=goal[:, 0], enabled=enabled[:, 0], told=None)
 
     @property
     def counted(self) -> NDArray[np.bool_]:
         """(T, L) whether a sample is of the log, not a repetition of its last."""
-        found: NDArray[np.bool_] = np.arange(len(self.position))[:, None] < self.lengths
+        return _first_rows(len(self.position), self.lengths)
+
+    def read(self, positions: Array) -> Array:
+        """Return what encoders would have read, (R, …, L), of (T, …, L) positions, rad."""
+        readings = self.readings
+        middle = tuple(range(1, positions.ndim - 1))
+        row, part = np.expand_dims(readings.row, middle), np.expand_dims(readings.part, middle)
+        found: Array = np.take_along_axis(positions, row, axis=0)
+        if part.any():
+            after = np.minimum(row + 1, len(positions) - 1)
+            found = found + part * (np.take_along_axis(positions, after, axis=0) - found)
         return found
 
     @property
     def repeated(self) -> NDArray[np.bool_]:
-        """(T, L) whether a reading of an encoder at rest says no more than another one.
+        """(R, L) whether a reading of an encoder at rest says no more than another one.
 
         However often a joint at rest is read, the error is the same: all readings of a stretch are
         one. The middle one of each counts. Without an encoder, none is a repetition.
         """
-        found = np.zeros(self.position.shape, dtype=bool)
-        readings = np.concatenate([self.position[:n, k] for k, n in enumerate(self.lengths)])
-        if encoder_step(readings) is None:
+        readings = self.readings
+        found = np.zeros(readings.position.shape, dtype=bool)
+        if encoder_step(readings.position[readings.counted]) is None:
             return found
-        shortest = max(round(_REST / self.dt), _FEWEST_AT_REST)
-        for log, count in enumerate(self.lengths.tolist()):
-            changes = np.flatnonzero(np.diff(self.position[:count, log]) != 0) + 1
+        shortest = max(round(_REST / (self.dt * readings.period)), _FEWEST_AT_REST)
+        for log, count in enumerate(readings.lengths.tolist()):
+            changes = np.flatnonzero(np.diff(readings.position[:count, log]) != 0) + 1
             for start, stop in pairwise([0, *changes.tolist(), count]):
                 if stop - start >= shortest:
                     found[start:stop, log] = True
@@ -120,11 +204,144 @@ class PendulumLogs:
             enabled=self.enabled[rows, logs],
             speed=self.speed[rows, logs],
             last_goal=np.where(rows[0] > 0, self.goal[rows[0] - 1, logs], self.last_goal[logs]),
+            readings=self._readings_of(logs, rows[0], length),
+            told=None if self.told is None else self._told_of(logs, rows[0], length),
         )
+
+    def _told_of(self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int) -> Told:
+        assert self.told is not None  # noqa: S101 (asked before)
+        goal, enabled, margin = self.told
+        rows = first + np.arange(length + 2 * margin)[:, None]
+        return Told(goal[rows, logs], enabled[rows, logs], margin)
+
+    def _readings_of(
+        self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int
+    ) -> Readings:
+        """Return the readings from so many samples on, up to the last of ``length`` samples."""
+        own = self.readings
+        at = np.where(own.counted, own.row + own.part, np.inf)
+        every = [at[:count, log] for log, count in enumerate(own.lengths.tolist())]
+        begin = np.array([np.searchsorted(every[k], x) for k, x in zip(logs, first, strict=True)])
+        last = first + length - 1
+        end = np.array(
+            [np.searchsorted(every[k], x, side='right') for k, x in zip(logs, last, strict=True)]
+        )
+        lengths = end - begin
+        places = np.minimum(
+            begin + np.arange(max(int(lengths.max()), 1))[:, None], np.maximum(end - 1, begin)
+        )
+        places = np.minimum(places, len(own.position) - 1)
+        row = np.clip(own.row[places, logs] - first, 0, length - 1)
+        return Readings(lengths, row, own.part[places, logs], own.position[places, logs])
+
+
+def _first_rows(rows: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return (rows, L) whether a row is one of the first so many."""
+    found: NDArray[np.bool_] = np.arange(rows)[:, None] < lengths
+    return found
+
+
+class Samples(NamedTuple):
+    """A log where its simulation stops: (k,) each, as of `PendulumLogs`; ``at`` as readings are."""
+
+    position: Array
+    goal: Array
+    enabled: Array
+    speed: Array
+    at: Array
+    told: Told | None = None
+
+
+def samples_of(log: ServoLog, dt: float, scheme: Scheme) -> Samples:
+    """Return a log at times that are dt apart, from its first reading to its last or a bit later.
+
+    Args:
+        log: A processed one is returned as it is, if steps are BAM's.
+        dt: For others, s.
+        scheme: How steps from sample to sample will be made.
+    """
+    if log.stamps is None and scheme is Scheme.BAM:
+        at = np.arange(len(log), dtype=np.float64)
+        return Samples(log.position, log.goal, log.enabled, _speed(log), at)
+    at = log.times / dt
+    whole = np.round(at)
+    at = np.where(np.abs(at - whole) < _SAME_TIME, whole, at)
+    rows = np.arange(math.ceil(at[-1]) + 1)
+    # Forces act from half a step before a sample to half a step after it, or from it to the next.
+    shift = 0.5 if scheme is Scheme.LEAPFROG else 0.0
+    margin = math.ceil((max(map(abs, COMMAND_DELAY)) + max(map(abs, LAW_STEP))) / dt) + 1
+    acting = np.arange(-margin, len(rows) + margin) - shift
+    commands = log.commands or Commands(log.times, log.goal, log.enabled)
+    told = Told(
+        _held(commands.times / dt, commands.goal, acting),
+        _held(commands.times / dt, commands.enabled, acting),
+        margin,
+    )
+    return Samples(
+        np.interp(rows, at, log.position),
+        told.goal[margin:-margin],
+        told.enabled[margin:-margin],
+        np.interp(rows, at, _speed(log)),
+        at,
+        told if scheme is Scheme.LEAPFROG else None,
+    )
+
+
+def _held(times: Array, values: Array, rows: NDArray[np.floating]) -> Array:
+    """Return the (k,) means over the steps that begin at rows, of what is held from its time on.
+
+    A change within a step acts for its part of it: to first order, that is what the joint feels.
+    Before the first time, the first value holds.
+    """
+    ends = rows + 1.0
+    starts = np.append(min(rows[0], times[0]), times[1:])
+    stop = max(ends[-1], times[-1])
+    sums = np.concatenate([[0.0], np.cumsum(values * np.diff(np.append(starts, stop)))])
+    total = np.interp([rows, ends], np.append(starts, stop), sums)
+    # Where nothing changes, the value is exactly what was told.
+    first = np.searchsorted(starts, rows, side='right') - 1
+    last = np.searchsorted(starts, ends, side='left') - 1
+    return np.where(first == last, values[first], total[1] - total[0])
+
+
+def servo_for(servo: Servo, logs: Sequence[ServoLog], substeps: int | None = None) -> Servo:
+    """Return a servo with the steps that suit logs: BAM's for processed ones, short for raw ones.
+
+    Args:
+        servo: The laws.
+        logs: What will be fitted.
+        substeps: From sample to sample, or in `PERIOD` of raw logs; the usual number unless given.
+    """
+    raw = any(log.stamps is not None for log in logs)
+    return dataclasses.replace(
+        servo,
+        substeps=substeps or (_RAW_SUBSTEPS if raw else 1),
+        scheme=Scheme.LEAPFROG if raw else Scheme.BAM,
+    )
+
+
+def stepped_servo(
+    servo: Servo, logs: Sequence[ServoLog], values: Mapping[str, float]
+) -> Servo | None:
+    """Return a servo that takes BAM's steps of about the length that was found, if that is long.
+
+    What long steps do is more than what ``law_step`` stands for.
+
+    Args:
+        servo: What was fitted.
+        logs: To these; only raw ones can be fitted in any steps.
+        values: What was found.
+    """
+    step = values.get('law_step', 0.0)
+    if step < _LONG_STEP or any(log.stamps is None for log in logs):
+        return None
+    return dataclasses.replace(servo, substeps=round(PERIOD / step) or 1, scheme=Scheme.BAM)
 
 
 def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
     """Put logs side by side.
+
+    Processed logs keep their samples. Those of raw ones are as far apart as the steps of the law.
 
     Args:
         servo: Whose gains and supply hold where a log says nothing.
@@ -140,36 +357,69 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
         if not len(log):
             msg = f'Expected samples in every log, found none in {log.name!r}.'
             raise FitError(msg)
-        if abs(log.dt - logs[0].dt) > _SAME_PERIOD * logs[0].dt:
+        same = abs(log.dt - logs[0].dt) <= _SAME_PERIOD * logs[0].dt
+        if not same and servo.scheme is Scheme.BAM:
             msg = (
                 f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
-                f'and {log.dt:g} s in {log.name!r}: process the raw logs again with one --dt.'
+                f'and {log.dt:g} s in {log.name!r}: fit the raw logs, or process them with one '
+                '--dt.'
             )
             raise FitError(msg)
-    most = max(len(log) for log in logs)
-
-    def stacked(series: list[Array]) -> Array:
-        padded = [np.pad(values, (0, most - len(values)), mode='edge') for values in series]
-        return np.stack(padded, axis=1)
+    leaps = servo.scheme is Scheme.LEAPFROG
+    raw = [log.stamps is not None for log in logs]
+    if not leaps and any(raw) and not all(raw):
+        msg = (
+            f'Expected either raw or processed logs, found {logs[raw.index(True)].name!r}, which '
+            f'is raw, and {logs[raw.index(False)].name!r}: parameters whose scheme is not '
+            f'{Scheme.LEAPFROG.value} are for one of them.'
+        )
+        raise FitError(msg)
+    gridded = leaps or raw[0]
+    substeps = 1 if gridded else servo.substeps
+    dt = PERIOD / servo.substeps if gridded else logs[0].dt
+    samples = [samples_of(log, dt, servo.scheme) for log in logs]
+    told = [own.told for own in samples if own.told is not None]
+    row = [np.floor(own.at).astype(np.int64) for own in samples]
 
     mass = np.array([log.mass for log in logs])
     arm = np.array([log.arm_mass for log in logs])
     length = np.array([log.length for log in logs])
     return PendulumLogs(
-        dt=logs[0].dt,
-        lengths=np.array([len(log) for log in logs]),
+        dt=dt,
+        substeps=substeps,
+        lengths=np.array([len(own.position) for own in samples]),
         inertia=mass * length**2 + arm / 3 * length**2,
         weight=(mass + arm / 2) * GRAVITY * length,
         constants={
             name: np.array([log.constants.get(name, usual) for log in logs], dtype=np.float64)
             for name, usual in servo.type.constants.items()
         },
-        position=stacked([log.position for log in logs]),
-        goal=stacked([log.goal for log in logs]),
-        enabled=stacked([log.enabled for log in logs]),
-        speed=stacked([_speed(log) for log in logs]),
+        position=_stacked([own.position for own in samples]),
+        goal=_stacked([own.goal for own in samples]),
+        enabled=_stacked([own.enabled for own in samples]),
+        speed=_stacked([own.speed for own in samples]),
         last_goal=np.zeros(len(logs)),
+        readings=Readings(
+            np.array([len(log) for log in logs]),
+            _stacked(row),
+            _stacked([own.at - whole for own, whole in zip(samples, row, strict=True)]),
+            _stacked([log.position for log in logs]),
+        ),
+        told=Told(
+            _stacked([own.goal for own in told]),
+            _stacked([own.enabled for own in told]),
+            told[0].margin,
+        )
+        if told
+        else None,
     )
+
+
+def _stacked(series: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return (T, L) values; shorter series repeat their last."""
+    most = max(map(len, series))
+    padded = [np.pad(values, (0, most - len(values)), mode='edge') for values in series]
+    return np.stack(padded, axis=1)
 
 
 def _speed(log: ServoLog) -> Array:
@@ -177,7 +427,7 @@ def _speed(log: ServoLog) -> Array:
     if log.speed is not None:
         return log.speed
     slope: Array = np.zeros(len(log))
-    slope[1:] = np.gradient(log.position, log.dt)[1:] if len(log) > 1 else 0.0
+    slope[1:] = np.gradient(log.position, log.times)[1:] if len(log) > 1 else 0.0
     return slope
 
 
@@ -192,12 +442,21 @@ class PredictedMotion(NamedTuple):
 
 
 class PendulumState(NamedTuple):
-    """Position in rad, velocity in rad/s, what the firmware remembers, and the motor's torque."""
+    """A pendulum between two steps.
+
+    Attributes:
+        q: Position, rad.
+        dq: Velocity, rad/s; of `Scheme.LEAPFROG`, after a step, that half a step ago.
+        memory: What the firmware remembers.
+        torque: Of the motor, N·m, during the last step.
+        acceleration: During the last step, rad/s²; None before the first.
+    """
 
     q: Array
     dq: Array
     memory: Array | None = None
     torque: Array | float = 0.0
+    acceleration: Array | None = None
 
 
 class PendulumStepper:
@@ -206,7 +465,14 @@ class PendulumStepper:
     In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
     q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
     the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
-    acceleration a, dq += a dt and q += dq dt + ½ a dt².
+    acceleration a, dq += a dt and q += dq dt + ½ a dt². That is BAM's, whose error grows with dt.
+
+    That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
+    see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
+    Where the joint turns within a step, friction does, too.
+    What BAM's steps of another length h = ``law_step`` would do is done in these: to first order
+    in h, their motion is that of forces which see q + ½ h dq and dq - ½ h a, and commands h early
+    (their modified equation: Hairer, Lubich, Wanner 2006, IX.1).
     """
 
     def __init__(
@@ -226,6 +492,9 @@ class PendulumStepper:
         self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
         self._gravity = -weight
         self._offset, self._slope = p['q_offset'], servo.friction.viscous_slope(p)
+        self._leaps = servo.scheme is Scheme.LEAPFROG
+        # Seen so much early, s.
+        self._early = 0.5 * p['law_step'] if self._leaps and 'law_step' in p else None
 
     def step(self, state: PendulumState, goal: Array, enabled: Array | float) -> PendulumState:
         """Return the state after a step; the torque is that during it.
@@ -235,15 +504,56 @@ class PendulumStepper:
             goal: Commanded position, rad.
             enabled: 1 where the motor is powered, else 0.
         """
-        q, dq, dt = state.q, state.dq, self._dt
-        control, memory = self._law.drive(self._p, goal, q, dq, dt, state.memory)
+        q, dq, dt = state.q, self.velocity(state), self._dt
+        seen = q
+        if self._early is not None:
+            seen = q + self._early * dq
+            dq = dq if state.acceleration is None else dq - self._early * state.acceleration
+        control, memory = self._law.drive(self._p, goal, seen, dq, dt, state.memory)
         motor = self._law.torque(self._p, control, enabled, dq)
-        external = self._gravity * np.sin(q + self._offset)
+        external = self._gravity * np.sin(seen + self._offset)
         most = self._friction.dry(self._p, motor, external, dq) + self._slope * np.abs(dq)
         net = motor + external
-        acceleration = (net - within(self._to_stop * dq + net, -most, most)) * self._mobility
-        dq = within(dq + acceleration * dt, -_FASTEST, _FASTEST)
-        return PendulumState(q + dq * dt + acceleration * self._half_square, dq, memory, motor)
+        # The first leap is from the start to half a step after it.
+        kick = 0.5 if self._leaps and state.acceleration is None else 1.0
+        to_stop = self._to_stop if kick == 1.0 else self._to_stop / kick
+        momentum = to_stop * state.dq
+        turned = _turned(momentum, net, most) if self._leaps else 0.0
+        stop = momentum + turned + net
+        acceleration = (net + turned - within(stop, -most, most)) * self._mobility
+        dq = within(state.dq + acceleration * (kick * dt), -_FASTEST, _FASTEST)
+        q = q + dq * dt if self._leaps else q + dq * dt + acceleration * self._half_square
+        return PendulumState(q, dq, memory, motor, acceleration)
+
+    def velocity(self, state: PendulumState) -> Array:
+        """Return the velocity at a state's position, rad/s."""
+        if not self._leaps or state.acceleration is None:
+            return state.dq
+        found: Array = state.dq + state.acceleration * (0.5 * self._dt)
+        return found
+
+
+def _turned(momentum: Array, net: Array, most: Array) -> Array | float:
+    """Return the torque that a step lacks in which the joint turns, N·m.
+
+    Friction is against the velocity before and after. A single force for the whole step errs by up
+    to twice what friction does in a step, whatever the scheme.
+
+    Args:
+        momentum: That of the joint over the step, N·m.
+        net: Torque without friction, N·m.
+        most: Dry and viscous friction at most, N·m.
+    """
+    size = np.abs(net)
+    turns = (size > most) & (momentum * net < 0) & (np.abs(momentum) < size + most)
+    if not turns.any():
+        return 0.0
+    return np.where(turns, -2.0 * most / (size + most) * momentum, 0.0)
+
+
+def _delay(p: Mapping[str, Any]) -> Any:
+    """Return how late commands act, s; see `PendulumStepper` for the step."""
+    return p.get('command_delay', 0.0) - p.get('law_step', 0.0)
 
 
 def simulate(
@@ -258,7 +568,7 @@ def simulate(
 ) -> PredictedMotion:
     """Simulate every log with every candidate.
 
-    Goals are held from sample to sample; ``servo.substeps`` steps lead from one to the next.
+    Goals are held from sample to sample; ``bench.substeps`` steps lead from one to the next.
 
     Args:
         servo: The laws.
@@ -281,10 +591,16 @@ def simulate(
     speeds = np.empty_like(positions) if velocities else None
     since = 0.0
     stepper = PendulumStepper(
-        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / servo.substeps
+        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / bench.substeps
     )
     state = PendulumState(q, dq, bench.last_goal)
-    for row, (goal, enabled) in enumerate(zip(bench.goal, bench.enabled, strict=True)):
+    goals, switches, own = bench.goal, bench.enabled, None
+    if bench.told is not None and 'command_delay' in named:
+        delays, own = np.unique(_delay(named)[:, 0] / bench.dt, return_inverse=True)
+        goals, switches = bench.told.delayed(delays)
+        own = own if len(delays) > 1 else None
+    for row, (told, switched) in enumerate(zip(goals, switches, strict=True)):
+        goal, enabled = (told, switched) if own is None else (told[own], switched[own])
         since += bench.dt
         if reset_period is not None and since > reset_period:  # counted as BAM does
             since = 0.0
@@ -296,8 +612,8 @@ def simulate(
             )
         positions[row] = state.q
         if speeds is not None:
-            speeds[row] = state.dq
-        for _ in range(servo.substeps):
+            speeds[row] = stepper.velocity(state)
+        for _ in range(bench.substeps):
             state = stepper.step(state, goal, enabled)
     return PredictedMotion(positions, speeds)
 
@@ -314,7 +630,9 @@ def predict(
     logs: Sequence[ServoLog],
     reset_period: float | None = None,
 ) -> list[Array]:
-    """Return the (n,) positions that are predicted for each log from its first sample, rad.
+    """Return the (n,) positions that are predicted for the readings of each log, rad.
+
+    Predictions start at the first.
 
     Args:
         servo: The laws.
@@ -325,10 +643,10 @@ def predict(
     Raises:
         FitError: There are no logs, or their periods differ.
     """
-    motion = simulate(
-        servo, stack_logs(servo, logs), candidate(servo, values), reset_period=reset_period
-    )
-    return [motion.position[: len(log), 0, index] for index, log in enumerate(logs)]
+    bench = stack_logs(servo, logs)
+    motion = simulate(servo, bench, candidate(servo, values), reset_period=reset_period)
+    found = bench.read(motion.position)
+    return [found[: len(log), 0, index] for index, log in enumerate(logs)]
 
 
 def mean_absolute_errors(
@@ -343,8 +661,9 @@ def mean_absolute_errors(
         reset_period: Every so many seconds the state is set to the measured one, s.
     """
     motion = simulate(servo, bench, candidates, reset_period=reset_period)
-    error = np.abs(motion.position - bench.position[:, None]) * bench.counted[:, None]
-    found: Array = error.sum(axis=0) / bench.lengths
+    readings = bench.readings
+    error = np.abs(bench.read(motion.position) - readings.position[:, None])
+    found: Array = (error * readings.counted[:, None]).sum(axis=0) / readings.lengths
     return found
 
 

@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-#: Coefficients that MJCF has for joints, and what it calls them.
-_OF_JOINT = {'armature': 'armature', 'q_offset': 'ref'}
+#: Coefficients that a model has elsewhere or by another name: element and attribute. What a step of
+#: the law does is a delay, too.
+_PLACES = {
+    'armature': ('joint', 'armature'),
+    'q_offset': ('joint', 'ref'),
+    'command_delay': ('actuator', 'delay'),
+    'law_step': ('actuator', 'delay'),
+}
 #: The one thing that is compared, by its name in results.
 POSITION = 'position'
 #: A start is known from its first sample to so many standard deviations of the noise.
@@ -50,9 +56,8 @@ def unknowns_of(servo: Servo, fixed: Mapping[str, float]) -> tuple[Unknown, ...]
     found = []
     for name, (initial, low, high) in servo.coefficients.items():
         if name not in fixed:
-            attribute = _OF_JOINT.get(name)
-            element = 'joint' if attribute else 'actuator'
-            target = Target(element, servo.type.name, attribute or name, None, -1, UNITS[name])
+            element, attribute = _PLACES.get(name, ('actuator', name))
+            target = Target(element, servo.type.name, attribute, None, -1, UNITS[name])
             found.append(Unknown(name, (target,), initial, low, high))
     return tuple(found)
 
@@ -83,7 +88,7 @@ def starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts
         noise: Standard deviation of a measured position, rad.
     """
     every = np.arange(len(names))
-    moving = every[np.ptp(bench.position[:_AT_REST], axis=0) > 0]
+    moving = every[np.ptp(bench.readings.position[:_AT_REST], axis=0) > 0]
     wide = _START_DEVIATIONS * noise
     parts = (
         ('initial_qpos', 'rad', bench.position[0], wide, every),
@@ -156,14 +161,15 @@ class LogResiduals:
         self.unstable = np.zeros(0, dtype=bool)
         self.exact = np.zeros(len(self.unknowns), dtype=bool)
         self._priors = prior_rows(self.unknowns)
-        counted = (bench.counted & ~bench.repeated).T  # by log, then time
+        counted = (bench.readings.counted & ~bench.repeated).T  # by log, then time
         self._counted = counted
-        log, sample = np.nonzero(counted)
+        log = np.nonzero(counted)[0]
+        times = ((bench.readings.row + bench.readings.part) * bench.dt).T[counted]
         about = len(self._priors.unknown)
         owner = self._starts.log if self._starts else np.zeros(0, dtype=np.int64)
         self.samples = Samples(
             np.concatenate([log, owner]),
-            np.concatenate([sample * bench.dt, np.zeros(about)]),
+            np.concatenate([times, np.zeros(about)]),
             np.concatenate([np.zeros(len(log), dtype=np.int64), np.full(about, PRIOR)]),
             (POSITION,),
             np.concatenate([np.ones(len(log)), self._priors.variance]),
@@ -191,7 +197,8 @@ class LogResiduals:
         )
         self.evaluations += len(candidates) * len(self.names)
         self.unstable = np.zeros(len(candidates), dtype=bool)
-        error = (self.bench.position[:, None] - motion.position) / self.noise
+        measured = self.bench.readings.position[:, None]
+        error = (measured - self.bench.read(motion.position)) / self.noise
         found = np.empty((len(candidates), len(self.samples.time)))
         found[:, : self.prior_rows.start] = error.transpose(1, 2, 0)[:, self._counted]
         found[:, self.prior_rows] = self._priors.residual(candidates)

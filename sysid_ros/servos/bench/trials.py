@@ -25,6 +25,7 @@ from sysid_ros.errors import CancelledError, ConfigError, FitError, ResultError,
 from sysid_ros.servos.bench.fit import checked
 from sysid_ros.servos.bench.pendulum import mean_absolute_errors, stack_logs
 from sysid_ros.servos.bench.processes import FitProcesses
+from sysid_ros.servos.laws.servo import Scheme
 
 if TYPE_CHECKING:
     import threading
@@ -266,14 +267,23 @@ def subject(
     for log in logs:
         about = [log.mass, log.arm_mass, log.length, log.dt, dict(log.constants)]
         series = np.stack([log.position, log.goal, log.enabled])
+        if log.stamps is not None:
+            about += [log.stamps.tolist(), [own.tolist() for own in log.commands or ()]]
         described.append([about, hashlib.sha256(series.tobytes()).hexdigest()])
     return {
         'servo': servo.name,
-        'definition': _digest([bounds, dict(servo.type.constants), servo.substeps]),
+        'definition': _digest(
+            [bounds, dict(servo.type.constants), servo.substeps, *_scheme(servo)]
+        ),
         'logs': _digest(described),
         'fixed coefficients': known or 'none',
         'reset period': 'none' if reset_period is None else f'{reset_period:g} s',
     }
+
+
+def _scheme(servo: Servo) -> list[str]:
+    # Studies of processed logs were begun before there was another one.
+    return [] if servo.scheme is Scheme.BAM else [servo.scheme.value]
 
 
 def _digest(numbers: object) -> str:

@@ -26,7 +26,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.bags import Field, TopicColumns, read_bag
 from sysid_ros.config import ChannelMapping, MarkerConfig
 from sysid_ros.errors import AlignmentError, nearest
-from sysid_ros.servos.formats.logs import ServoLog, write_log
+from sysid_ros.servos.formats.logs import PERIOD, Commands, ServoLog, write_log
 from sysid_ros.servos.laws.friction import CONSTANT_UNITS
 
 if TYPE_CHECKING:
@@ -205,11 +205,12 @@ def align_servo(bag: BagColumns, config: ServoBagConfig) -> Alignment:
 
 
 def logs_of(bag: BagColumns, alignment: Alignment, config: ServoBagConfig) -> tuple[ServoLog, ...]:
-    """Turn the runs of a servo into evenly sampled logs, one for each segment.
+    """Turn the runs of a servo into logs, one for each segment.
 
-    Positions, velocities, load and control are interpolated linearly; goals and the motor's state
-    are held until the next message. Numbers that come from a channel are its median during the log,
-    or what was said last before it.
+    They are raw ones, of the readings of the position and of the commands when they came. With
+    ``dt`` they are evenly sampled, and positions are interpolated linearly, as velocities, load and
+    control always are; goals and the motor's state are held until the next message. Numbers that
+    come from a channel are its median during the log, or what was said last before it.
 
     Args:
         bag: Columns of the bag.
@@ -279,8 +280,11 @@ def _log(bag: BagColumns, run: Trajectory, config: ServoBagConfig, suffix: str) 
         msg = f'Expected positions in {run.name!r}, found none.'
         raise AlignmentError(msg)
     first, last = measured.times[[0, -1]]
-    # The small part keeps a last sample that floating point puts after the end.
-    times = first + config.dt * np.arange(int((last - first) / config.dt + 1e-6) + 1)
+    if config.dt is None:
+        times = np.unique(measured.times)
+    else:
+        # The small part keeps a last sample that floating point puts after the end.
+        times = first + config.dt * np.arange(int((last - first) / config.dt + 1e-6) + 1)
     goal = _sampled(run, 'goal', times, 'zoh')
     enabled = _sampled(run, 'enabled', times, 'zoh')
     if enabled is None:
@@ -301,13 +305,28 @@ def _log(bag: BagColumns, run: Trajectory, config: ServoBagConfig, suffix: str) 
         arm_mass=numbers.pop('arm_mass'),
         length=numbers.pop('length'),
         constants=numbers,
-        dt=config.dt,
+        dt=PERIOD if config.dt is None else config.dt,
         position=measured.get(times)[1][:, 0],
         goal=np.zeros(len(times)) if goal is None else goal,
         enabled=(enabled > _ON).astype(np.float64),
         speed=_sampled(run, 'velocity', times, 'linear'),
         load=_sampled(run, 'load', times, 'linear'),
         control=_sampled(run, 'control', times, 'linear'),
+        stamps=times - first if config.dt is None else None,
+        commands=_commands(run, first, last, enabled[0]) if config.dt is None else None,
+    )
+
+
+def _commands(run: Trajectory, first: float, last: float, enabled: float) -> Commands:
+    """Return what was told from the first reading to the last, at the times of the commands."""
+    told = [series for name in ('goal', 'enabled') if (series := _series(run, name)) is not None]
+    every = np.unique(np.concatenate([[first], *(series.times for series in told)]))
+    times = every[(every >= first) & (every <= last)]
+    goal, on = (_sampled(run, name, times, 'zoh') for name in ('goal', 'enabled'))
+    return Commands(
+        times - first,
+        np.zeros(len(times)) if goal is None else goal,
+        np.full(len(times), enabled) if on is None else (on > _ON).astype(np.float64),
     )
 
 

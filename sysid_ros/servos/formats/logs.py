@@ -1,13 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of servos on pendulums in BAM's format: read, checked, written, and raw ones made even."""
+"""Logs of servos on pendulums in BAM's format, raw and processed: read, checked, written."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,8 @@ _NEEDED_KEYS = ('mass', 'length', 'kp', 'entries')
 _POSITIVE = ('mass', 'length', 'vin', 'dt')
 _NOT_NEGATIVE = ('arm_mass', 'arm-mass', 'kp', 'damping')
 _TEXTS = ('motor', 'trajectory')
+#: Commands of a raw log, where they have stamps of their own. An object, which BAM's tools copy.
+_COMMANDS = 'commands'
 #: So many keys of a file are named when it has not those of a log.
 _HINTS = 5
 #: Stamps that are off by at most this part of the period are even: they were rounded.
@@ -51,11 +53,30 @@ PERIOD = 0.005
 _LATEST_START = 10
 #: An entry is interpolated to at most so many samples: more come from other units than seconds.
 _MOST_SAMPLES = 100
+#: Readings of a raw log are not farther apart on average, s: such stamps have another unit.
+_FARTHEST = 0.5
+
+
+class Commands(NamedTuple):
+    """What a servo was told, each command held until the next.
+
+    Attributes:
+        times: (c,) s since the first reading, increasing.
+        goal: (c,) rad.
+        enabled: (c,) 1 where the motor is powered, else 0.
+    """
+
+    times: NDArray[np.float64]
+    goal: NDArray[np.float64]
+    enabled: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ServoLog:
-    """What a servo was told and where it was, evenly sampled.
+    """What a servo was told and where it was.
+
+    A processed log is evenly sampled. A raw one has the times at which the encoder was read, and
+    nothing in it was interpolated.
 
     Attributes:
         name: Of the file, without folder and suffix.
@@ -65,14 +86,16 @@ class ServoLog:
         arm_mass: Of the arm, evenly distributed, kg.
         length: Of the arm, m.
         constants: Gains and supply during this log by name, as ``kp`` and ``vin`` (V).
-        dt: Time between samples, s.
+        dt: Time between samples, s; in a raw log `PERIOD`, which the steps of a simulation divide.
         position: (n,) rad; 0 hangs down.
-        goal: (n,) commanded position, rad.
+        goal: (n,) commanded position, rad, held from each sample to the next.
         enabled: (n,) 1 where the motor is powered, else 0.
         speed: (n,) rad/s, where it was recorded.
         load: (n,) in the servo's own unit, where it was recorded.
         control: (n,) in the unit of the motor law, where it was recorded.
         path: Of the file, where there is one.
+        stamps: (n,) of a raw log, s since its first reading, increasing; None in a processed one.
+        commands: Of a raw log, where they have times of their own.
     """
 
     name: str
@@ -90,10 +113,20 @@ class ServoLog:
     load: NDArray[np.float64] | None = field(default=None)
     control: NDArray[np.float64] | None = None
     path: Path | None = None
+    stamps: NDArray[np.float64] | None = None
+    commands: Commands | None = None
 
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.position)
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """(n,) s from the first sample to each."""
+        if self.stamps is not None:
+            return self.stamps
+        found: NDArray[np.float64] = np.arange(len(self), dtype=np.float64) * self.dt
+        return found
 
 
 @dataclass(frozen=True)
@@ -137,15 +170,19 @@ class LogFile:
             LogError: They are not, or there are none.
         """
         stamps = self.column('timestamp')
-        late = np.flatnonzero(np.diff(stamps) <= 0)
-        if len(late):
-            before, after = stamps[late[0]], stamps[late[0] + 1]
-            msg = (
-                f'Expected increasing stamps in {str(self.path)!r}, found {after:g} s in entry '
-                f'{late[0] + 1} after {before:g} s.'
-            )
-            raise LogError(msg)
+        _check_increasing(self.path, stamps, 'entry')
         return stamps
+
+
+def _check_increasing(path: Path, stamps: NDArray[np.float64], what: str) -> None:
+    late = np.flatnonzero(np.diff(stamps) <= 0)
+    if len(late):
+        before, after = stamps[late[0]], stamps[late[0] + 1]
+        msg = (
+            f'Expected increasing stamps in {str(path)!r}, found {after:g} s in {what} '
+            f'{late[0] + 1} after {before:g} s.'
+        )
+        raise LogError(msg)
 
 
 def read_log_file(path: Path) -> LogFile:
@@ -229,20 +266,23 @@ def _entries(path: Path, entries: object) -> list[dict[str, Any]]:
 
 
 def read_log(path: Path) -> ServoLog:
-    """Read a processed log.
+    """Read a raw or processed log.
 
-    ``dt`` says how far its samples are apart; without it stamps do, if they are even. ``arm-mass``
-    is understood as well as ``arm_mass``, and no arm is taken to weigh nothing. A column that is
-    missing in some entries was not recorded; keys that a `ServoLog` has no place for are left out.
+    ``dt`` says how far the samples of a processed one are apart; without it stamps do, if they are
+    even. A log without ``dt`` whose stamps are uneven, or whose commands have stamps of their own,
+    is a raw one. ``arm-mass`` is understood as well as ``arm_mass``, and no arm is taken to weigh
+    nothing. A column that is missing in some entries was not recorded; keys that a `ServoLog` has
+    no place for are left out.
 
     Args:
         path: The file.
 
     Raises:
-        LogError: It cannot be read, is no log, or a raw one.
+        LogError: It cannot be read, is no log, or its stamps cannot be used.
     """
     file = read_log_file(path)
     values = file.values
+    dt, stamps = _times(file)
     return ServoLog(
         name=path.stem,
         motor=values.get('motor', ''),
@@ -251,7 +291,7 @@ def read_log(path: Path) -> ServoLog:
         arm_mass=float(values.get('arm_mass', values.get('arm-mass', 0.0))),
         length=float(values['length']),
         constants={name: float(values[name]) for name in CONSTANT_UNITS if name in values},
-        dt=_period(file),
+        dt=dt,
         position=file.column('position'),
         goal=file.column('goal_position'),
         enabled=(file.column('torque_enable') > ON).astype(np.float64),
@@ -259,6 +299,8 @@ def read_log(path: Path) -> ServoLog:
         load=file.recorded('load'),
         control=file.recorded('control'),
         path=path,
+        stamps=None if stamps is None else stamps - stamps[0],
+        commands=None if stamps is None else _commands(file, stamps[0]),
     )
 
 
@@ -272,7 +314,7 @@ def read_logs(folder: Path) -> tuple[ServoLog, ...]:
 
 
 def write_log(path: Path, log: ServoLog) -> None:
-    """Write a processed log; what was not recorded is left out.
+    """Write a log, raw or processed as it is; what was not recorded is left out.
 
     Raises:
         ResultError: The folder cannot be written.
@@ -287,14 +329,15 @@ def write_log(path: Path, log: ServoLog) -> None:
         columns['control'] = log.control.tolist()
     columns['goal_position'] = log.goal.tolist()
     columns['torque_enable'] = (log.enabled > ON).tolist()
-    columns['timestamp'] = (np.arange(len(log)) * log.dt).tolist()
+    columns['timestamp'] = log.times.tolist()
     document = {
         'mass': float(log.mass),
         'arm_mass': float(log.arm_mass),
         'length': float(log.length),
         **{name: float(value) for name, value in log.constants.items()},
         **{key: text for key, text in texts.items() if text},
-        'dt': float(log.dt),
+        **({'dt': float(log.dt)} if log.stamps is None else {}),
+        **({} if log.commands is None else {_COMMANDS: _written(log.commands)}),
         'entries': [
             dict(zip(columns, sample, strict=True))
             for sample in zip(*columns.values(), strict=True)
@@ -363,10 +406,33 @@ def _plain(name: str) -> str:
     return name.lower().replace('-', '').replace('_', '').replace(' ', '')
 
 
+def _times(file: LogFile) -> tuple[float, NDArray[np.float64] | None]:
+    """Return the time between samples, s, and the stamps of a raw log."""
+    if 'dt' in file.values:
+        return _period(file), None
+    if all('timestamp' not in entry for entry in file.entries):
+        hint = nearest('dt', file.values)
+        msg = f'Expected dt or stamps in {str(file.path)!r}, found neither; {hint}.'
+        raise LogError(msg)
+    stamps = file.stamps()
+    if len(stamps) == 1:
+        msg = f'Expected dt or at least two samples in {str(file.path)!r}, found one sample.'
+        raise LogError(msg)
+    dt = None if _COMMANDS in file.values else _period_of_stamps(stamps)
+    if dt is not None:
+        return dt, None
+    apart = float(stamps[-1] - stamps[0]) / (len(stamps) - 1)
+    if apart > _FARTHEST:
+        msg = (
+            f'Expected stamps in seconds in {str(file.path)!r}, at most {_FARTHEST:g} s apart on '
+            f'average, found {apart:g} s.'
+        )
+        raise LogError(msg)
+    return PERIOD, stamps
+
+
 def _period(file: LogFile) -> float:
-    """Return the time between samples, s."""
-    if 'dt' not in file.values:
-        return _period_of_stamps(file)
+    """Return the time between samples that a processed log says, s."""
     dt = float(file.values['dt'])
     if all('timestamp' in entry for entry in file.entries):
         stamps = file.stamps()
@@ -381,27 +447,43 @@ def _period(file: LogFile) -> float:
     return dt
 
 
-def _period_of_stamps(file: LogFile) -> float:
-    if all('timestamp' not in entry for entry in file.entries):
-        hint = nearest('dt', file.values)
-        msg = f'Expected dt or stamps in {str(file.path)!r}, found neither; {hint}.'
-        raise LogError(msg)
-    stamps = file.stamps()
-    steps = len(stamps) - 1
-    if not steps:
-        msg = f'Expected dt or at least two samples in {str(file.path)!r}, found one sample.'
-        raise LogError(msg)
-    mean = float(stamps[-1] - stamps[0]) / steps
+def _period_of_stamps(stamps: NDArray[np.float64]) -> float | None:
+    """Return how far stamps are apart, s; None where they are uneven."""
+    mean = float(stamps[-1] - stamps[0]) / (len(stamps) - 1)
     for dt in (*(round(mean, decimals) for decimals in _DECIMALS), mean):
         expected = stamps[0] + np.arange(len(stamps)) * dt
         if dt > 0 and np.abs(stamps - expected).max() <= _EVEN * dt:
             return dt
-    gaps = np.diff(stamps)
-    msg = (
-        f'{str(file.path)!r} is a raw log, its stamps are {gaps.min():.3g} to {gaps.max():.3g} s '
-        'apart: run `sysid process RAW OUTPUT` first.'
-    )
-    raise LogError(msg)
+    return None
+
+
+def _commands(file: LogFile, origin: float) -> Commands | None:
+    """Return the commands of a raw log that have stamps of their own."""
+    given = file.values.get(_COMMANDS)
+    if given is None:
+        return None
+    names = ('timestamp', 'goal_position', 'torque_enable')
+    columns = [given.get(name) if isinstance(given, dict) else None for name in names]
+    lists = [column for column in columns if isinstance(column, list) and column]
+    if len(lists) < len(names) or len({len(column) for column in lists}) > 1:
+        expected = f'lists of one length: {", ".join(names)}'
+        raise LogError(bad_value(file.path, _COMMANDS, given, expected))
+    for name, column in zip(names, lists, strict=True):
+        for number, value in enumerate(column):
+            if not is_number(value):
+                place = f'{_COMMANDS}.{name}.{number}'
+                raise LogError(bad_value(file.path, place, value, 'a finite number'))
+    stamps, goal, on = (np.array(column, dtype=np.float64) for column in lists)
+    _check_increasing(file.path, stamps, 'command')
+    return Commands(stamps - origin, goal, (on > ON).astype(np.float64))
+
+
+def _written(commands: Commands) -> dict[str, list[Any]]:
+    return {
+        'timestamp': commands.times.tolist(),
+        'goal_position': commands.goal.tolist(),
+        'torque_enable': (commands.enabled > ON).tolist(),
+    }
 
 
 def process(raw: Path, output: Path, dt: float = PERIOD) -> tuple[Path, ...]:
@@ -517,8 +599,8 @@ def _check_times(file: LogFile, stamps: NDArray[np.float64], dt: float) -> None:
         raise LogError(msg)
     if not dt < stamps[-1] <= _MOST_SAMPLES * dt * len(stamps):
         msg = (
-            f'Expected {name!r} to be longer than {dt:g} s and at most {_MOST_SAMPLES} samples per '
-            f'entry, found {len(stamps)} entries up to {stamps[-1]:g} s: are stamps and dt in '
-            'seconds?'
+            f'Expected {name!r} to be longer than {dt:g} s and at most {_MOST_SAMPLES} '
+            f'samples per entry, found {len(stamps)} entries up to {stamps[-1]:g} s: are stamps '
+            'and dt in seconds?'
         )
         raise LogError(msg)

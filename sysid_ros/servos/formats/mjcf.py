@@ -119,7 +119,8 @@ def plain_friction(
             'give logs, so that friction is right for their loads and speeds.'
         )
         return PlainFriction(base, slope, note=note)
-    return _nearest(servo, _states(servo, values, stack_logs(servo, logs)))
+    bench = stack_logs(servo, logs).timed(values)
+    return _nearest(servo, _states(servo, values, bench))
 
 
 def _nearest(servo: Servo, states: _States) -> PlainFriction:
@@ -620,13 +621,14 @@ def nearness(
     Raises:
         FitError: The sampling periods of the logs differ.
     """
-    bench = stack_logs(servo, logs)
+    bench = stack_logs(servo, logs).timed(values)
     steps = max(round(bench.dt / timestep), 1)
     own = candidate(servo, values)
     fine_steps = _FINER * steps
-    exact = simulate(servo, finer(bench, fine_steps), own).position[::fine_steps, 0]
-    usual = simulate(servo, bench, own).position[:, 0]
-    found = []
+    exact = bench.read(simulate(servo, finer(bench, fine_steps), own).position[::fine_steps, 0])
+    usual = bench.read(simulate(servo, bench, own).position[:, 0])
+    offset = float({**servo.type.constants, **values}['q_offset'])
+    motions = np.zeros_like(bench.position)
     for place, log in enumerate(logs):
         actuator = plain_actuator(
             servo,
@@ -636,8 +638,20 @@ def nearness(
             friction=friction,
             element=element,
         )
-        offset = float({**servo.type.constants, **values}['q_offset'])
-        motion = rollout(actuator, log, offset, steps)
+        model = compiled(pendulum_mjcf(actuator, PendulumLoad.of(log, offset)))
+        model.opt.timestep = bench.dt / steps
+        own_rows = slice(int(bench.lengths[place]))
+        motions[own_rows, place] = rollout(
+            model,
+            (float(bench.position[0, place]), float(bench.speed[0, place])),
+            bench.goal[own_rows, place],
+            bench.enabled[own_rows, place],
+            steps,
+        )
+    moved = bench.read(motions)
+    found = []
+    for place, log in enumerate(logs):
+        motion = moved[: len(log), place]
         missed = motion - exact[: len(log), place]
         on = log.enabled > 0
         found.append(
@@ -652,30 +666,30 @@ def nearness(
     return tuple(found)
 
 
-def rollout(actuator: PlainActuator, log: ServoLog, offset: float, steps: int) -> Array:
-    """Simulate a log in MuJoCo, from its measured start.
+def rollout(
+    model: mujoco.MjModel, start: tuple[float, float], goals: Array, enabled: Array, steps: int
+) -> Array:
+    """Simulate a pendulum in MuJoCo.
 
     Args:
-        actuator: The servo.
-        log: Commands and load; where its motor is off, the actuator is disabled.
-        offset: Angle of the pendulum from hanging down when the servo reads 0, rad.
-        steps: Of MuJoCo between two samples.
+        model: With a servo as plain MJCF.
+        start: Position, rad, and velocity, rad/s.
+        goals: (n,) commands, rad, each held for so many steps.
+        enabled: (n,) where the motor is off, the actuator is disabled.
+        steps: Of MuJoCo for each command.
 
     Returns:
-        (n,) positions at the samples, rad.
+        (n,) positions before those steps, rad.
     """
-    model = compiled(pendulum_mjcf(actuator, PendulumLoad.of(log, offset)))
-    model.opt.timestep = log.dt / steps
     # Commands are the log's, whatever the slider's ends.
     model.actuator_ctrllimited[:] = False
     data = mujoco.MjData(model)
-    data.qpos[0] = log.position[0]
-    data.qvel[0] = 0.0 if log.speed is None else log.speed[0]
-    found = np.empty(len(log))
-    for row, (goal, enabled) in enumerate(zip(log.goal, log.enabled, strict=True)):
+    data.qpos[0], data.qvel[0] = start
+    found = np.empty(len(goals))
+    for row, (goal, on) in enumerate(zip(goals, enabled, strict=True)):
         found[row] = data.qpos[0]
         data.ctrl[0] = goal
-        model.opt.disableactuator = 0 if enabled else 1
+        model.opt.disableactuator = 0 if on else 1
         mujoco.mj_step(model, data, nstep=steps)
     return found
 

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import bad_value, is_number, read_object
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import Scheme, Servo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _NAMES = ('model', 'actuator')
 #: Written only where it is not 1, which is BAM's: the file then holds for another step.
 _SUBSTEPS = 'substeps'
+#: Written only where it is not BAM's, as in a fit to raw logs.
+_SCHEME = 'scheme'
 #: So many keys of a file are named when it has not those of parameters.
 _HINTS = 5
 
@@ -45,7 +48,7 @@ def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dic
     servo = _servo(path, document, actuator)
     coefficients = servo.coefficients
     for key, value in document.items():
-        if key in (*_NAMES, _SUBSTEPS):
+        if key in (*_NAMES, _SUBSTEPS, _SCHEME):
             continue
         if key not in coefficients:
             hint = nearest(key, coefficients, _HINTS)
@@ -88,6 +91,8 @@ def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> N
     document['actuator'] = servo.type.name
     if servo.substeps != 1:
         document[_SUBSTEPS] = servo.substeps
+    if servo.scheme is not Scheme.BAM:
+        document[_SCHEME] = servo.scheme.value
     replace_file(path, f'{json.dumps(document, indent=2)}\n'.encode())
 
 
@@ -105,6 +110,10 @@ def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:
     substeps = document.get(_SUBSTEPS, 1)
     if not isinstance(substeps, int) or isinstance(substeps, bool) or substeps < 1:
         raise ParameterError(bad_value(path, _SUBSTEPS, substeps, 'a whole number above 0'))
+    scheme = document.get(_SCHEME, Scheme.BAM.value)
+    if scheme not in list(Scheme):
+        expected = ' or '.join(Scheme)
+        raise ParameterError(bad_value(path, _SCHEME, scheme, expected))
     try:
         servo = Servo.named(actuator or document['actuator'], document['model'], substeps)
     except ParameterError as err:
@@ -117,4 +126,4 @@ def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:
             f'{document["actuator"]!r}.'
         )
         raise ParameterError(msg)
-    return servo
+    return dataclasses.replace(servo, scheme=Scheme(scheme))

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 #: SI unit of every coefficient of the motor and friction laws: those that are targets of a robot's
-#: actuators, and what is of the joint.
+#: actuators, what is of the joint, and what is of a recording.
 UNITS: dict[str, str] = {
     **{name: kind.component_unit(0) for name, kind in SERVO.items()},
     'armature': 'kg·m²',
     'q_offset': 'rad',
+    'command_delay': 's',
+    'law_step': 's',
 }
 #: Numbers of a servo that are set, not fitted, and their units. A log says some of them.
 CONSTANT_UNITS: dict[str, str] = {

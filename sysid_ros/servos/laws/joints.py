@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: What a servo has beside the numbers of its laws.
-_APART = frozenset({'armature', 'q_offset'})
+_APART = frozenset({'armature', 'q_offset', 'command_delay', 'law_step'})
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 _TO_JOINT = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
 #: Switches of a model without which there is no friction.
@@ -59,7 +59,8 @@ class ServoDrive:
         actuators: Names of the actuators.
         servo: The laws.
         values: Of ``servo.coefficients``, without ``q_offset``, which is of a pendulum; without
-            ``armature`` joints keep the model's.
+            ``armature`` joints keep the model's. ``command_delay`` and ``law_step`` are not
+            the robot's.
         constants: What differs from ``servo.type.constants``, as ``kp`` and ``vin``.
     """
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,11 @@ _XL330_GAIN = 4096 / (2 * math.pi) / (256 * 885)
 #: Goal velocity by default: 3400 counts per s.
 _STS_VELOCITY = 3400 * 2 * math.pi / 4096
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
+#: Recorders may stamp an entry after its goal was written; what is on the way is late, s.
+COMMAND_DELAY = Coefficient(0.0, -0.02, 0.05)
+#: Step of whatever computed the torques, s: none of a motor, that of its simulation of a simulated
+#: one. Explicit steps see the state half a step early.
+LAW_STEP = Coefficient(0.0, -0.002, 0.008)
 
 
 class ServoDefinition(BaseModel):
@@ -248,6 +254,17 @@ def actuator_type(name: str) -> ActuatorType:
     raise ParameterError(msg)
 
 
+class Scheme(StrEnum):
+    """How a pendulum's simulation makes a step; see `PendulumStepper`.
+
+    Coefficients that were found with BAM's are those of a servo in steps of that length, those of
+    the other are the servo's own, whatever the step: that of the law is one of them.
+    """
+
+    BAM = 'bam'
+    LEAPFROG = 'leapfrog'
+
+
 @dataclass(frozen=True)
 class Servo:
     """A kind of servo with one of the friction laws.
@@ -255,6 +272,7 @@ class Servo:
     Attributes:
         type: The kind of servo.
         friction: Its friction law.
+        scheme: How those steps are made.
         substeps: Steps of the pendulum's simulation from one sample to the next. Coefficients hold
             for the step that they were found with; 1 is BAM's.
     """
@@ -262,6 +280,7 @@ class Servo:
     type: ActuatorType
     friction: FrictionLaw
     substeps: int = 1
+    scheme: Scheme = Scheme.BAM
 
     @classmethod
     def named(cls, actuator: str, model: str, substeps: int = 1) -> Servo:
@@ -278,12 +297,20 @@ class Servo:
         """All that a fit may find, in the order of a parameter file, with starts and bounds.
 
         ``q_offset`` is the angle of the pendulum from hanging down when the servo reads 0.
+        ``command_delay`` is from a command's stamp to the torque, ``law_step`` the explicit step
+        that a simulated servo took, both in s. BAM's scheme has neither: processed logs have lost
+        the stamps, and the step is the samples'.
         """
         usual = self.friction.coefficients
         own = {name: self.type.friction.get(name, usual[name]) for name in usual}
         known = 'q_offset' in self.type.coefficients or 'q_offset' in self.type.constants
         offset = {} if known else {'q_offset': _OFFSET}
-        return {**self.type.coefficients, **offset, **own}
+        timing = (
+            {'command_delay': COMMAND_DELAY, 'law_step': LAW_STEP}
+            if self.scheme is Scheme.LEAPFROG
+            else {}
+        )
+        return {**self.type.coefficients, **offset, **own, **timing}
 
     @property
     def name(self) -> str:

@@ -13,8 +13,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import check_writable, sha256
@@ -27,7 +25,8 @@ from sysid_ros.results.result import FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import errors_by_log, predict
+from sysid_ros.servos.bench.law_fits import settings_for
+from sysid_ros.servos.bench.pendulum import errors_by_log, predict, servo_for, stepped_servo
 from sysid_ros.servos.bench.residuals import POSITION
 from sysid_ros.servos.bench.trials import (
     LIBRARIES,
@@ -39,7 +38,7 @@ from sysid_ros.servos.bench.trials import (
 )
 from sysid_ros.servos.formats.logs import check_motor, read_logs, split
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import Scheme, Servo
 
 if TYPE_CHECKING:
     import threading
@@ -109,10 +108,12 @@ def calibrate_servo(
         SysidError: In one sentence, what is wrong; nothing was written.
     """
     observer = observer or Nobody()
-    servo = Servo.named(config.actuator, config.model, config.substeps)
+    servo = Servo.named(config.actuator, config.model)
     training, held_out = read_training(config)
+    servo = servo_for(servo, training, config.substeps)
     check_output(config.output)
-    logs = '1 log' if len(training) == 1 else f'{len(training)} logs'
+    kind = 'raw log' if servo.scheme is Scheme.LEAPFROG else 'log'
+    logs = f'1 {kind}' if len(training) == 1 else f'{len(training)} {kind}s'
     observer.stage(f'fitting {servo.name} to {logs}')
     with _FitProgress(config, servo, observer, training, held_out) as progress:
         first = progress.last() if config.resume else None
@@ -121,6 +122,20 @@ def calibrate_servo(
             found = fit_servo(
                 servo, training, settings=settings, cancel=cancel, observe=progress.iteration
             )
+            stepped = stepped_servo(
+                servo, (*training, *held_out), values_of(servo, found, config.fixed)
+            )
+            if stepped is not None:
+                observer.stage(f'fitting {stepped.name} in the long steps that it seems to take')
+                again = fit_servo(
+                    stepped,
+                    training,
+                    settings=settings_for(stepped, settings),
+                    cancel=cancel,
+                    observe=observer.iteration,
+                )
+                if again.noise[POSITION] < found.noise[POSITION]:
+                    servo, found = stepped, again
         else:
             found = _fit_by_trials(
                 config,
@@ -346,7 +361,7 @@ def _curves(
             role,
             POSITION,
             POSITION,
-            np.arange(len(log), dtype=np.float64) * log.dt,
+            log.times,
             log.position,
             old,
             new,

@@ -24,7 +24,7 @@ from sysid_ros.servos.bench.law_fits import (
     settings_for,
     without,
 )
-from sysid_ros.servos.bench.pendulum import predict
+from sysid_ros.servos.bench.pendulum import predict, servo_for
 from sysid_ros.servos.bench.processes import FitProcesses
 from sysid_ros.servos.bench.residuals import POSITION
 from sysid_ros.servos.formats.parameter_file import write_parameters
@@ -201,6 +201,7 @@ def _fit_and_compare(
 ) -> tuple[ServoComparison, list[Fit]]:
     """Return how laws compare on logs (training, held out), and their fits to all training logs."""
     training, held_out = logs
+    servos = [servo_for(servo, training, config.substeps) for servo in servos]
     grouping = group(servos[0], training, by)
     settings = settings_of(config)
     jobs = [FitJob(servo, training, settings_for(servo, settings)) for servo in servos]
@@ -243,9 +244,7 @@ def _servos(config: ServoFitConfig, models: Sequence[str]) -> tuple[Servo, ...]:
         ConfigError: There are less than two laws.
         ParameterError: There is no such law, or a known coefficient is of none of them.
     """
-    servos = tuple(
-        Servo.named(config.actuator, name, config.substeps) for name in dict.fromkeys(models)
-    )
+    servos = tuple(Servo.named(config.actuator, name) for name in dict.fromkeys(models))
     if len(servos) < _FEWEST_MODELS:
         found = ', '.join(models) or 'none'
         msg = f'Expected two friction models or more to compare, as m1,m4,m6, found {found}.'
@@ -474,7 +473,8 @@ def write_recommended(config: ServoFitConfig, comparison: ServoComparison) -> Pa
         ResultError: The folder cannot be written.
     """
     chosen = comparison.chosen
-    servo = Servo.named(config.actuator, chosen.name, config.substeps)
+    training, _ = read_training(config)
+    servo = servo_for(Servo.named(config.actuator, chosen.name), training, config.substeps)
     write_parameters(config.output, servo, chosen.values)
     return _save_beside(config.output, comparison)
 
