@@ -78,7 +78,7 @@ def _printed(found: Preflight) -> list[str]:
 
 def test_parameters_are_printed_with_what_tells_them():
     lines = _printed(FOUND)
-    assert 'damping 2.00 0.02 1 % N·m·s/rad identified q alone' in lines
+    assert 'damping 2.000 0.02 1 % N·m·s/rad identified q alone' in lines
     assert 'friction 0 0.003 - N·m identified q 3' in lines
     assert 'mass 1 - - kg confounded with gear -' in lines
     assert 'mass, gear: Only a ratio.' in lines
