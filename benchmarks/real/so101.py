@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', '/work/shared/data')) / 'so101'
 PARAMETERS = [
-    {'target': 'actuator/*/kp', 'initial': 15, 'bounds': [1, 2000], 'scale': 'log'},
+    {'target': 'actuator/*/kp', 'shared': True, 'initial': 15, 'bounds': [1, 2000], 'scale': 'log'},
     {'target': 'actuator/*/kv', 'initial': 0.5},
     {'target': 'joint/*/frictionloss'},
     {
         'target': 'joint/*/solimpfriction',
         'shared': True,
         'initial': 0.999,
-        'bounds': [0.5, 0.99999],
+        'prior': {'mean': 0.999, 'std': 1e-4},
     },
 ]
 

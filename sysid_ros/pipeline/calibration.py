@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
-    from sysid_ros.pipeline.loading import Subject
+    from sysid_ros.pipeline.loading import Problem, Subject
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
@@ -187,7 +188,7 @@ def identify(
         if finer.model.opt.timestep < fitted.model.opt.timestep:
             fitted = finer
             observer.stage(f'fitting again with a time step of {finer.model.opt.timestep:g} s')
-            found = fit_training(config, fitted, observer, cancel)
+            found = _fit_from(found, config, fitted, observer, cancel)
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel)
     step = timestep_note(seen.problem, fitted, found, config.solver.threads)
@@ -215,6 +216,20 @@ def identify(
         for target in parameter.targets
     ]
     return Identified(result, values, problem.source, problem.servos)
+
+
+def _fit_from(
+    found: Fit,
+    config: CalibrationConfig,
+    problem: Problem,
+    observer: Observer,
+    cancel: threading.Event | None,
+) -> Fit:
+    """Fit again from what was found."""
+    values = zip(problem.parameters, found.solution.x.tolist(), strict=True)
+    begun = tuple(dataclasses.replace(unknown, nominal=value) for unknown, value in values)
+    again = fit_training(config, dataclasses.replace(problem, parameters=begun), observer, cancel)
+    return dataclasses.replace(again, parameters=problem.parameters)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

@@ -69,3 +69,32 @@ def test_a_fit_with_a_longer_step_finds_the_same_and_says_what_it_changes(tmp_pa
     # Errors are those of the model's own step.
     for one, other in zip(coarse.errors, fine.errors, strict=True):
         assert one.after == pytest.approx(other.after, rel=0.1)
+
+
+class Stages(Nobody):
+    """An observer that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def stage(self, text: str) -> None:
+        """Remember a stage."""
+        self.stages.append(text)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn')
+def test_auto_fits_again_where_what_was_found_does_not_bear_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine = identify(calibration(tmp_path)).result
+    monkeypatch.setattr(timestep, '_NOMINAL_CHANGE', 10.0)
+    monkeypatch.setattr(timestep, '_CHANGE', 1e-9)
+    config = calibration(tmp_path, solver=SolverConfig(timestep='auto'))
+    told = Stages()
+    again = identify(config, observer=told).result
+    assert any('fitting again with a time step of' in stage for stage in told.stages)
+    assert not any('time step' in text for text in again.warnings)
+    for one, other in zip(again.parameters, fine.parameters, strict=True):
+        assert one.initial == other.initial
+        assert one.value == pytest.approx(other.value, abs=0.1 * (other.high - other.low))
