@@ -306,12 +306,7 @@ class Descent:
         if self.current.kind != UPDATED:
             return False
         self._differentiate(self.current)
-        self._points = {self.current.z.tobytes(): self.current}
-        self.model = quadratic(self.current, self.lower, self.upper, self._secant)
-        self.trace[-1] = self.trace[-1]._replace(
-            rollouts=self.residuals.evaluations, jacobian=self.current.kind
-        )
-        self.expects_success = self._keeping = False
+        self._derived_anew(changed=True)
         return True
 
     def _check(self) -> bool:
@@ -342,6 +337,12 @@ class Descent:
         if changed:  # what was learnt came from differences that were wrong
             self._secant.forget()
         self._set(point, linear.jacobian)
+        self._derived_anew(changed=changed)
+        return changed
+
+    def _derived_anew(self, *, changed: bool) -> None:
+        """Note how the current Jacobian came about now, and go on from it where it changed."""
+        point = self.current
         self.trace[-1] = self.trace[-1]._replace(
             rollouts=self.residuals.evaluations,
             jacobian=point.kind,
@@ -351,7 +352,6 @@ class Descent:
             self._points = {point.z.tobytes(): point}
             self.expects_success = self._keeping = False
             self.model = quadratic(point, self.lower, self.upper, self._secant)
-        return changed
 
     def verdict(self) -> str:
         """Return the status of a solve in which no step lowers the cost any more."""

@@ -69,7 +69,7 @@ class Quadratic:
         newton: (p,) step to the least value, zero for parameters held by a bound.
         decrement: Length of that step in standard errors, as if residuals were independent.
         variance: Of the residuals, as they are here.
-        alike: How many of them say as much about this step as one that is independent of others.
+        alike: How many of them say as much as one that is independent of others.
     """
 
     unit: NDArray[np.float64]
@@ -139,8 +139,8 @@ def quadratic(
     The length of the predicted step in standard errors is the relative offset of Bates and Watts
     (Technometrics 23, 1981): it knows no units, and is large for exact data until the residuals
     are rounding errors. Where neighbouring residuals are alike, as those of a model that lacks
-    something, standard errors are larger: H⁻¹ M H⁻¹ with the mean M of what independent residuals
-    would give and of the scatter of the scores' sums over stretches.
+    something, standard errors are larger: by how much, in the mean over all directions, the scatter
+    S of the scores' sums over stretches says, the trace of H⁻¹ S over that of independent ones.
 
     Args:
         point: Where, with its Jacobian.

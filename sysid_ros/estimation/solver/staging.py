@@ -61,8 +61,7 @@ def solve_in_stages(
 
     The parts only find a start, which serves where it costs less than the one given. Should all
     data then end above the cost of that one, they are fitted from it, too, and the better solution
-    counts. An end that is doubtful is
-    compared with that of more stages.
+    counts. An end that is doubtful is compared with that of more stages.
 
     Args:
         residuals: The residual function.

@@ -333,8 +333,9 @@ def _led_by_parts(context: FitContext, residuals: Residuals, start: Start) -> So
     noise, floors = residuals.noise, smallest_noise(residuals.runs)
     for part, weightings in zip(spread_parts(residuals), _PART_WEIGHTINGS, strict=False):
         residuals.also(part)
+        context.log.stage(f'starting on {len(part.runs)} windows from all over the recordings')
         for _ in range(weightings):
-            part.set_noise({**part.noise, **noise})
+            part.set_noise(noise)
             found = attempt(
                 part,
                 start.x if last is None else last.x,

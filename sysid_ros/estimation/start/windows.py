@@ -11,7 +11,7 @@ all of them are differenced together: 2 nv simulations of each window, however m
 from __future__ import annotations
 
 import dataclasses
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -293,7 +293,11 @@ def spread_parts(residuals: Residuals) -> list[Residuals]:
     if total < _MANY * _SPREAD_LENGTH:
         return []
     cutter = Cutter(residuals)
-    return [residuals.of([cutter.spread(_SPREAD_LENGTH, every)]) for every in _SPREAD]
+    parts: list[Residuals] = []
+    for every in _SPREAD:
+        with suppress(FitError):  # nothing moves there
+            parts.append(residuals.of([cutter.spread(_SPREAD_LENGTH, every)]))
+    return parts
 
 
 def _edges(run: Run, motion: PrescribedMotion | None, seconds: float) -> list[tuple[float, float]]:
