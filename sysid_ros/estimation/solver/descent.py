@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,9 @@ _ROUGH_JUMPS, _JUMPS, _ARRIVED = 2.0, 0.3, 1.0
 #: A Jacobian over wide differences is updated by a step that lowers the cost by this part of what
 #: was predicted, and differenced anew after others.
 _LEARNS = 0.2
+#: Where time is limited, that of so many of the longest iterations is kept: another one, and
+#: differences on both sides for the intervals.
+_RESERVED = 3.0
 #: Residuals that are not finite become this many times the largest at the start, or at least …
 _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
@@ -117,6 +121,7 @@ class Descent:
         *,
         loss: Loss,
         limit: int,
+        deadline: float,
         tolerance: float,
         cancel: threading.Event | None,
         observe: Callable[[Iteration], None] | None,
@@ -128,6 +133,7 @@ class Descent:
         self.smooth = False
         self.loss = loss
         self.limit = limit
+        self._deadline = deadline
         self.tolerance = tolerance
         self.status: str | None = None
         self.trace: list[Iteration] = []
@@ -454,9 +460,17 @@ class Descent:
             self._idle = 0
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
+        if not status and self._out_of_time():
+            status = 'time'
         self.status = status
         if self._jumps and self.current.kind not in {KEPT, UPDATED}:
             self.differences.lengthen(self._by_values(self.current), self.model.alike)
+
+    def _out_of_time(self) -> bool:
+        """Return whether there is no time for another iteration and what follows the last one."""
+        moments = [0.0, *(iteration.seconds for iteration in self.trace)]
+        longest = max(after - before for before, after in itertools.pairwise(moments))
+        return time.monotonic() + _RESERVED * longest > self._deadline
 
     def _note(self, step: float) -> None:
         iteration = Iteration(
