@@ -113,6 +113,8 @@ class Descent:
         unchecked: Whether the differences need not be right, as for a start.
         smooth: Whether residuals have a second derivative along a step.
         near: Steps below this, in standard errors, are taken with the Jacobian that is there.
+        passing: Whether another solve begins at the end of this one, which went on from a solution:
+            what was learnt of the Jacobian from steps then serves as it is.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Descent:
         self.residuals = residuals
         self.differences = differences
         self.unchecked = False
-        self.smooth = False
+        self.smooth = self.passing = False
         self.loss = loss
         self.limit = limit
         self._deadline = deadline
@@ -138,7 +140,7 @@ class Descent:
         self.status: str | None = None
         self.trace: list[Iteration] = []
         self._poor = self._idle = self._look_from = 0
-        self._looked = False
+        self._looked = self._renewed = False
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -308,9 +310,13 @@ class Descent:
         return (not self.checked and self._check()) or self._widen()
 
     def _renew(self) -> bool:
-        """Difference anew what was learnt from steps; return whether it was."""
-        if self.current.kind != UPDATED:
+        """Difference anew what was learnt from steps; return whether it was.
+
+        That is done once until a step lowers the cost by more than an idle one.
+        """
+        if self.current.kind != UPDATED or self._renewed or self.passing:
             return False
+        self._renewed = True
         self._differentiate(self.current)
         self._derived_anew(changed=True)
         return True
@@ -444,7 +450,9 @@ class Descent:
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
         if self.trace:
-            self._idle = self._idle + 1 if self.current.cost - point.cost <= self.least_fall else 0
+            idle = self.current.cost - point.cost <= self.least_fall
+            self._idle = self._idle + 1 if idle else 0
+            self._renewed = self._renewed and idle
         self.current = point
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)

@@ -191,6 +191,7 @@ def solve(
     descent.unchecked = settings.rough
     descent.smooth = settings.smooth
     descent.expects_success = begun is not None
+    descent.passing = known is not None and tolerance > settings.accuracy
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
     )
