@@ -189,7 +189,9 @@ class BagSelection(Section):
 class PriorConfig(Section):
     """What is known of a parameter before the fit, in its unit."""
 
-    mean: float = Field(description='most likely value')
+    mean: float | None = Field(
+        default=None, description='most likely value; default where the parameter starts'
+    )
     std: Annotated[float, Field(gt=0)] = Field(description='standard deviation')
 
 
