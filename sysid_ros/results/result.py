@@ -484,8 +484,8 @@ class SolverSummary(Frozen):
     empty for one start, else in the order of the costs there. ``start`` says where the fit began,
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
     the values rest on, s, where the motion cannot be predicted over whole sequences. ``estimator``
-    is what the model was compared with, ``estimator_sentence`` why. ``left`` is how far the fit ended
-    from the optimum, in standard errors.
+    is what the model was compared with, ``estimator_sentence`` why. ``left`` is how far from the
+    optimum the fit ended, in standard errors.
     """
 
     backend: str
