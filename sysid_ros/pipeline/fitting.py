@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,8 @@ def fit_training(
     cancel: threading.Event | None = None,
     *,
     memory: JointPrior | None = None,
+    deadline: float | None = None,
+    begun: Fit | None = None,
 ) -> Fit:
     """Fit the parameters of a problem to its training sequences.
 
@@ -37,12 +41,17 @@ def fit_training(
         observer: Is told of iterations.
         cancel: Ends the fit when it is set.
         memory: What is known of some parameters together.
+        deadline: When it is to be done, in ``time.monotonic()``; ``solver.time`` from now unless
+            given.
+        begun: A fit to the same data, from which this one goes on.
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
         FitError: There is nothing to fit, or a parameter has no effect.
         CancelledError: ``cancel`` was set.
     """
+    if deadline is None:
+        deadline = deadline_of(config)
     try:
         return fit(
             problem.spec,
@@ -53,6 +62,7 @@ def fit_training(
                 config.solver.loss,
                 config.solver.max_iterations,
                 config.solver.accuracy,
+                deadline=deadline,
             ),
             start=config.solver.start,
             starts=config.solver.starts,
@@ -67,6 +77,7 @@ def fit_training(
             observe=observer.iteration,
             stage=observer.stage,
             drives=problem.servos,
+            begun=begun,
         )
     except CancelledError:
         raise
@@ -77,6 +88,11 @@ def fit_training(
             raise
         msg = f'{str(err).rstrip(".")}; bag {idle}.'
         raise FitError(msg) from err
+
+
+def deadline_of(config: CalibrationConfig) -> float:
+    """Return when a fit that begins now is to be done, in ``time.monotonic()``."""
+    return math.inf if config.solver.time is None else time.monotonic() + config.solver.time
 
 
 def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:

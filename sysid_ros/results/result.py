@@ -457,6 +457,7 @@ class SolverStatus(StrEnum):
     COST = 'cost'
     STALLED = 'stalled'
     ITERATIONS = 'iterations'
+    TIME = 'time'
 
 
 class EstimatorKind(StrEnum):
@@ -483,7 +484,8 @@ class SolverSummary(Frozen):
     empty for one start, else in the order of the costs there. ``start`` says where the fit began,
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
     the values rest on, s, where the motion cannot be predicted over whole sequences. ``estimator``
-    is what the model was compared with, ``estimator_sentence`` why.
+    is what the model was compared with, ``estimator_sentence`` why. ``left`` is how far from the
+    optimum the fit ended, in standard errors.
     """
 
     backend: str
@@ -505,6 +507,7 @@ class SolverSummary(Frozen):
     window: float | None = None
     estimator: EstimatorKind = EstimatorKind.SIMULATION
     estimator_sentence: str = ''
+    left: MaybeFloat = float('nan')
 
 
 class NoiseScale(Frozen):
