@@ -55,6 +55,7 @@ def fit_training(
                 config.solver.accuracy,
             ),
             start=config.solver.start,
+            windowed=config.estimator == 'windows',
             starts=config.solver.starts,
             seed=config.solver.seed,
             threads=config.solver.threads,

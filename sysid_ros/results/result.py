@@ -460,10 +460,11 @@ class SolverStatus(StrEnum):
 
 
 class EstimatorKind(StrEnum):
-    """What the model was compared with: simulations, or forces along the measured motion."""
+    """What was compared: whole simulations, such of windows, or forces along the motion."""
 
     SIMULATION = 'simulation'
     TORQUE = 'torque'
+    WINDOWS = 'windows'
 
 
 class StartKind(StrEnum):
@@ -482,7 +483,8 @@ class SolverSummary(Frozen):
     ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
     empty for one start, else in the order of the costs there. ``start`` says where the fit began,
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
-    the values rest on, s, where the motion cannot be predicted over whole sequences. ``estimator``
+    the values rest on, s, and of those over which errors are given; None where these are whole
+    sequences. ``estimator``
     is what the model was compared with, ``estimator_sentence`` why.
     """
 
