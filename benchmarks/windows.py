@@ -130,8 +130,6 @@ def moved(robot: Robot, rng: np.random.Generator) -> tuple[mujoco.MjModel, dict[
         else:
             setattr(part, attribute, getattr(part, attribute) * factor)
             truth[target] = float(getattr(part, attribute))
-        if kind == 'body':  # the same shape of another density
-            part.inertia = part.inertia * factor
     return spec.compile(), truth
 
 
