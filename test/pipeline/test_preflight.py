@@ -128,8 +128,7 @@ def test_nothing_is_promised_where_simulations_diverge(workshop: Any):
 def test_windows_are_looked_at_where_they_are_asked_for(workshop: Any):
     loose = workshop.spec(damping=0.001)
     runs = [workshop.sequence(loose, f'b{i}', i, seconds=10, start=3.1) for i in range(2)]
-    solver = workshop.config.solver.model_copy(update={'start': 'windows'})
-    config = workshop.config.model_copy(update={'solver': solver})
+    config = workshop.config.model_copy(update={'estimator': 'windows'})
     problem = workshop.problem(workshop.spec(damping=0.003, mass=1.1), TARGETS, *runs)
     found = predicted(config, problem)
     assert not found.sources
