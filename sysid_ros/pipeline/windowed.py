@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sysid_ros.signals.trajectory import Trajectory
 
 #: Starts are near already; so many iterations at most.
-_ITERATIONS = 10
+_ITERATIONS = 5
 #: Starts of so many windows are estimated together that their Jacobian has about so many numbers.
 _MOST_NUMBERS = 4e6
 

@@ -216,9 +216,7 @@ def initialize(
     return first
 
 
-def _in_windows(
-    context: FitContext, residuals: Residuals, choice: StartChoice
-) -> FirstSolution:
+def _in_windows(context: FitContext, residuals: Residuals, choice: StartChoice) -> FirstSolution:
     """Return the first solution for the longest windows over which motion can be predicted."""
     reason = _impossible(residuals)
     windows = None

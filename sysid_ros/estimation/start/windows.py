@@ -47,6 +47,9 @@ _LATE = 0.75
 _SEED = 0
 #: Ground is rough where a start that is a tenth off predicts nothing.
 ROUGH = 0.01
+#: Values that fit shorter windows are near: where it is so rough around them, a solution for longer
+#: windows takes many iterations, only to be rough as well.
+HOPELESS = 10 * ROUGH
 #: Values that fit parts of the data have smaller errors: they are lost where a thousandth counts.
 LOST = 1.0
 
@@ -232,9 +235,7 @@ class Cutter:
         found = [window.sequence for own in self._runs for window in self._cut(*own, seconds)]
         return [sequence for sequence in found[::every] if sequence.measurements]
 
-    def _cut(
-        self, run: Run, motion: PrescribedMotion | None, seconds: float
-    ) -> Iterator[Window]:
+    def _cut(self, run: Run, motion: PrescribedMotion | None, seconds: float) -> Iterator[Window]:
         """Yield all windows of a sequence."""
         for begin, end in _edges(run, motion, seconds):
             yield self._window(run, motion, begin, end)
@@ -428,6 +429,8 @@ def solve_in_windows(
             residuals.also(part)
             begin = np.array([unknown.nominal for unknown in windows.unknowns])
             begin[:count] = x
+            if best is not None and roughness_at(part, begin, count) > HOPELESS:
+                break
             solution = attempt(
                 part,
                 begin,
