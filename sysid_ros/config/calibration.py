@@ -290,8 +290,8 @@ class CalibrationConfig(Section):
     bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
     estimator: Literal['auto', 'simulation', 'torque', 'windows'] = Field(
         default='auto',
-        description='what the model is compared with: simulations of whole recordings or of windows '
-        'that start where the robot was, or the forces that the measured motion needs; auto is '
+        description='what the model is compared with: simulations of whole recordings or of '
+        'windows that start where the robot was, or the forces that the measured motion needs; auto is '
         'torque where only forces drive the joints and they are measured, and windows where '
         'simulations of whole recordings say nothing',
     )

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import Loss
-    from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.validation import Predictor
     from sysid_ros.signals.trajectory import Trajectory
 

@@ -193,5 +193,5 @@ def test_windows_that_are_asked_for_need_measured_positions(measure: Measure) ->
     mapping = {'j_position': series.signal_mapping['j_position']}
     blind = TimeSeries(series.times, series.data[:, :1], mapping)
     run = dataclasses.replace(run, measurements=(blind,))
-    with pytest.raises(FitError, match="Windows are not possible: .*joint 'k'"):
+    with pytest.raises(FitError, match=r"Windows are not possible: .*joint 'k'"):
         fit(CHAOTIC, unknowns(), [run], threads=1, windowed=True)
