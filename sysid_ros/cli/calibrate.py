@@ -22,6 +22,8 @@ def run(args: argparse.Namespace) -> int:
     overrides = parse_overrides(args.overrides)
     if args.output is not None:
         overrides['output'] = str(args.output)
+    if args.time is not None:
+        overrides['solver.time'] = args.time
     config = load_calibration(args.config, overrides)
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros.cli.console import Progress, make_console, print_paths, print_result  # noqa: PLC0415

@@ -83,6 +83,9 @@ def _add_calibrate(commands: Commands) -> None:
         '--example', action='store_true', help='print a commented configuration and exit'
     )
     _add_overrides(parser)
+    parser.add_argument(
+        '--time', metavar='SECONDS', help='limit of time of the fit; the best values by then count'
+    )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
 
 

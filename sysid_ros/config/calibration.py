@@ -189,7 +189,9 @@ class BagSelection(Section):
 class PriorConfig(Section):
     """What is known of a parameter before the fit, in its unit."""
 
-    mean: float = Field(description='most likely value')
+    mean: float | None = Field(
+        default=None, description='most likely value; default where the parameter starts'
+    )
     std: Annotated[float, Field(gt=0)] = Field(description='standard deviation')
 
 
@@ -246,6 +248,9 @@ class SolverConfig(Section):
     backend: Backend = Field(default='mujoco', description='which solver; scipy is scipy-dogbox')
     loss: Loss = Field(default='linear', description='loss on residuals in units of their noise')
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
+    time: Seconds | None = Field(
+        default=None, description='limit of time, s; the best values by then count'
+    )
     accuracy: Annotated[float, Field(gt=0, le=1)] = Field(
         default=ACCURACY, description='largest step left at the end, in standard errors'
     )

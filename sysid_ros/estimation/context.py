@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -57,9 +58,10 @@ class FitContext:
     opened: ExitStack = field(default_factory=ExitStack)
 
     @property
-    def has_iterations(self) -> bool:
-        """Whether the limit of iterations is not reached."""
-        return len(self.log.trace) < self.settings.max_iterations
+    def may_go_on(self) -> bool:
+        """Whether neither the limit of iterations nor that of time is reached."""
+        late = time.monotonic() + self.log.longest > self.settings.deadline
+        return len(self.log.trace) < self.settings.max_iterations and not late
 
     @property
     def settings_left(self) -> SolverSettings:

@@ -46,7 +46,7 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
     robust = context.settings.loss != 'linear'
     solution = first.solution
     for weighting in range(1, _WEIGHTINGS + 1):
-        if not context.has_iterations:
+        if not context.may_go_on:
             break
         solution = arrivals.locate(solution)
         residuals = arrivals.residuals

@@ -21,7 +21,7 @@ from sysid_ros.estimation.nuisances import (
     initial_states,
     torque_delay,
 )
-from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.stamps import examine_stamps
@@ -267,14 +267,14 @@ def fit(  # noqa: PLR0913 (documented API)
         else:
             first = initialize(context, whole, start, windowed=windowed)
         starts_fixed = False
-        if first.window is None and context.has_iterations:
+        if first.window is None and context.may_go_on:
             freed = _with_free_starts(context, first, sequences)
             starts_fixed = freed is None
             first = freed or first
         arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
         solution = solve_weighted(context, first, arrivals)
         residuals, x = arrivals.residuals, solution.x
-        if solution.status == 'iterations':
+        if solution.status in LIMITS:
             solution = with_steady_slopes(residuals, solution, settings.loss)
         steps = {
             sensor: step / residuals.noise[sensor]

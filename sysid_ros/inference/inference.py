@@ -96,6 +96,8 @@ class Inference:
         combinations: What is determined of parameters that cannot be told apart.
         noises: Of each sensor's residuals.
         all_at_once: What the half-widths are to be multiplied by to hold all parameters at once.
+        left: How far the fit ended from the optimum, in standard errors of that parameter of which
+            it is most.
     """
 
     intervals: tuple[Interval, ...]
@@ -106,6 +108,7 @@ class Inference:
     combinations: tuple[Combination, ...] = ()
     noises: tuple[SensorNoise, ...] = ()
     all_at_once: float = 1.0
+    left: float = 0.0
 
 
 def infer(
@@ -156,6 +159,7 @@ def infer(
     # np.maximum passes NaN on: no interval stays no interval.
     low = np.maximum(ends.low, [unknown.min_value for unknown in parameters])
     high = np.minimum(ends.high, [unknown.max_value for unknown in parameters])
+    left = _left(linear, found)
     return Inference(
         tuple(
             Interval(
@@ -170,13 +174,14 @@ def infer(
         covariance,
         f'{found.method}; {ends.said}' if ends.said else found.method,
         found.effective,
-        (*notes, *_unsettled(linear, found)),
+        (*notes, *_unsettled(left)),
         judged.combinations,
         tuple(
             SensorNoise(samples.sensors[c], noise.samples, noise.effective, noise.neighbours)
             for c, noise in sorted(found.noises.items())
         ),
         all_at_once(covariance, parameters),
+        left,
     )
 
 
@@ -205,18 +210,22 @@ def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) 
     return max(float(np.quantile(largest, LEVEL) / ndtri((1 + LEVEL) / 2)), 1.0)
 
 
-def _unsettled(linear: Linear, found: Spread) -> tuple[str, ...]:
-    """Say so where the fit ended off the optimum: intervals around another point do not hold."""
+def _left(linear: Linear, found: Spread) -> float:
+    """Return the largest step to the optimum, in standard errors."""
     free = linear.free
     with np.errstate(invalid='ignore', divide='ignore'):
         share = np.abs(linear.step) / np.sqrt(np.diag(found.covariance)[free])
     # Starts of recordings interest nobody: joints that stick there make them hard to settle.
     lasting = np.array([not linear.unknowns[column].of_single_runs for column in free], dtype=bool)
-    largest = float(np.max(share[lasting & np.isfinite(share)], initial=0.0))
-    if largest <= _SETTLED:
+    return float(np.max(share[lasting & np.isfinite(share)], initial=0.0))
+
+
+def _unsettled(left: float) -> tuple[str, ...]:
+    """Say so where the fit ended off the optimum: intervals around another point do not hold."""
+    if left <= _SETTLED:
         return ()
     note = (
-        f'The fit ended about {largest:.1g} standard errors from the optimum: verdicts and '
+        f'The fit ended about {left:.1g} standard errors from the optimum: verdicts and '
         'intervals may not hold; let it run longer, or leave out what makes the motion rough.'
     )
     return (note,)

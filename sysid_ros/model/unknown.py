@@ -85,7 +85,7 @@ def make_unknowns(
     bounds: tuple[float, float] | None = None,
     shared: bool = False,
     scale: Scale = 'linear',
-    prior: tuple[float, float] | None = None,
+    prior: tuple[float | None, float] | None = None,
 ) -> tuple[Unknown, ...]:
     """Turn a target or a pattern of targets into parameters.
 
@@ -99,7 +99,8 @@ def make_unknowns(
         shared: One parameter for all matching elements instead of one for each; components of a
             vector stay apart.
         scale: Whether the solver moves the value or its logarithm.
-        prior: Mean and standard deviation of what is known before the fit.
+        prior: Mean and standard deviation of what is known before the fit; a mean of None is the
+            start value.
 
     Raises:
         ParameterError: Nothing matches, matches of different units are shared, bounds are
@@ -136,7 +137,8 @@ def make_unknowns(
         else:
             nominal = float(start)
         low, high = limits or _default_bounds(group[0], nominal, scale)
-        unknown = Unknown(label, tuple(group), nominal, low, high, scale, prior)
+        known = None if prior is None else (nominal if prior[0] is None else prior[0], prior[1])
+        unknown = Unknown(label, tuple(group), nominal, low, high, scale, known)
         _check_values(unknown, "the model's value" if start is None else 'initial')
         found.append(unknown)
     return tuple(found)

@@ -19,7 +19,7 @@ from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
-from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.fitting import deadline_of, fit_training
 from sysid_ros.pipeline.loading import (
     ReadOptions,
     load,
@@ -170,6 +170,7 @@ def identify(
     Raises:
         SysidError: In one sentence, what is wrong.
     """
+    deadline = deadline_of(config)
     observer = observer or Nobody()
     memory, warnings = recall(config.memory, config.output / RESULT)
     if memory is not None:
@@ -183,12 +184,13 @@ def identify(
     remembered = Remembered()
     if memory is None:
         check_families(config, seen.problem)
-        found = fit_training(config, fitted, observer, cancel)
+        found = fit_training(config, fitted, observer, cancel, deadline=deadline)
         finer = with_timestep(seen.problem, config.solver, found)
-        if finer.model.opt.timestep < fitted.model.opt.timestep:
+        late = found.solution.status == 'time'
+        if finer.model.opt.timestep < fitted.model.opt.timestep and not late:
             fitted = finer
             observer.stage(f'fitting again with a time step of {finer.model.opt.timestep:g} s')
-            found = _fit_from(found, config, fitted, observer, cancel)
+            found = _fit_from(found, config, fitted, observer, cancel, deadline)
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel)
     step = timestep_note(seen.problem, fitted, found, config.solver.threads)
@@ -224,11 +226,13 @@ def _fit_from(
     problem: Problem,
     observer: Observer,
     cancel: threading.Event | None,
+    deadline: float,
 ) -> Fit:
     """Fit again from what was found."""
     values = zip(problem.parameters, found.solution.x.tolist(), strict=True)
     begun = tuple(dataclasses.replace(unknown, nominal=value) for unknown, value in values)
-    again = fit_training(config, dataclasses.replace(problem, parameters=begun), observer, cancel)
+    moved = dataclasses.replace(problem, parameters=begun)
+    again = fit_training(config, moved, observer, cancel, deadline=deadline)
     return dataclasses.replace(again, parameters=problem.parameters)
 
 

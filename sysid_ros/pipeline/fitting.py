@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,7 @@ def fit_training(
     cancel: threading.Event | None = None,
     *,
     memory: JointPrior | None = None,
+    deadline: float | None = None,
 ) -> Fit:
     """Fit the parameters of a problem to its training sequences.
 
@@ -37,12 +40,16 @@ def fit_training(
         observer: Is told of iterations.
         cancel: Ends the fit when it is set.
         memory: What is known of some parameters together.
+        deadline: When it is to be done, in ``time.monotonic()``; ``solver.time`` from now unless
+            given.
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
         FitError: There is nothing to fit, or a parameter has no effect.
         CancelledError: ``cancel`` was set.
     """
+    if deadline is None:
+        deadline = deadline_of(config)
     try:
         return fit(
             problem.spec,
@@ -53,6 +60,7 @@ def fit_training(
                 config.solver.loss,
                 config.solver.max_iterations,
                 config.solver.accuracy,
+                deadline=deadline,
             ),
             start=config.solver.start,
             windowed=config.estimator == 'windows',
@@ -78,6 +86,11 @@ def fit_training(
             raise
         msg = f'{str(err).rstrip(".")}; bag {idle}.'
         raise FitError(msg) from err
+
+
+def deadline_of(config: CalibrationConfig) -> float:
+    """Return when a fit that begins now is to be done, in ``time.monotonic()``."""
+    return math.inf if config.solver.time is None else time.monotonic() + config.solver.time
 
 
 def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:

@@ -196,7 +196,9 @@ def validate(
         except ConfigError as err:
             warnings.append(str(err))
     folds: tuple[Fold, ...] = ()
-    if families:
+    if families and fit.solution.status == 'time':
+        warnings.append('No part of the data was left out in turn: the limit of time was reached.')
+    elif families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
         left_out = leave_out(
             problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel

@@ -64,6 +64,8 @@ _PHYSICAL = (
 _NAMED = 5
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
+#: A fit that had no more time, and was nearer to the optimum than this, in standard errors, serves.
+_NEAR = 1.0
 
 
 def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
@@ -162,10 +164,13 @@ def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     solver = result.solver
     costs = [entry.cost for entry in solver.trace[-_LAST_ITERATIONS:]]
     settled = len(costs) == _LAST_ITERATIONS and max(costs) - costs[-1] <= _STILL_FALLS * costs[-1]
-    ended = solver.success or solver.status is SolverStatus.STALLED or settled
+    near = solver.status is SolverStatus.TIME and solver.left <= _NEAR
+    ended = solver.success or solver.status is SolverStatus.STALLED or settled or near
     said = solver.message.rstrip('.')
     detail = f'{said}.' if ended else f'The solver did not converge: {said}.'
-    if settled and solver.status is SolverStatus.ITERATIONS:
+    if near:
+        detail = f'{said}, about {solver.left:.1g} standard errors from the optimum.'
+    elif settled and solver.status in {SolverStatus.ITERATIONS, SolverStatus.TIME}:
         detail = f'{said}, but the cost hardly fell any more.'
     return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
 

@@ -94,6 +94,11 @@ def _nothing_identified(result: UnjudgedResult) -> Iterator[str]:
 def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:
     if result.solver.status is SolverStatus.ITERATIONS:
         yield 'The fit stopped at its limit of iterations: raise solver.max_iterations.'
+    if result.solver.status is SolverStatus.TIME:
+        yield (
+            f'The fit stopped at its limit of time, about {result.solver.left:.1g} standard errors '
+            'from the optimum: give it more by solver.time.'
+        )
 
 
 def _faults(result: UnjudgedResult) -> Iterator[str]:

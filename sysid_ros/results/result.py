@@ -457,6 +457,7 @@ class SolverStatus(StrEnum):
     COST = 'cost'
     STALLED = 'stalled'
     ITERATIONS = 'iterations'
+    TIME = 'time'
 
 
 class EstimatorKind(StrEnum):
@@ -484,8 +485,8 @@ class SolverSummary(Frozen):
     empty for one start, else in the order of the costs there. ``start`` says where the fit began,
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
     the values rest on, s, and of those over which errors are given; None where these are whole
-    sequences. ``estimator``
-    is what the model was compared with, ``estimator_sentence`` why.
+    sequences. ``estimator`` is what the model was compared with, ``estimator_sentence`` why.
+    ``left`` is how far the fit ended from the optimum, in standard errors.
     """
 
     backend: str
@@ -507,6 +508,7 @@ class SolverSummary(Frozen):
     window: float | None = None
     estimator: EstimatorKind = EstimatorKind.SIMULATION
     estimator_sentence: str = ''
+    left: MaybeFloat = float('nan')
 
 
 class NoiseScale(Frozen):

@@ -170,6 +170,7 @@ def _solver(fit: Fit, backend: str, loss: str) -> SolverSummary:
         start=StartKind(fit.start),
         start_sentence=fit.start_sentence,
         window=fit.window,
+        left=fit.inference.left,
     )
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from builders.cli_project import Outcome, Project, Sysid, run_process
 from sysid_ros.results.comparison import compare
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, SolverStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
@@ -83,6 +83,23 @@ def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysi
     assert [parameter.name for parameter in result.parameters] == ['joint/elbow/armature']
     assert result.solver.backend == 'scipy'
     assert '--set solver.max_iterations=30' in result.provenance.command
+    assert not (quick.folder / 'out').exists()
+
+
+def test_a_limit_of_time_is_kept_and_said(quick: Project, sysid: Sysid):
+    done = sysid('calibrate', 'calibration.yaml', '--time', '.01', '--output', 'hasty')
+    assert done.code in (0, 1)
+    assert 'limit of time' in ' '.join(done.out.split())
+    path = quick.folder / ('hasty' if done.code == 0 else 'hasty/rejected') / 'result.json'
+    solver = CalibrationResult.load(path).solver
+    assert solver.status is SolverStatus.TIME
+    assert solver.left > 0
+
+
+def test_a_limit_of_time_that_is_none_is_named(quick: Project, sysid: Sysid):
+    done = sysid('calibrate', 'calibration.yaml', '--time', 'soon')
+    assert done.code == 2
+    assert 'solver.time' in done.err
     assert not (quick.folder / 'out').exists()
 
 

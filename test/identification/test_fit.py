@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -394,6 +395,28 @@ def test_the_limit_of_iterations_holds_over_all_weightings(
     assert not found.solution.success
     assert found.solution.status == 'iterations'
     assert len(found.solution.trace) <= limit + 1  # the last is where it stopped
+
+
+def test_the_limit_of_time_holds_over_all_stages_and_leaves_intervals(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    late, done = (
+        quick(
+            model,
+            unknowns(model, *SEVERAL),
+            [run],
+            settings=SolverSettings(deadline=time.monotonic() + seconds),
+        )
+        for seconds in (0.0, 600.0)
+    )
+    assert late.solution.status == 'time'
+    assert done.solution.success
+    assert late.rollouts < done.rollouts
+    assert late.inference.left > 1.0 > done.inference.left
+    for interval in late.intervals:
+        assert interval.low < interval.high
+    assert any('standard errors from the optimum' in note for note in late.inference.notes)
 
 
 @pytest.mark.parametrize('backend', BACKENDS)

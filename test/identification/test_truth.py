@@ -481,6 +481,7 @@ ELSEWHERE = {
     *(('sequence', f'initial_{part}') for part in ('qpos', 'qvel', 'act')),
     ('sequence', 'arrival_offset'),
     *(('tendon', name) for name in ('play', 'deadband')),
+    ('actuator', 'forcelimit'),
     # Of what a controller asks for: test_controllers.py and test_commands.py of the rollouts.
     ('sequence', 'trajectory_offset'),
     *(('sequence', f'update_{what}') for what in ('phase', 'ripple', 'blur')),
@@ -608,8 +609,8 @@ def test_ten_numbers_of_inertia_come_back(start: float) -> None:
     np.testing.assert_allclose(pseudo, expected, rtol=PRECISION)
 
 
-#: A rotor that a link follows through a gear with play and a spring with a dead band.
-WIDTHS = """
+#: A rotor that a link follows through a gear with play and a spring with a dead band, and its motor.
+AROUND_ZERO = """
 <mujoco>
   <option timestep="0.005" gravity="0 0 0"/>
   <worldbody>
@@ -623,7 +624,7 @@ WIDTHS = """
     <fixed name="servo" stiffness="2" springlength="{deadband}"><joint joint="rotor" coef="1"/>
       <joint joint="link" coef="-1"/></fixed>
   </tendon>
-  <actuator><motor name="m" joint="rotor" gear=".5"/></actuator>
+  <actuator><motor name="m" joint="rotor" gear=".5" forcerange="{forcelimit}"/></actuator>
   <sensor><jointpos name="r" joint="rotor"/><jointpos name="q" joint="link"/></sensor>
 </mujoco>
 """
@@ -632,16 +633,20 @@ WIDTHS = """
 @pytest.mark.parametrize('start', STARTS)
 @pytest.mark.parametrize(
     ('path', 'truth', 'written'),
-    [('tendon/gear/play', 0.5, '-.25 .25'), ('tendon/servo/deadband', 0.3, '-.15 .15')],
+    [
+        ('tendon/gear/play', 0.5, '-.25 .25'),
+        ('tendon/servo/deadband', 0.3, '-.15 .15'),
+        ('actuator/m/forcelimit', 0.6, '-.6 .6'),
+    ],
 )
-def test_a_width_around_zero_comes_back(
+def test_a_range_around_zero_comes_back(
     start: float, path: str, truth: float, written: str
 ) -> None:
-    nominal = {'play': '-.2 .2', 'deadband': '-.1 .1'}
-    plant = WIDTHS.format(**(nominal | {path.rpartition('/')[2]: written}))
+    nominal = {'play': '-.2 .2', 'deadband': '-.1 .1', 'forcelimit': '-9 9'}
+    plant = AROUND_ZERO.format(**(nominal | {path.rpartition('/')[2]: written}))
     recording = run(mujoco.MjModel.from_xml_string(plant))
-    spec = mujoco.MjSpec.from_string(WIDTHS.format(**nominal))
-    first = 0.4 if path.endswith('play') else 0.2
+    spec = mujoco.MjSpec.from_string(AROUND_ZERO.format(**nominal))
+    first = {'play': 0.4, 'deadband': 0.2, 'forcelimit': 0.5}[path.rpartition('/')[2]]
     found = solved(one(path, first, 0.01, 1.0), spec, recording, start)
     assert found == pytest.approx([truth], rel=PRECISION)
 

@@ -165,6 +165,10 @@ def test_log_scales_have_bounds_above_zero(model: mujoco.MjModel) -> None:
 def test_a_prior_needs_a_spread(model: mujoco.MjModel) -> None:
     (parameter,) = make_unknowns('body/upper/mass', model, prior=(1.1, 0.2))
     assert parameter.prior == (1.1, 0.2)
+    for around in make_unknowns('body/*/mass', model, prior=(None, 0.2)):
+        assert around.prior == (around.nominal, 0.2)
+    (moved,) = make_unknowns('body/upper/mass', model, initial=0.7, prior=(None, 0.2))
+    assert moved.prior == (0.7, 0.2)
     with pytest.raises(ParameterError, match='standard deviation above 0, got 1 and 0'):
         make_unknowns('body/upper/mass', model, prior=(1.0, 0.0))
 

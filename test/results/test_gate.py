@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,17 @@ def test_a_solver_that_did_not_converge_is_a_reason() -> None:
     for change in ({'trace': settled}, {'status': SolverStatus.STALLED}):
         calm = result.model_copy(update={'solver': solver.model_copy(update=change)})
         assert not failed(calm)
+
+
+@pytest.mark.parametrize(('left', 'serves'), [(0.5, True), (3.0, False), (math.nan, False)])
+def test_a_fit_that_had_no_more_time_serves_near_the_optimum(left: float, serves: bool) -> None:
+    result = made()
+    falling = tuple(_iteration(number, 100.0 * 0.9**number) for number in range(8))
+    solver = result.solver.model_copy(
+        update={'success': False, 'status': SolverStatus.TIME, 'trace': falling, 'left': left}
+    )
+    reasons = failed(result.model_copy(update={'solver': solver}))
+    assert set(reasons) == (set() if serves else {'converged'})
 
 
 def _iteration(number: int, cost: float) -> TraceEntry:

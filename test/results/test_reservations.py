@@ -55,6 +55,11 @@ def ahead(before: float, after: float, coasting: float, seconds: float = 0.5) ->
     return {'horizon': (point,)}
 
 
+def out_of_time() -> dict[str, Any]:
+    solver = HONEST.solver.model_copy(update={'status': SolverStatus.TIME, 'left': 0.4})
+    return {'solver': solver}
+
+
 def out_of_iterations() -> dict[str, Any]:
     solver = HONEST.solver.model_copy(update={'status': SolverStatus.ITERATIONS})
     return {'solver': solver}
@@ -78,6 +83,7 @@ def test_an_honest_result_has_none() -> None:
         ('each sensor', worse_sensor),
         ('identified', unidentified),
         ('optimum', out_of_iterations),
+        ('optimum', out_of_time),
         ('recordings', jumping_clock),
     ],
 )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,9 @@ _ROUGH_JUMPS, _JUMPS, _ARRIVED = 2.0, 0.3, 1.0
 #: A Jacobian over wide differences is updated by a step that lowers the cost by this part of what
 #: was predicted, and differenced anew after others.
 _LEARNS = 0.2
+#: Where time is limited, that of so many of the longest iterations is kept: another one, and
+#: differences on both sides for the intervals.
+_RESERVED = 3.0
 #: Residuals that are not finite become this many times the largest at the start, or at least …
 _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
@@ -109,6 +113,8 @@ class Descent:
         unchecked: Whether the differences need not be right, as for a start.
         smooth: Whether residuals have a second derivative along a step.
         near: Steps below this, in standard errors, are taken with the Jacobian that is there.
+        passing: Whether another solve begins at the end of this one, which went on from a solution:
+            what was learnt of the Jacobian from steps then serves as it is.
     """
 
     def __init__(
@@ -117,6 +123,7 @@ class Descent:
         *,
         loss: Loss,
         limit: int,
+        deadline: float,
         tolerance: float,
         cancel: threading.Event | None,
         observe: Callable[[Iteration], None] | None,
@@ -125,14 +132,15 @@ class Descent:
         self.residuals = residuals
         self.differences = differences
         self.unchecked = False
-        self.smooth = False
+        self.smooth = self.passing = False
         self.loss = loss
         self.limit = limit
+        self._deadline = deadline
         self.tolerance = tolerance
         self.status: str | None = None
         self.trace: list[Iteration] = []
         self._poor = self._idle = self._look_from = 0
-        self._looked = False
+        self._looked = self._renewed = False
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -302,9 +310,13 @@ class Descent:
         return (not self.checked and self._check()) or self._widen()
 
     def _renew(self) -> bool:
-        """Difference anew what was learnt from steps; return whether it was."""
-        if self.current.kind != UPDATED:
+        """Difference anew what was learnt from steps; return whether it was.
+
+        That is done once until a step lowers the cost by more than an idle one.
+        """
+        if self.current.kind != UPDATED or self._renewed or self.passing:
             return False
+        self._renewed = True
         self._differentiate(self.current)
         self._derived_anew(changed=True)
         return True
@@ -438,7 +450,9 @@ class Descent:
     def _accept(self, point: Point, step: float) -> None:
         before = self.model.decrement if self.trace else np.inf
         if self.trace:
-            self._idle = self._idle + 1 if self.current.cost - point.cost <= self.least_fall else 0
+            idle = self.current.cost - point.cost <= self.least_fall
+            self._idle = self._idle + 1 if idle else 0
+            self._renewed = self._renewed and idle
         self.current = point
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
@@ -454,9 +468,17 @@ class Descent:
             self._idle = 0
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
+        if not status and self._out_of_time():
+            status = 'time'
         self.status = status
         if self._jumps and self.current.kind not in {KEPT, UPDATED}:
             self.differences.lengthen(self._by_values(self.current), self.model.alike)
+
+    def _out_of_time(self) -> bool:
+        """Return whether there is no time for another iteration and what follows the last one."""
+        moments = [0.0, *(iteration.seconds for iteration in self.trace)]
+        longest = max(after - before for before, after in itertools.pairwise(moments))
+        return time.monotonic() + _RESERVED * longest > self._deadline
 
     def _note(self, step: float) -> None:
         iteration = Iteration(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, get_args
 
@@ -43,9 +44,12 @@ _WORDS = {
     'gradient': 'Converged: the gradient is below the tolerance.',
     'stalled': 'Stopped: no step lowers the cost further.',
     'iterations': 'Stopped at the limit of iterations before convergence.',
+    'time': 'Stopped at the limit of time before convergence.',
 }
 #: The words of :class:`Solution` that mean success.
 CONVERGED = frozenset({'step', 'cost', 'gradient'})
+#: Those of a solve that was not let to its end.
+LIMITS = frozenset({'iterations', 'time'})
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class SolverSettings:
             differences are not checked.
         smooth: The residuals have a second derivative along a step, without noise: curved valleys
             are followed by it.
+        deadline: When what follows the solve, too, is to be done, in ``time.monotonic()``.
     """
 
     backend: Backend = 'mujoco'
@@ -70,6 +75,7 @@ class SolverSettings:
     accuracy: float = ACCURACY
     rough: bool = False
     smooth: bool = False
+    deadline: float = math.inf
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -94,7 +100,8 @@ class Solution:
         x: (p,) parameter values.
         residual: (n,) residuals there, in units of the noise.
         cost: Half the sum of the losses.
-        status: Short fixed word: ``gradient``, ``step``, ``cost``, ``stalled``, ``iterations``.
+        status: Short fixed word: ``gradient``, ``step``, ``cost``, ``stalled``, ``iterations``,
+            ``time``.
         message: The same for people.
         success: Whether the solver converged.
         trace: All iterations.
@@ -175,6 +182,7 @@ def solve(
         residuals,
         loss=settings.loss,
         limit=settings.max_iterations,
+        deadline=settings.deadline,
         tolerance=tolerance,
         cancel=cancel,
         observe=observe,
@@ -183,6 +191,7 @@ def solve(
     descent.unchecked = settings.rough
     descent.smooth = settings.smooth
     descent.expects_success = begun is not None
+    descent.passing = known is not None and tolerance > settings.accuracy
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
     )
@@ -275,7 +284,7 @@ def _solve_gradually(
         cancel=cancel,
         observe=observe,
     )
-    if near.status == 'iterations':
+    if near.status in LIMITS:
         weight = rho(near.residual, settings.loss)[1]
         return replace(
             near,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -243,6 +244,12 @@ class FitLog:
     def seconds(self) -> float:
         """Wall time so far."""
         return time.monotonic() - self._started
+
+    @property
+    def longest(self) -> float:
+        """Wall time of the longest iteration so far, s."""
+        moments = [0.0, *(iteration.seconds for iteration in self.trace)]
+        return max(after - before for before, after in itertools.pairwise(moments))
 
     def __call__(self, iteration: Iteration) -> None:
         """Show and keep an iteration."""

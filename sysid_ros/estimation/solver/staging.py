@@ -142,7 +142,8 @@ def solve_in_stages(
 
     best = solve_parts(parts, _ROUGH)
     mean_square = 2 * best.cost / max(len(best.residual), 1)
-    if is_stuck(best) or (noise_known and mean_square > _DOUBTFUL):
+    doubtful = is_stuck(best) or (noise_known and mean_square > _DOUBTFUL)
+    if doubtful and best.status != 'time':
         more = parts_of(residuals, _PATIENT_SHARES)
         for part in more:
             residuals.also(part)

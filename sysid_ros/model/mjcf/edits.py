@@ -152,8 +152,12 @@ class _Classes:
         return self._drafts[name, element]
 
 
-#: Widths of ranges around zero, and the attributes that are those ranges.
-_WIDTHS = {('tendon', 'play'): 'range', ('tendon', 'deadband'): 'springlength'}
+#: Widths and ends of ranges around zero: the attributes that are those ranges, and their upper end.
+_AROUND_ZERO = {
+    ('tendon', 'play'): ('range', 0.5),
+    ('tendon', 'deadband'): ('springlength', 0.5),
+    ('actuator', 'forcelimit'): ('forcerange', 1.0),
+}
 
 
 class Editor:
@@ -210,11 +214,11 @@ class Editor:
             self._orientation(node, target)
         elif key == ('tendon', 'springlength'):
             self._springlength(node, target)
-        elif key in _WIDTHS:
-            for index, half in enumerate((-0.5, 0.5)):
-                set_component(
-                    node, _WIDTHS[key], index, half * value, (-0.5 * value, 0.5 * value), 2
-                )
+        elif key in _AROUND_ZERO:
+            attribute, share = _AROUND_ZERO[key]
+            ends = (-share * value, share * value)
+            for index, end in enumerate(ends):
+                set_component(node, attribute, index, end, ends, 2)
         elif target.attribute in ('ctrlrange', 'actrange') and own_range(rewrite, node, target.row):
             return
         else:

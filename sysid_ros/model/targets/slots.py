@@ -121,11 +121,11 @@ def zero(model: mujoco.MjModel, joint: int, _: int) -> list[Slot]:
     return [Slot('qpos0', int(model.jnt_qposadr[joint]))]
 
 
-def around_zero(field: str) -> SlotsOf:
-    """Return the slots of the width of a range around zero."""
+def around_zero(field: str, share: float = 0.5) -> SlotsOf:
+    """Return the slots of a range around zero: of its width or, with a share of 1, of its ends."""
 
     def slots(_: mujoco.MjModel, element: int, __: int) -> list[Slot]:
-        return [Slot(field, 2 * element, -0.5), Slot(field, 2 * element + 1, 0.5)]
+        return [Slot(field, 2 * element, -share), Slot(field, 2 * element + 1, share)]
 
     return slots
 

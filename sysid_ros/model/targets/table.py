@@ -321,6 +321,13 @@ _ACTUATOR: dict[str, Kind] = {
         slots.row('actuator_forcerange'),
         needs.limits('actuator_forcelimited', 'an actuator with a force range'),
     ),
+    # What a servo pushes with at most, both ways.
+    'forcelimit': Kind(
+        'N·m',
+        _NONNEGATIVE,
+        slots.around_zero('actuator_forcerange', share=1.0),
+        needs=needs.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f'),
+    ),
     'ctrlrange': _range(
         '',
         slots.control_range,

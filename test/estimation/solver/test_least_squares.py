@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -245,6 +246,18 @@ def test_the_limit_of_iterations_is_told_apart_from_convergence(
     assert converged.success
     assert converged.status in {'step', 'cost', 'gradient'}
     assert converged.message.startswith('Converged')
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_a_solve_without_time_ends_where_it_begins_and_knows_the_slopes_there(
+    residuals: Residuals, parameters: list[Unknown], backend: Any
+) -> None:
+    settings = SolverSettings(backend, deadline=time.monotonic())
+    solution = solve(residuals, start(parameters), settings=settings)
+    assert (solution.status, solution.success) == ('time', False)
+    assert solution.message == 'Stopped at the limit of time before convergence.'
+    assert len(solution.trace) == 1
+    assert np.all(np.linalg.norm(solution.jacobian, axis=0) > 0)
 
 
 @pytest.mark.parametrize('backend', BACKENDS)

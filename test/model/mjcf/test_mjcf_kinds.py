@@ -197,6 +197,7 @@ SPELLED = {
     ('joint', 'zero'): {'ref'},
     ('tendon', 'play'): {'range'},
     ('tendon', 'deadband'): {'springlength'},
+    ('actuator', 'forcelimit'): {'forcerange'},
     ('actuator', 'kp'): {'kp', 'gainprm', 'biasprm'},
     ('actuator', 'kv'): {'kv', 'biasprm'},
     ('body', 'quat'): {'quat', 'euler'},

@@ -243,9 +243,14 @@ class Edit:
         if target.element == 'joint' and name in ('range', 'springref', 'zero'):
             slide = owner.type == mujoco.mjtJoint.mjJNT_SLIDE
             value = value if slide or not self.spec.compiler.degree else float(np.rad2deg(value))
-        if name in ('play', 'deadband'):
-            ends = (-0.5 * value, 0.5 * value)
-            setattr(owner, {'play': 'range', 'deadband': 'springlength'}[name], ends)
+        around_zero = {
+            'play': ('range', 0.5),
+            'deadband': ('springlength', 0.5),
+            'forcelimit': ('forcerange', 1.0),
+        }
+        if name in around_zero:
+            attribute, share = around_zero[name]
+            setattr(owner, attribute, (-share * value, share * value))
             return
         spelled = name if target.element == 'pair' else SPELLINGS.get(name, name)
         array = getattr(owner, spelled)
