@@ -108,8 +108,7 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
     before = result.held_out_before if on_held_out else result.training_before
     after = result.held_out_after if on_held_out else result.training_after
     what = 'Held-out error' if on_held_out else 'Training error (nothing is held out)'
-    if result.solver.window is not None:
-        what += f' over windows of {result.solver.window:g} s'
+    what += result.solver.over_windows
     over = [error for error in result.errors if error.role == role]
     noise = f'{before:.3g} to {after:.3g} times the noise'
     figures = '; '.join([*filter(None, [_physical(over)]), noise])

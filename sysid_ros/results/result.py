@@ -510,6 +510,11 @@ class SolverSummary(Frozen):
     estimator_sentence: str = ''
     left: MaybeFloat = float('nan')
 
+    @property
+    def over_windows(self) -> str:
+        """A clause that says over what errors are given where these are not whole sequences."""
+        return '' if self.window is None else f' over windows of {self.window:g} s'
+
 
 class NoiseScale(Frozen):
     """Standard deviation by which one sensor's residuals were divided, and where it came from.
