@@ -47,9 +47,6 @@ _LATE = 0.75
 _SEED = 0
 #: Ground is rough where a start that is a tenth off predicts nothing.
 ROUGH = 0.01
-#: Values that fit shorter windows are near: where it is so rough around them, a solution for longer
-#: windows takes many iterations, only to be rough as well.
-HOPELESS = 10 * ROUGH
 #: Values that fit parts of the data have smaller errors: they are lost where a thousandth counts.
 LOST = 1.0
 
@@ -429,7 +426,8 @@ def solve_in_windows(
             residuals.also(part)
             begin = np.array([unknown.nominal for unknown in windows.unknowns])
             begin[:count] = x
-            if best is not None and roughness_at(part, begin, count) > HOPELESS:
+            # Values that fit shorter windows are near: what is rough around them stays so.
+            if best is not None and roughness_at(part, begin, count) > ROUGH:
                 break
             solution = attempt(
                 part,
