@@ -28,9 +28,11 @@ from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
     SOLVED_STARTS,
+    Start,
     check_choice,
     initialize,
     initialize_from,
+    resume,
 )
 from sysid_ros.estimation.weighting import solve_weighted, with_steady_slopes
 from sysid_ros.inference import infer, sharpened
@@ -197,6 +199,7 @@ def fit(  # noqa: PLR0913 (documented API)
     noise: Mapping[str, float] | None = None,
     intervals: IntervalMethod | None = None,
     drives: Drives | None = None,
+    begun: Fit | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     stage: Callable[[str], None] | None = None,
@@ -227,6 +230,7 @@ def fit(  # noqa: PLR0913 (documented API)
             it is then not estimated.
         intervals: How intervals are found; sandwich unless given.
         drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+        begun: A fit to the same data with a model that hardly differs: this one goes on from there.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
         stage: Called with what begins, where that is more than iterations.
@@ -261,7 +265,10 @@ def fit(  # noqa: PLR0913 (documented API)
             else estimate_noise(simulator.runs)
         )
         whole = context.residuals(simulator, {**rough, **known})
-        if starts > 1:
+        resumed = _resumed(context, whole, begun)
+        if resumed is not None:
+            first = resumed
+        elif starts > 1:
             candidates = _spread(unknowns, starts, seed)
             first = initialize_from(context, whole, start, candidates)
         else:
@@ -332,6 +339,16 @@ def fit(  # noqa: PLR0913 (documented API)
             arrival_errors=arrivals.errors(),
             drives=drives,
         )
+
+
+def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstSolution | None:
+    """Go on from a fit to the same data, if there is one, and it is to whole sequences."""
+    if begun is None or begun.window is not None:
+        return None
+    count = len(whole.unknowns)
+    start = Start(begun.start, begun.values[:count], begun.start_sentence)
+    same = len(begun.values) == count
+    return resume(context, whole, start, begun.solution if same else None)
 
 
 def _with_free_starts(

@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
-    from sysid_ros.pipeline.loading import Problem, Subject
+    from sysid_ros.pipeline.loading import Subject
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
@@ -190,7 +189,7 @@ def identify(
         if finer.model.opt.timestep < fitted.model.opt.timestep and not late:
             fitted = finer
             observer.stage(f'fitting again with a time step of {finer.model.opt.timestep:g} s')
-            found = _fit_from(found, config, fitted, observer, cancel, deadline)
+            found = fit_training(config, fitted, observer, cancel, deadline=deadline, begun=found)
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel)
     step = timestep_note(seen.problem, fitted, found, config.solver.threads)
@@ -218,22 +217,6 @@ def identify(
         for target in parameter.targets
     ]
     return Identified(result, values, problem.source, problem.servos)
-
-
-def _fit_from(
-    found: Fit,
-    config: CalibrationConfig,
-    problem: Problem,
-    observer: Observer,
-    cancel: threading.Event | None,
-    deadline: float,
-) -> Fit:
-    """Fit again from what was found."""
-    values = zip(problem.parameters, found.solution.x.tolist(), strict=True)
-    begun = tuple(dataclasses.replace(unknown, nominal=value) for unknown, value in values)
-    moved = dataclasses.replace(problem, parameters=begun)
-    again = fit_training(config, moved, observer, cancel, deadline=deadline)
-    return dataclasses.replace(again, parameters=problem.parameters)
 
 
 def write(identified: Identified, folder: Path) -> Calibration:

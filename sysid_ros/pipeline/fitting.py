@@ -31,6 +31,7 @@ def fit_training(
     *,
     memory: JointPrior | None = None,
     deadline: float | None = None,
+    begun: Fit | None = None,
 ) -> Fit:
     """Fit the parameters of a problem to its training sequences.
 
@@ -42,6 +43,7 @@ def fit_training(
         memory: What is known of some parameters together.
         deadline: When it is to be done, in ``time.monotonic()``; ``solver.time`` from now unless
             given.
+        begun: A fit to the same data, from which this one goes on.
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
@@ -76,6 +78,7 @@ def fit_training(
             observe=observer.iteration,
             stage=observer.stage,
             drives=problem.servos,
+            begun=begun,
         )
     except CancelledError:
         raise

@@ -190,15 +190,12 @@ def validate(
     whole = fit.window is None
     warnings: list[str] = []
     families: Families = {}
-    if whole:
-        try:
-            families = families_of(chosen.leave_out, training_bags(problem))
-        except ConfigError as err:
-            warnings.append(str(err))
+    try:
+        families = _families(config, problem, fit)
+    except ConfigError as err:
+        warnings.append(str(err))
     folds: tuple[Fold, ...] = ()
-    if families and fit.solution.status == 'time':
-        warnings.append('No part of the data was left out in turn: the limit of time was reached.')
-    elif families:
+    if families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
         left_out = leave_out(
             problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel
@@ -226,6 +223,21 @@ def validate(
     if windows:
         warnings.extend(drifts(fit, windows))
     return Validation(folds, horizon, windows, tuple(warnings))
+
+
+def _families(config: CalibrationConfig, problem: Problem, fit: Fit) -> Families:
+    """Return what is left out in turn.
+
+    Raises:
+        ConfigError: The bags do not allow what was asked for, or the time does not.
+    """
+    if fit.window is not None:
+        return {}
+    found = families_of(config.validation.leave_out, training_bags(problem))
+    if found and fit.solution.status == 'time':
+        msg = 'No part of the data was left out in turn: the limit of time was reached.'
+        raise ConfigError(msg)
+    return found
 
 
 def check_families(config: CalibrationConfig, problem: Problem) -> None:

@@ -609,7 +609,7 @@ def test_ten_numbers_of_inertia_come_back(start: float) -> None:
     np.testing.assert_allclose(pseudo, expected, rtol=PRECISION)
 
 
-#: A rotor that a link follows through a gear with play and a spring with a dead band, and its motor.
+#: A motor, and a link that follows its rotor by a gear with play and a spring with a dead band.
 AROUND_ZERO = """
 <mujoco>
   <option timestep="0.005" gravity="0 0 0"/>

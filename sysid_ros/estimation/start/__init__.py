@@ -11,6 +11,7 @@ from sysid_ros.estimation.start.initialization import (
     check_choice,
     initialize,
     initialize_from,
+    resume,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     'check_choice',
     'initialize',
     'initialize_from',
+    'resume',
 ]

@@ -202,7 +202,7 @@ def initialize(
         CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or nothing can be fitted.
     """
-    _allow_for_misfit(context, residuals)
+    _allow_for_misfit(context, residuals, _nominal(residuals))
     if windowed:
         return _in_windows(context, residuals, choice)
     start = choose(residuals, choice, context.settings, context.cancel)
@@ -244,15 +244,35 @@ def _led_by(windows: GrownWindows, start: Start) -> Start:
     return Start('windows', windows.solution.x[: len(start.x)], sentence)
 
 
-def _allow_for_misfit(context: FitContext, residuals: Residuals) -> None:
-    """Widen first weights to what nominal values leave, for losses that tell outliers by size.
+def resume(
+    context: FitContext, residuals: Residuals, start: Start, begun: Solution | None
+) -> FirstSolution | None:
+    """Return the first solution from where another fit to the same data ended.
+
+    Args:
+        context: What all stages of the fit share.
+        residuals: The whole problem.
+        start: Its values.
+        begun: Its solution, where it had the same unknowns.
+
+    Returns:
+        None where nothing can be solved from there.
+    """
+    _allow_for_misfit(context, residuals, start.x)
+    solution = _solved(context, residuals, start.x, begun)
+    return None if solution is None else FirstSolution(residuals, solution, start)
+
+
+def _allow_for_misfit(
+    context: FitContext, residuals: Residuals, start: NDArray[np.float64]
+) -> None:
+    """Widen first weights to what (p,) values leave, for losses that tell outliers by size.
 
     In units of the noise all that is left there would be outliers.
     """
     if context.settings.loss == 'linear':
         return
-    nominal = np.array([unknown.nominal for unknown in residuals.unknowns])
-    found = residuals(nominal[None])[:, 0]
+    found = residuals(start[None])[:, 0]
     if residuals.unstable[0] or not np.all(np.isfinite(found)):
         return
     ratio = residuals.spread(found, robust=True)
@@ -279,7 +299,7 @@ def initialize_from(
         CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or no start can be solved.
     """
-    _allow_for_misfit(context, residuals)
+    _allow_for_misfit(context, residuals, _nominal(residuals))
     start = choose(residuals, choice, context.settings, context.cancel)
     if start.name != 'nominal':
         candidates = np.concatenate([candidates[:-1], start.x[None]])
@@ -294,6 +314,10 @@ def initialize_from(
     context.log.replace(best.solution.trace)
     spread = Start('spread', best.solution.x, f'the best of {len(candidates)} starts')
     return FirstSolution(residuals, best.solution, spread, best.attempts)
+
+
+def _nominal(residuals: Residuals) -> NDArray[np.float64]:
+    return np.array([unknown.nominal for unknown in residuals.unknowns])
 
 
 def _by_windows(
@@ -343,7 +367,7 @@ def _first(context: FitContext, residuals: Residuals, start: Start) -> Solution:
         return good
     staged = solve_in_stages(
         residuals,
-        np.array([unknown.nominal for unknown in residuals.unknowns]),
+        _nominal(residuals),
         settings=context.settings_left,
         tolerance=ROUGH_TOLERANCE,
         cancel=context.cancel,
