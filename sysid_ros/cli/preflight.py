@@ -153,7 +153,7 @@ def diverging(found: Sensitivity) -> str:
     remedy = (
         'Forces were recorded: with estimator: torque those along the measured motion are compared.'
         if found.forces_tell
-        else 'Windows that start where they were measured do not: set solver: {start: windows}.'
+        else 'Windows that start where the robot was measured do not: set estimator: windows.'
     )
     return (
         f'Simulations of whole recordings diverge: they {how}. Nothing that follows from them is '

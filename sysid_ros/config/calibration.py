@@ -293,10 +293,12 @@ class CalibrationConfig(Section):
         description='folders of ROS packages that a URDF refers to, beside the ament index',
     )
     bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
-    estimator: Literal['auto', 'simulation', 'torque'] = Field(
+    estimator: Literal['auto', 'simulation', 'torque', 'windows'] = Field(
         default='auto',
-        description='what the model is compared with: simulations, or the forces that the measured '
-        'motion needs; auto is torque where only forces drive the joints and they are measured',
+        description='what the model is compared with: simulations of whole recordings or of '
+        'windows that start where the robot was, or the forces that the measured motion needs; '
+        'auto is torque where only forces drive the joints and they are measured, and windows '
+        'where simulations of whole recordings say nothing',
     )
     mapping: Literal['auto'] | MappingConfig | Path = Field(
         default='auto', description='auto, a mapping, or a YAML file that holds one'

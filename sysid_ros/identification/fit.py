@@ -94,8 +94,8 @@ class Fit:
         start: Where the fit started: ``nominal``, ``regression``, ``windows``, ``spread`` or
             ``sampled``.
         start_sentence: Where those values are from, for people.
-        window: Length of the windows that the values rest on, s, where the motion cannot be
-            predicted over whole sequences; else None.
+        window: Length of the windows that the values rest on, s, where that was asked for or the
+            motion cannot be predicted over whole sequences; else None.
         data_only: With a memory, what the data say of all unknowns without it; else None.
         memory: What was known of some parameters together.
         unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
@@ -191,6 +191,7 @@ def fit(  # noqa: PLR0913 (documented API)
     *,
     settings: SolverSettings | None = None,
     start: StartChoice = 'auto',
+    windowed: bool = False,
     starts: int = 1,
     seed: int = 0,
     threads: int = 0,
@@ -218,6 +219,8 @@ def fit(  # noqa: PLR0913 (documented API)
         settings: Solver, loss and the limit of iterations over all weightings together.
         start: Where to start: ``nominal`` values, ``regression`` on the equations of motion,
             ``windows`` that grow to whole sequences, or ``auto``, which takes what is of use.
+        windowed: Whether the values rest on windows also where whole sequences can be predicted:
+            on the longest that can, with unknown states at their starts (multiple shooting).
         starts: Number of starts, spread over the bounds; the first is the nominal one. What
             belongs to one sequence always starts where it was measured.
         seed: Of the other starts.
@@ -233,7 +236,8 @@ def fit(  # noqa: PLR0913 (documented API)
         stage: Called with what begins, where that is more than iterations.
 
     Raises:
-        FitError: There is nothing to fit, a parameter has no effect, or it needs the spec.
+        FitError: There is nothing to fit, a parameter has no effect, it needs the spec, or windows
+            are asked for and not possible, as they are not with several starts.
         ModelError: The model does not compile with a candidate's values.
         CancelledError: ``cancel`` was set.
     """
@@ -243,6 +247,9 @@ def fit(  # noqa: PLR0913 (documented API)
     known = dict(noise or {})
     if not sequences or not parameters:
         msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
+        raise FitError(msg)
+    if windowed and starts > 1:
+        msg = f'Windows lead from one start: expected starts of 1 with them, found {starts}.'
         raise FitError(msg)
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe, stage)
     timings = command_timings(sequences, parameters)
@@ -265,7 +272,7 @@ def fit(  # noqa: PLR0913 (documented API)
             candidates = _spread(unknowns, starts, seed)
             first = initialize_from(context, whole, start, candidates)
         else:
-            first = initialize(context, whole, start)
+            first = initialize(context, whole, start, windowed=windowed)
         starts_fixed = False
         if first.window is None and context.may_go_on:
             freed = _with_free_starts(context, first, sequences)

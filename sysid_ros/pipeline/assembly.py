@@ -15,14 +15,16 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import sha256
 from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.pipeline.estimators import by_windows
 from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
+from sysid_ros.pipeline.validation import Predictor
+from sysid_ros.pipeline.windowed import predict_in_windows
 from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import EstimatorKind, FileHash
 from sysid_ros.results.summary import Validation, provenance_now, summarise
-from sysid_ros.rollout.prediction import predict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -75,6 +77,7 @@ def assemble(
         backend=config.solver.backend,
         loss=config.solver.loss,
     )
+    compared = by_windows(seen, fit)
     warnings = (
         *remembered.warnings,
         *_warnings(problem.model, fit, seen, found.of_links),
@@ -98,7 +101,7 @@ def assemble(
         'drift': remembered.drift,
         'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(
-            update={'estimator': seen.kind, 'estimator_sentence': seen.sentence}
+            update={'estimator': compared.kind, 'estimator_sentence': compared.sentence}
         ),
         'implied_actuators': tuple(implied_actuators(problem.spec)),
     }
@@ -109,11 +112,14 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
     sequences = [(s, r.role) for r in problem.recordings for s in r.alignment.sequences]
     # Commands act when the fit found them to, which it knows of training data only.
     bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
-    drives = problem.servos
-    before = predict(problem.model, bare, threads=threads, drives=drives)
-    after = predict(
-        problem.spec, bare, fit.parameters, fit.solution.x, threads=threads, drives=drives
-    )
+    fitted = Predictor(problem.spec, fit.parameters, fit.solution.x, threads, problem.servos)
+    nominal = fitted._replace(model=problem.model, parameters=(), values=None)
+    if fit.window is None:
+        before, after = nominal.predict(bare), fitted.predict(bare)
+    else:
+        before, after = (
+            predict_in_windows(each, bare, fit.window, fit.noise) for each in (nominal, fitted)
+        )
     for (sequence, role), old, new in zip(sequences, before, after, strict=True):
         for series, old_values, new_values in zip(
             sequence.measurements, old.channels, new.channels, strict=True
@@ -251,12 +257,6 @@ def _warnings(
     """Yield what a reader of the result must know first, a sentence each."""
     if not fit.solution.success:
         yield fit.solution.message
-    if fit.window is not None:
-        yield (
-            'Whole sequences cannot be predicted, the smallest errors grow until they decide where '
-            f'the motion ends; the values rest on windows of {fit.window:g} s that start where the '
-            'robot was measured, and errors over whole sequences say nothing about them.'
-        )
     if fit.shift is not None and fit.shift.alarming:
         yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
     ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
@@ -278,5 +278,5 @@ def _warnings(
     for recording in seen.problem.recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
-        if recording.idle_actuators and seen.kind is EstimatorKind.SIMULATION:
+        if recording.idle_actuators and seen.kind is not EstimatorKind.TORQUE:
             yield f'Bag {recording.idle_actuators}.'

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.fit import Fit
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.signals.trajectory import Trajectory
@@ -82,8 +83,9 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         ConfigError: Forces are wanted, and the recordings or parameters do not allow that.
     """
     chosen, recorded = config.estimator, problem
-    problem = _told(problem) if chosen != 'simulation' else problem
-    reason = None if chosen == 'simulation' else _not_by_forces(problem)
+    simulates = chosen in ('simulation', 'windows')
+    problem = problem if simulates else _told(problem)
+    reason = None if simulates else _not_by_forces(problem)
     if chosen == 'torque' and reason is not None:
         msg = f'Estimator torque is not possible: {reason}; leave it to auto or use simulation.'
         raise ConfigError(msg)
@@ -95,11 +97,15 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
                 if unknown
                 else 'more than forces drives the joints'
             ) + '; estimator: torque compares the forces, which simulates nothing'
-    if chosen == 'simulation' or reason is not None:
+    if simulates or reason is not None:
         for refused in problem.refused:
             also = f'; nor do its forces tell, since {reason}.' if reason else '.'
             raise NotToldError(str(refused).rstrip('.') + also) from refused
+        if chosen == 'windows':
+            return Estimated(recorded, EstimatorKind.WINDOWS, _of_windows())
         sentence = f'whole simulations, not forces along the motion: {reason}' if reason else ''
+        if reason and _driven_by_forces(problem):
+            sentence += f'; {_cost_of_windows(problem)}'
         return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
     seen = _changed(problem, lambda each: as_torques(problem.model, each, problem.parameters))
     seen = dataclasses.replace(seen, parameters=with_inertial_priors(problem.parameters))
@@ -134,7 +140,34 @@ def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
         return sentence
     motion = sum(sequence.duration for sequence in problem.sequences('train'))
     cost = (1 + len(problem.parameters)) * motion
-    return f'{sentence}; estimator: simulation would simulate {cost:.3g} s of it for each step'
+    return (
+        f'{sentence}; estimator: simulation would simulate {cost:.3g} s of it for each step, '
+        f'{_cost_of_windows(problem)}'
+    )
+
+
+def _cost_of_windows(problem: Problem) -> str:
+    """Say in a clause what windows would simulate: their starts, too, all of them at once."""
+    motion = sum(sequence.duration for sequence in problem.sequences('train'))
+    cost = (1 + len(problem.parameters) + 2 * problem.model.nv) * motion
+    return f'estimator: windows {cost:.3g} s, from where the robot was at the start of each'
+
+
+def _of_windows(seconds: float | None = None) -> str:
+    """Say what windows are compared."""
+    length = '' if seconds is None else f' of {seconds:g} s'
+    return f'simulations over windows{length}, each from where the robot was at its start'
+
+
+def by_windows(seen: Estimated, fit: Fit) -> Estimated:
+    """Return a problem as a fit saw it in the end, which rests on windows or not."""
+    if fit.window is None:
+        return seen
+    why = ' (as asked for)'
+    if seen.kind is EstimatorKind.SIMULATION:
+        why = ': over whole recordings the smallest errors grow until they decide where motion ends'
+    sentence = _of_windows(fit.window) + why
+    return seen._replace(kind=EstimatorKind.WINDOWS, sentence=sentence)
 
 
 def forces_tell(problem: Problem) -> bool:

@@ -65,6 +65,7 @@ def fit_training(
                 deadline=deadline,
             ),
             start=config.solver.start,
+            windowed=config.estimator == 'windows',
             starts=config.solver.starts,
             seed=config.solver.seed,
             threads=config.solver.threads,

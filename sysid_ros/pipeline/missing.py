@@ -236,7 +236,7 @@ def missing_in(
     observer.stage(f'fitting the model as it is, {len(problem.parameters)} parameters')
     fit = fit_training(config, problem, observer, cancel)
     if fit.window is not None:
-        msg = 'The motion is chaotic, so that whole recordings cannot be predicted: set window.'
+        msg = 'The fit rests on windows, so that whole recordings cannot be predicted: set window.'
         raise FitError(msg)
     training = tuple(fit.as_arrived(problem.sequences('train')))
     case = _Case(problem, fit, training, held_out, config.solver.threads)

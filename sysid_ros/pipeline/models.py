@@ -173,8 +173,8 @@ def compare_problems(
         fit = fit_training(candidate.config, problem, observer, cancel)
         if fit.window is not None:
             msg = (
-                f'The motion is chaotic for {candidate.name!r}, so that whole recordings cannot be '
-                'predicted to compare models; expected shorter ones: set window in segments.'
+                f'The fit of {candidate.name!r} rests on windows, so that whole recordings cannot '
+                'be predicted to compare models; expected shorter ones: set window in segments.'
             )
             raise FitError(msg)
         fitted.append(_Fitted(candidate, problem, fit))

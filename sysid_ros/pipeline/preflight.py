@@ -299,8 +299,8 @@ def predicted(
     threads = config.solver.threads
     stable, diverged = _stable(problem, training, problem.parameters, threads)
     # Windows that grow begin where motion can be predicted still.
-    start = config.solver.start
-    moved = 0.0 if start == 'windows' else _moved(problem, stable, threads)
+    start, windowed = config.solver.start, config.estimator == 'windows'
+    moved = 0.0 if windowed or start == 'windows' else _moved(problem, stable, threads)
     if moved > ROUGH:
         return _untold(problem, diverged, begun, moved)
     found = fit(
@@ -315,6 +315,7 @@ def predicted(
             rough=True,
         ),
         start=start,
+        windowed=windowed,
         threads=threads,
         noise=known_noise(config.statistics.noise, problem),
         drives=problem.servos,

@@ -128,7 +128,8 @@ def _headline(result: CalibrationResult) -> Headline:
     return Headline(
         _STANDING[result.standing],
         sentence,
-        'Held-out error' if held_out else 'Training error (nothing is held out)',
+        ('Held-out error' if held_out else 'Training error (nothing is held out)')
+        + result.solver.over_windows,
         before,
         after,
         numbers.times(before, after),

@@ -252,6 +252,7 @@ def _print_errors(console: Console, result: CalibrationResult) -> None:
     """Print the error of each sensor before and after, held-out where there is any."""
     held_out = [error for error in result.errors if error.role == 'validate']
     title = 'Held-out error' if held_out else 'Training error'
+    title += result.solver.over_windows
     columns = ['sensor', '>before', '>after', '>ratio', 'unit']
     rows = []
     for error in held_out or result.errors:
@@ -374,8 +375,8 @@ def result_html(result: CalibrationResult) -> str:
         f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
         f'{html_escape(result.acceptance)} {html_escape(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
-        f'<details><summary>{"Held-out" if held_out else "Training"} error, root mean square'
-        f'</summary>{errors}</details>'
+        f'<details><summary>{"Held-out" if held_out else "Training"} error'
+        f'{result.solver.over_windows}, root mean square</summary>{errors}</details>'
         + (f'<details><summary>Warnings</summary><ul>{warnings}</ul></details>' if warnings else '')
     )
 

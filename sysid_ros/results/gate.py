@@ -82,17 +82,13 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
             'The fitted model is stable in all sequences.',
         ),
         _dead(result, errors),
+        _stuck(result, config),
+        _explained(moving(errors), config),
+        _balanced(moving(errors), config),
+        _consistent(result, config),
+        _no_sensor_worse(result, errors, config),
+        *([_left_out_in_turn(result, config)] if result.folds else []),
     ]
-    # Where the motion is chaotic, errors over whole sequences say nothing.
-    if result.solver.window is None:
-        checks += [
-            _stuck(result, config),
-            _explained(moving(errors), config),
-            _balanced(moving(errors), config),
-            _consistent(result, config),
-            _no_sensor_worse(result, errors, config),
-            *([_left_out_in_turn(result, config)] if result.folds else []),
-        ]
     if result.solver.estimator is EstimatorKind.TORQUE:
         checks.append(_motion(result, role, config))
     checks += [_bounds(result, config), _verdicts(result, config)]
@@ -112,17 +108,8 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
     before = result.held_out_before if on_held_out else result.training_before
     after = result.held_out_after if on_held_out else result.training_after
     what = 'Held-out error' if on_held_out else 'Training error (nothing is held out)'
-    if result.solver.window is not None:
-        points = [
-            point
-            for point in result.horizon
-            if point.role == role and point.seconds <= result.solver.window
-        ]
-        if points:
-            point = max(points, key=lambda point: point.seconds)
-            before, after = point.before, point.after
-            what += f' of predictions over {point.seconds:g} s'
-    over = [e for e in result.errors if e.role == role and result.solver.window is None]
+    what += result.solver.over_windows
+    over = [error for error in result.errors if error.role == role]
     noise = f'{before:.3g} to {after:.3g} times the noise'
     figures = '; '.join([*filter(None, [_physical(over)]), noise])
     wrong = ''
@@ -130,7 +117,7 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
         wrong = f'{what} did not fall: {figures}.'
     elif after > (1 - config.margin) * before:
         wrong = f'{what} fell by less than {100 * config.margin:g} %: {figures}.'
-    elif result.solver.window is None:
+    else:
         for test in result.diagnostics.improvements:
             if not wrong and test.role == role and test.p_value > config.significance:
                 chance = f'p = {test.p_value:.2g}'

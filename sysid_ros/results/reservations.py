@@ -52,7 +52,7 @@ def _nothing_held_out(result: UnjudgedResult) -> Iterator[str]:
 
 def _learnt_by_heart(result: UnjudgedResult) -> Iterator[str]:
     trained, held_out = result.training_after, result.held_out_after
-    if result.solver.window is None and held_out > _MOST_GROWTH * trained:
+    if held_out > _MOST_GROWTH * trained:
         yield (
             f'The held-out error is {held_out / trained:.3g} times that of training '
             f'({held_out:.3g} and {trained:.3g} times the noise): training motion does not cover '
@@ -68,7 +68,7 @@ def _worse_than_nominal(result: UnjudgedResult) -> Iterator[str]:
         for error in result.errors
         if error.role == role and error.after > _WORSE * error.before
     ]
-    if worse and result.solver.window is None:
+    if worse:
         yield f'The nominal model predicts better: {some(worse)}.'
 
 

@@ -461,10 +461,11 @@ class SolverStatus(StrEnum):
 
 
 class EstimatorKind(StrEnum):
-    """What the model was compared with: simulations, or forces along the measured motion."""
+    """What was compared: whole simulations, such of windows, or forces along the motion."""
 
     SIMULATION = 'simulation'
     TORQUE = 'torque'
+    WINDOWS = 'windows'
 
 
 class StartKind(StrEnum):
@@ -483,9 +484,9 @@ class SolverSummary(Frozen):
     ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
     empty for one start, else in the order of the costs there. ``start`` says where the fit began,
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
-    the values rest on, s, where the motion cannot be predicted over whole sequences. ``estimator``
-    is what the model was compared with, ``estimator_sentence`` why. ``left`` is how far from the
-    optimum the fit ended, in standard errors.
+    the values rest on, s, and of those over which errors are given; None where these are whole
+    sequences. ``estimator`` is what the model was compared with, ``estimator_sentence`` why.
+    ``left`` is how far the fit ended from the optimum, in standard errors.
     """
 
     backend: str
@@ -508,6 +509,11 @@ class SolverSummary(Frozen):
     estimator: EstimatorKind = EstimatorKind.SIMULATION
     estimator_sentence: str = ''
     left: MaybeFloat = float('nan')
+
+    @property
+    def over_windows(self) -> str:
+        """A clause that says over what errors are given where these are not whole sequences."""
+        return '' if self.window is None else f' over windows of {self.window:g} s'
 
 
 class NoiseScale(Frozen):

@@ -135,7 +135,7 @@ def test_sources_and_trouble_are_printed():
 
 def test_of_simulations_that_diverge_nothing_is_said_but_what_to_do():
     lost = PredictedParameter('damping', 'N·m·s/rad', 2.0, math.nan, 'diverging', '', None)
-    for by_forces, remedy in ((True, 'estimator: torque'), (False, 'solver: {start: windows}')):
+    for by_forces, remedy in ((True, 'estimator: torque'), (False, 'estimator: windows')):
         found = dataclasses.replace(
             FOUND, parameters=(lost,), sources=(), sensitivity=Sensitivity(0.046, 0.0, by_forces)
         )

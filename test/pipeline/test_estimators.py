@@ -201,7 +201,9 @@ def test_forces_are_compared_where_nothing_but_them_drives(folder: Path) -> None
     auto = seen(told)
     assert auto.kind is EstimatorKind.TORQUE
     # Eight seconds with the nominal values, and with each of three parameters moved.
-    assert auto.sentence.endswith('would simulate 32 s of it for each step')
+    assert 'would simulate 32 s of it for each step' in auto.sentence
+    # Windows need their starts' two positions and two velocities moved besides.
+    assert 'estimator: windows 64 s' in auto.sentence
     assert 'would simulate' not in seen(told.model_copy(update={'estimator': 'torque'})).sentence
     simulated = told.model_copy(update={'estimator': 'simulation'})
     assert seen(simulated).kind is EstimatorKind.SIMULATION

@@ -357,3 +357,12 @@ def test_names_may_be_broken_and_numbers_may_not(rich_result: CalibrationResult)
     combination = rich_result.combinations[0].model_copy(update={'expression': expression})
     page = render_report(rich_result.model_copy(update={'combinations': (combination,)}))
     assert 'a_<wbr>b/<wbr>c - 0.489·d' in page
+
+
+def test_errors_over_windows_are_called_so(rich_result: CalibrationResult, tmp_path: Path) -> None:
+    solver = rich_result.solver.model_copy(update={'window': 0.5})
+    path = tmp_path / 'report.html'
+    write_report(rich_result.model_copy(update={'solver': solver}), path)
+    text = path.read_text(encoding='utf-8')
+    assert 'error over windows of 0.5 s' in text
+    assert 'measured minus predicted over windows of 0.5 s' in text

@@ -467,11 +467,12 @@ def test_verdicts_that_are_not_allowed_are_a_reason() -> None:
     assert not failed(result, allowed_verdicts=('identified', 'not excited'))
 
 
-def test_in_chaotic_motion_errors_over_whole_sequences_do_not_judge() -> None:
+def test_errors_over_windows_judge_as_those_over_whole_sequences_do() -> None:
     def lost(own: SignalCurve) -> dict[str, Array]:
         return {'after': -own.measured}
 
     result = made(changed(honest(), lost, 'validate', 'pan_position'))
     solver = result.solver.model_copy(update={'window': 0.5})
-    assert failed(result)
-    assert not failed(result.model_copy(update={'solver': solver}))
+    over = failed(result.model_copy(update={'solver': solver}))
+    assert set(over) == set(failed(result))
+    assert 'over windows of 0.5 s' in over['better than nominal']

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings
     from sysid_ros.estimation.solver.starts import Attempt
+    from sysid_ros.estimation.start.windows import GrownWindows
 
 
 CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
@@ -186,19 +187,24 @@ class FirstSolution:
     window: float | None = None
 
 
-def initialize(context: FitContext, residuals: Residuals, choice: StartChoice) -> FirstSolution:
+def initialize(
+    context: FitContext, residuals: Residuals, choice: StartChoice, *, windowed: bool = False
+) -> FirstSolution:
     """Return the first solution from one start, by windows where that leads farther.
 
     Args:
         context: What all stages of the fit share.
         residuals: The whole problem.
         choice: Where to start.
+        windowed: Whether to stay with windows, wherever they lead.
 
     Raises:
         CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or nothing can be fitted.
     """
     _allow_for_misfit(context, residuals, _nominal(residuals))
+    if windowed:
+        return _in_windows(context, residuals, choice)
     start = choose(residuals, choice, context.settings, context.cancel)
     if start.rough:
         windows = _by_windows(context, residuals, start, None)
@@ -208,6 +214,34 @@ def initialize(context: FitContext, residuals: Residuals, choice: StartChoice) -
     if choice == 'auto' and not start.rough and is_doubtful(residuals, first.solution):
         return _by_windows(context, residuals, start, first.solution) or first
     return first
+
+
+def _in_windows(context: FitContext, residuals: Residuals, choice: StartChoice) -> FirstSolution:
+    """Return the first solution for the longest windows over which motion can be predicted."""
+    reason = _impossible(residuals)
+    windows = None
+    if reason is None:
+        start = choose(residuals, choice, context.settings, context.cancel)
+        windows = solve_in_windows(context, residuals, start.x)
+        reason = 'the motion cannot be predicted over the shortest ones'
+    if windows is None:
+        msg = f'Windows are not possible: {reason}.'
+        raise FitError(msg)
+    return _resting_on(context, windows, start)
+
+
+def _resting_on(context: FitContext, windows: GrownWindows, start: Start) -> FirstSolution:
+    """Return windows as the first solution."""
+    context.log.replace(windows.solution.trace)
+    found = _led_by(windows, start)
+    return FirstSolution(windows.residuals, windows.solution, found, window=windows.seconds)
+
+
+def _led_by(windows: GrownWindows, start: Start) -> Start:
+    """Return where windows lead to."""
+    share = '' if windows.taken > _ALL else f', {100 * windows.taken:.0f} % of the data'
+    sentence = f'windows of up to {windows.seconds:g} s{share}, from {start.sentence}'
+    return Start('windows', windows.solution.x[: len(start.x)], sentence)
 
 
 def resume(
@@ -306,10 +340,8 @@ def _by_windows(
         )
         if not after < _CLEARLY * before:
             return None
-    share = '' if windows.taken > _ALL else f', {100 * windows.taken:.0f} % of the data'
-    sentence = f'windows of up to {windows.seconds:g} s{share}, from {start.sentence}'
-    found = Start('windows', windows.solution.x[: len(start.x)], sentence)
     if windows.leads:
+        found = _led_by(windows, start)
         whole = _solved(context, residuals, found.x)
         if (
             whole is not None
@@ -318,8 +350,7 @@ def _by_windows(
         ):
             better = known is None or whole.cost < known.cost
             return FirstSolution(residuals, whole, found) if better else None
-    context.log.replace(windows.solution.trace)
-    return FirstSolution(windows.residuals, windows.solution, found, window=windows.seconds)
+    return _resting_on(context, windows, start)
 
 
 def _first(context: FitContext, residuals: Residuals, start: Start) -> Solution:

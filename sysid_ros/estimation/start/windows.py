@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
@@ -28,7 +28,7 @@ from sysid_ros.model.unknown import Unknown
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -139,6 +139,35 @@ class Windows:
     taken: float
 
 
+class Window(NamedTuple):
+    """A part of a sequence.
+
+    Attributes:
+        whole: The sequence that it is cut from.
+        begin: Its first moment, s from the start of the whole.
+        end: Its last, which belongs to the next window unless the whole ends there.
+        sequence: The part, a sequence of its own.
+        starts: Where each joint is at its start, and how fast.
+    """
+
+    whole: Trajectory
+    begin: float
+    end: float
+    sequence: Trajectory
+    starts: tuple[Unknown, ...]
+
+    def holds(self, times: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which moments of the whole, s, are in the window."""
+        return _inside(times, self.whole, self.begin, self.end)
+
+
+def _inside(
+    times: NDArray[np.float64], whole: Trajectory, begin: float, end: float
+) -> NDArray[np.bool_]:
+    inside = (times >= begin) & ((times < end) | (end >= whole.duration))
+    return np.asarray(inside)
+
+
 class Cutter:
     """Cuts the sequences of a problem into windows of any length."""
 
@@ -167,27 +196,31 @@ class Cutter:
         total = sum(max(int(run.sequence.duration / seconds), 1) for run, _ in self._runs)
         columns = len(self._unknowns) + 2 * self._model.nv * total
         stride = max(int(np.ceil(np.sqrt(self._rows * columns / _MOST_NUMBERS))), 1)
-        sequences: list[Trajectory] = []
-        starts: list[Unknown] = []
-        names: dict[str, list[str]] = {}
-        taken = whole = 0.0
-        for run, motion in self._runs:
-            names[run.sequence.name] = []
-            whole += run.sequence.duration
-            for number, (begin, end) in enumerate(_edges(run, motion, seconds)):
-                if number % stride:
-                    continue
-                window, unknowns = self._window(run, motion, begin, end)
-                if not window.measurements:
-                    continue
-                taken += end - begin
-                names[run.sequence.name].append(window.name)
-                sequences.append(window)
-                starts.extend(unknowns)
-        if not sequences:
+        kept = [
+            window
+            for run, motion in self._runs
+            for window in [*self._cut(run, motion, seconds)][::stride]
+            if window.sequence.measurements
+        ]
+        if not kept:
             return None
-        own = tuple(_carried(unknown, names) for unknown in self._unknowns)
-        return Windows(seconds, tuple(sequences), (*own, *starts), taken / whole)
+        starts = tuple(start for window in kept for start in window.starts)
+        taken = sum(window.end - window.begin for window in kept)
+        whole = sum(run.sequence.duration for run, _ in self._runs)
+        sequences = tuple(window.sequence for window in kept)
+        return Windows(seconds, sequences, (*self.carried(kept), *starts), taken / whole)
+
+    def every(self, seconds: float) -> list[Window]:
+        """Return all windows of one length with something measured in them, in their order."""
+        found = (window for own in self._runs for window in self._cut(*own, seconds))
+        return [window for window in found if window.sequence.measurements]
+
+    def carried(self, windows: Sequence[Window]) -> tuple[Unknown, ...]:
+        """Return the problem's own unknowns as they act on windows."""
+        names: dict[str, list[str]] = {run.sequence.name: [] for run, _ in self._runs}
+        for window in windows:
+            names[window.whole.name].append(window.sequence.name)
+        return tuple(_carried(unknown, names) for unknown in self._unknowns)
 
     def spread(self, seconds: float, every: int) -> list[Trajectory]:
         """Return windows of one length from all over the sequences, which start as measured.
@@ -196,24 +229,21 @@ class Cutter:
             seconds: Length of a window.
             every: Of so many windows one is taken.
         """
-        found: list[Trajectory] = []
-        number = 0
-        for run, motion in self._runs:
-            for begin, end in _edges(run, motion, seconds):
-                if number % every == 0:
-                    window, _ = self._window(run, motion, begin, end)
-                    found.extend([window] if window.measurements else [])
-                number += 1
-        return found
+        found = [window.sequence for own in self._runs for window in self._cut(*own, seconds)]
+        return [sequence for sequence in found[::every] if sequence.measurements]
+
+    def _cut(self, run: Run, motion: PrescribedMotion | None, seconds: float) -> Iterator[Window]:
+        """Yield all windows of a sequence."""
+        for begin, end in _edges(run, motion, seconds):
+            yield self._window(run, motion, begin, end)
 
     def _window(
         self, run: Run, motion: PrescribedMotion | None, begin: float, end: float
-    ) -> tuple[Trajectory, list[Unknown]]:
+    ) -> Window:
         sequence = run.sequence
-        last = end >= sequence.duration
         measurements = []
         for series in sequence.measurements:
-            inside = (series.times >= begin) & ((series.times < end) | last)
+            inside = _inside(series.times, sequence, begin, end)
             if inside.any():
                 measurements.append(_cut(series, inside, begin))
         commands = []
@@ -235,9 +265,8 @@ class Cutter:
             measurements=tuple(measurements),
             replaced=sequence.replaced - begin,
         )
-        if motion is None or begin == 0.0:
-            return window, []
-        return window, self._starts(window.name, motion, qpos, qvel)
+        starts = () if motion is None else self._starts(run, window, motion, begin)
+        return Window(sequence, begin, end, window, starts)
 
     def _state(
         self, run: Run, motion: PrescribedMotion, time: float
@@ -250,33 +279,43 @@ class Cutter:
         return qpos, qvel
 
     def _starts(
-        self,
-        window: str,
-        motion: PrescribedMotion,
-        qpos: NDArray[np.float64],
-        qvel: NDArray[np.float64],
-    ) -> list[Unknown]:
+        self, run: Run, window: Trajectory, motion: PrescribedMotion, begin: float
+    ) -> tuple[Unknown, ...]:
         """Return the unknown position and velocity of each joint at the start of a window."""
         model, found = self._model, []
+        asked = {
+            (target.name, target.attribute, target.index or 0)
+            for unknown in self._unknowns
+            for target in unknown.targets
+            if begin == 0.0
+        }
         for dof in range(model.nv):
             joint = model.joint(int(model.dof_jntid[dof]))
             slide = joint.type[0] == mujoco.mjtJoint.mjJNT_SLIDE.value
             for what, index, value, values, unit in (
-                ('qpos', int(joint.qposadr[0]), qpos, motion.qpos, 'm' if slide else 'rad'),
-                ('qvel', dof, qvel, motion.qvel, 'm/s' if slide else 'rad/s'),
+                (
+                    'qpos',
+                    int(joint.qposadr[0]),
+                    window.initial_qpos,
+                    motion.qpos,
+                    'm' if slide else 'rad',
+                ),
+                ('qvel', dof, window.initial_qvel, motion.qvel, 'm/s' if slide else 'rad/s'),
             ):
+                if (run.sequence.name, f'initial_{what}', index) in asked:
+                    continue
                 reach = max(_REACH * float(np.ptp(values[:, dof])), 1e-6)
                 center = float(value[index])
                 found.append(
                     Unknown(
-                        f'{what} of {joint.name} in {window}',
-                        (Target('sequence', window, f'initial_{what}', index, 0, unit),),
+                        f'{what} of {joint.name} in {window.name}',
+                        (Target('sequence', window.name, f'initial_{what}', index, 0, unit),),
                         center,
                         center - reach,
                         center + reach,
                     )
                 )
-        return found
+        return tuple(found)
 
 
 #: Of recordings with so many windows of that length, s, one in so many says where to go first.
@@ -318,7 +357,7 @@ def _carried(unknown: Unknown, names: dict[str, list[str]]) -> Unknown:
     """Return an unknown that acts on windows as it did on their sequence.
 
     What shifts the commands of a sequence shifts those of all of its windows; where it starts is
-    where its first window starts, whose state is not unknown besides.
+    where its first window starts, whose state is then not unknown besides.
     """
     targets: list[Target] = []
     for target in unknown.targets:
@@ -387,6 +426,9 @@ def solve_in_windows(
             residuals.also(part)
             begin = np.array([unknown.nominal for unknown in windows.unknowns])
             begin[:count] = x
+            # Values that fit shorter windows are near: what is rough around them stays so.
+            if best is not None and roughness_at(part, begin, count) > ROUGH:
+                break
             solution = attempt(
                 part,
                 begin,
