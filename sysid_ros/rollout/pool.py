@@ -5,18 +5,46 @@
 from __future__ import annotations
 
 import math
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
 from sysid_ros.model.targets.writer import APART
 
 if TYPE_CHECKING:
-    import mujoco
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from sysid_ros.model.targets import Writer
+
+
+_lock = threading.Lock()
+#: What was set when each that is silent now began; the first is what the user had.
+_silent: list[mujoco.MjLogConfig] = []
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Let MuJoCo write nothing of what diverges, to no console and no file: that is counted."""
+    with _lock:
+        before = mujoco.MjLogConfig.get()
+        if not _silent:
+            quiet = mujoco.MjLogConfig.get()
+            quiet.logto_console = quiet.logto_file = False
+            quiet.set()
+        _silent.append(before)
+    try:
+        yield
+    finally:
+        with _lock:
+            if len(_silent) == 1:
+                _silent[0].set()
+            _silent.pop()
 
 
 class Pool:

@@ -18,7 +18,7 @@ from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.rollout.controls import Controls, Timing
 from sysid_ros.rollout.drives import check_compiled_once, no_law
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.pool import Pool
+from sysid_ros.rollout.pool import Pool, unlogged
 from sysid_ros.rollout.runs import prepare, retimed
 
 if TYPE_CHECKING:
@@ -410,10 +410,11 @@ class Simulator:
             item: self._pool.buffer(item, (count, steps, width))
             for item, width in zip(self._record, self._widths, strict=True)
         }
-        if self._stepper is None:
-            batch.rollout(steps, control, record=self._record, ids=ids, out=out)
-        else:
-            self._stepper.roll(batch, control, candidates[which], out)
+        with unlogged():
+            if self._stepper is None:
+                batch.rollout(steps, control, record=self._record, ids=ids, out=out)
+            else:
+                self._stepper.roll(batch, control, candidates[which], out)
         self.rollouts += count
         for run in dict.fromkeys(runs.tolist()):
             places = np.flatnonzero(runs == run)

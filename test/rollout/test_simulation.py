@@ -14,11 +14,14 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.pool import unlogged
 from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from builders.trajectories import Measure, Sweep
@@ -253,6 +256,28 @@ def test_a_candidate_that_diverges_is_told_from_those_that_do_not(
         assert prediction.diverged.tolist() == [False, True, False]
         assert later.diverged.tolist() == [False, False]
         np.testing.assert_array_equal(prediction.channels[0][2], later.channels[0][0])
+
+
+def test_what_diverges_is_counted_and_writes_no_log(
+    measure: Measure,
+    sweep: Sweep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = arm()
+    run = measure(model, times=np.arange(0, 0.6, 0.01), commands=sweep('a', 'b'))
+    parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12))
+    with Simulator(model, parameters, [run], threads=2) as simulator:
+        (found,) = simulator.predict(np.array([[1e11], [1e11]]))
+    assert found.diverged.all()
+    assert capfd.readouterr() == ('', '')
+    assert not list(tmp_path.iterdir())
+    with unlogged(), unlogged():
+        assert not mujoco.MjLogConfig.get().logto_file
+    assert mujoco.MjLogConfig.get().logto_file
+    assert mujoco.MjLogConfig.get().logto_console
 
 
 @pytest.mark.parametrize(
