@@ -46,7 +46,7 @@ PARAMETERS = [
         'target': 'joint/*/solimpfriction',
         'shared': True,
         'initial': 0.999,
-        'prior': {'mean': 0.999, 'std': 1e-4},
+        'prior': {'std': 1e-4},
     },
 ]
 
@@ -60,9 +60,11 @@ def mapping(data: Path) -> str:
     return path
 
 
-def calibrated(data: Path, train: Iterable[str], test: str | None = None) -> CalibrationResult:
-    """Calibrate with some motions, holding one out."""
-    config = _config(data, train, test)
+def calibrated(
+    data: Path, train: Iterable[str], test: str | None = None, limit: float | None = None
+) -> CalibrationResult:
+    """Calibrate with some motions, holding one out, in so many seconds."""
+    config = _config(data, train, test, limit)
     began = time.monotonic(), time.process_time()
     result = identify(config).result
     assert result.solver is not None  # noqa: S101
@@ -78,7 +80,9 @@ def calibrated(data: Path, train: Iterable[str], test: str | None = None) -> Cal
     return result
 
 
-def _config(data: Path, train: Iterable[str], test: str | None) -> CalibrationConfig:
+def _config(
+    data: Path, train: Iterable[str], test: str | None, limit: float | None = None
+) -> CalibrationConfig:
     bags: list[dict[str, Any]] = [
         {'path': str(data / 'bags' / name), 'role': 'train'} for name in train
     ]
@@ -90,7 +94,7 @@ def _config(data: Path, train: Iterable[str], test: str | None) -> CalibrationCo
         'bags': bags,
         'parameters': PARAMETERS,
         'sensors': ['*_position'],
-        'solver': {'loss': 'soft_l1', 'timestep': 'auto'},
+        'solver': {'loss': 'soft_l1', 'timestep': 'auto', 'time': limit},
         'validation': {'leave_out': 'none', 'horizon': []},
         'output': tempfile.mkdtemp(),
     }
@@ -117,13 +121,13 @@ def errors(problem: Problem, values: dict[str, float]) -> dict[str, NDArray[np.f
     return found
 
 
-def leave_each_out(data: Path, names: list[str], only: list[str]) -> None:
+def leave_each_out(data: Path, names: list[str], only: list[str], limit: float | None) -> None:
     """Predict motions by the others, and print the errors."""
     every = []
     for test in only or names:
         problem = load(_config(data, [n for n in names if n != test], test), Nobody())
         print(f'{test}: ', end='', flush=True)
-        result = calibrated(data, [name for name in names if name != test], test)
+        result = calibrated(data, [name for name in names if name != test], test, limit)
         values = {parameter.name: parameter.value for parameter in result.parameters}
         for found in errors(problem, values).values():
             print(f'  {"  ".join(f"{e:5.1f}" for e in found)}   mean {found.mean():5.2f}')
@@ -131,9 +135,9 @@ def leave_each_out(data: Path, names: list[str], only: list[str]) -> None:
     print(f'mean {np.mean(every):.2f}, worst {np.max(every):.2f} mrad')
 
 
-def compare_halves(data: Path, names: list[str]) -> None:
+def compare_halves(data: Path, names: list[str], limit: float | None) -> None:
     """Compare the parameters of two halves of the motions."""
-    first, second = (calibrated(data, names[k::2]) for k in (0, 1))
+    first, second = (calibrated(data, names[k::2], limit=limit) for k in (0, 1))
     for one, other in zip(first.parameters, second.parameters, strict=True):
         error = np.hypot(one.high - one.low, other.high - other.low) / (2 * 1.96)
         print(
@@ -147,6 +151,7 @@ def main() -> None:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--data', type=Path, default=DATA)
+    parser.add_argument('--time', type=float, help='limit of time of a fit, s')
     parser.add_argument('--only', nargs='*', default=[], help='motions to leave out; all unless')
     parser.add_argument('--all', action='store_true', help='one calibration with all motions')
     parser.add_argument('--halves', action='store_true', help='compare two halves instead')
@@ -157,11 +162,11 @@ def main() -> None:
     names = sorted(path.name for path in (arguments.data / 'bags').iterdir())
     print('busy:', os.getloadavg())
     if arguments.halves:
-        compare_halves(arguments.data, names)
+        compare_halves(arguments.data, names, arguments.time)
     elif arguments.all:
-        calibrated(arguments.data, names)
+        calibrated(arguments.data, names, limit=arguments.time)
     else:
-        leave_each_out(arguments.data, names, arguments.only)
+        leave_each_out(arguments.data, names, arguments.only, arguments.time)
 
 
 if __name__ == '__main__':
