@@ -309,12 +309,16 @@ class Descent:
             return True
         return (not self.checked and self._check()) or self._widen()
 
+    @property
+    def _renewable(self) -> bool:
+        return self.current.kind == UPDATED and not (self._renewed or self.passing)
+
     def _renew(self) -> bool:
         """Difference anew what was learnt from steps; return whether it was.
 
         That is done once until a step lowers the cost by more than an idle one.
         """
-        if self.current.kind != UPDATED or self._renewed or self.passing:
+        if not self._renewable:
             return False
         self._renewed = True
         self._differentiate(self.current)
@@ -404,9 +408,9 @@ class Descent:
     @property
     def doubtful(self) -> bool:
         """Whether a step that fails here says that the Jacobian is wrong."""
-        learnt = self.current.kind == UPDATED
-        unsure = not self.checked and self.model.decrement < _SHORT
-        return self.at_precision or learnt or unsure
+        # Only what can be mended is worth a doubt: see `mend`.
+        unsure = not (self.checked or self._jumps) and self.model.decrement < _SHORT
+        return self.at_precision or self._renewable or unsure
 
     @property
     def at_precision(self) -> bool:
