@@ -125,8 +125,10 @@ class _Damping:
 def run_levenberg_marquardt(descent: Descent) -> str:
     """Descend until the solve has converged or no step lowers the cost; return the status."""
     damping = _Damping(len(descent.lower))
+    trusted = False
     while descent.status is None:
-        found = _search(descent, damping)
+        found = _search(descent, damping, trusted=trusted)
+        trusted = False
         if isinstance(found, _Step):
             gradient, hessian = descent.model.gradient[:, None], descent.model.hessian
             expected = -(gradient.T @ found.dx + 0.5 * found.dx.T @ hessian @ found.dx).item()
@@ -138,6 +140,7 @@ def run_levenberg_marquardt(descent: Descent) -> str:
         mended = found is _Ended.RENEWED or descent.mend()
         if not mended and (found is _Ended.NO_STEP or descent.at_precision):
             return descent.verdict()
+        trusted = not mended  # what cannot be mended serves as it is
         damping = _Damping(len(descent.lower))
     return descent.status
 
@@ -175,14 +178,14 @@ def _bent(descent: Descent, step: _Step) -> _Step:
     return step._replace(z=z)
 
 
-def _search(descent: Descent, damping: _Damping) -> _Step | _Ended:
-    """Look for a step that lowers the cost."""
+def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _Ended:
+    """Look for a step that lowers the cost, with a trusted Jacobian until none promises to."""
     gradient = descent.model.gradient[:, None]
     series = damping.series(descent)
     size = 1 if descent.expects_success else _BATCH
     first = True
     while batch := list(itertools.islice(series, size)):
-        if not first and descent.doubtful:
+        if not first and descent.doubtful and not trusted:
             return _Ended.DOUBTFUL
         if descent.smooth:
             batch = [_bent(descent, step) for step in batch]

@@ -17,6 +17,7 @@ import scipy.optimize
 from builders.models import rod
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.descent import Descent
 from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
 from sysid_ros.estimation.solver.losses import cost, curvature, rho, root
 from sysid_ros.estimation.solver.problem import FunctionResiduals
@@ -603,6 +604,26 @@ def test_a_solve_goes_on_where_every_step_moves_breakaways() -> None:
     norms, true = np.linalg.norm(found.jacobian, axis=0), np.linalg.norm(Sticking.COLUMNS, axis=1)
     np.testing.assert_allclose(norms, true, rtol=0.2)
     assert problem.evaluations < 300
+
+
+def test_a_solve_ends_where_what_is_doubted_cannot_be_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    doubts = 0
+
+    def doubtful(_: Descent) -> bool:
+        nonlocal doubts
+        doubts += 1
+        assert doubts < 100
+        return True
+
+    monkeypatch.setattr(Descent, 'doubtful', property(doubtful))
+    monkeypatch.setattr(Descent, 'mend', lambda _: False)
+    monkeypatch.setattr(Descent, 'at_precision', property(lambda _: False))
+    line = [Unknown('x', (), 1.0, 0.0, 10.0)]
+    wrong = Uphill(lambda x: np.stack([x[:, 0] - 3.0, np.ones(len(x))]), line)
+    wrong.exact = np.array([True])
+    assert solve(wrong, np.array([1.0])).status == 'stalled'
 
 
 @pytest.mark.parametrize('seed', range(5))
