@@ -10,7 +10,9 @@ second what the node is doing.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 _DIAGNOSTICS_SECONDS = 1.0
+#: How long an answer is given to arrive: a service that is destroyed takes back what its caller has
+#: not yet acknowledged, s.
+_DELIVERY_SECONDS = 1.0
 #: How long a refit is given at the end of the process to be cancelled and answered, s.
 _END_SECONDS = 30.0
 
@@ -86,6 +91,7 @@ class Calibrator:
                 self._running.set()
         if not self._calls.wait(_END_SECONDS):
             self._log.warning(f'the fit did not end within {_END_SECONDS:g} s')
+        time.sleep(max(0.0, self._calls.ended + _DELIVERY_SECONDS - time.monotonic()))
 
     @property
     def _name(self) -> str:
@@ -217,10 +223,14 @@ class _Calls(ReentrantCallbackGroup):  # type: ignore[misc]
     """Callbacks that may overlap, and whose end can be awaited.
 
     rclpy 7.1's MultiThreadedExecutor does not wait for them when it is shut down.
+
+    Attributes:
+        ended: When the last one ended, in ``time.monotonic()``.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.ended = -math.inf
         self._count = 0
         self._changed = threading.Condition()
 
@@ -235,6 +245,7 @@ class _Calls(ReentrantCallbackGroup):  # type: ignore[misc]
         super().ending_execution(entity)
         with self._changed:
             self._count -= 1
+            self.ended = time.monotonic()
             self._changed.notify_all()
 
     def wait(self, timeout: float) -> bool:
