@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.cli.console import Progress, make_console, print_paths, print_result  # noqa: PLC0415
     from sysid_ros.pipeline import calibrate  # noqa: PLC0415
 
-    progress = Progress()
+    progress = Progress(limit=config.solver.time)
     done = calibrate(config, command=args.command_line, observer=progress)
     progress.finish()
     console = make_console()

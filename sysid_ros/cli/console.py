@@ -39,11 +39,13 @@ _SHORT = 1.0
 class Progress:
     """A line per stage, and on a terminal one that changes; elsewhere one line per iteration.
 
-    It goes to standard output: all that standard error gets is what went wrong.
+    It goes to standard output: all that standard error gets is what went wrong. A limit of time, s
+    from now, is what is left at most.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, limit: float | None = None) -> None:
         self._stream = stream or sys.stdout
+        self._end = math.inf if limit is None else time.monotonic() + limit
         self._live = self._stream.isatty()
         self._open = False
         self._cost = math.inf
@@ -68,6 +70,7 @@ class Progress:
         """Say how far the solver is."""
         done = iteration.number
         most = iteration.seconds / done * max(iteration.limit - done, 0) if done else 0.0
+        most = min(most, self._end - time.monotonic())
         # The cost of one problem never rises: its unit, the noise, has changed.
         anew = ' (new noise estimate)' if iteration.cost > self._cost else ''
         self._cost = iteration.cost

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import time
 import os
 import subprocess
 import sys
@@ -198,6 +199,16 @@ def test_no_time_left_is_not_said():
     stream = io.StringIO()
     Progress(stream).iteration(_iteration(49, 1.0)._replace(seconds=10.0))
     assert stream.getvalue() == 'iteration 49: cost 1, 490 rollouts\n'
+
+
+def test_no_more_time_is_said_to_be_left_than_there_is(monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr(time, 'monotonic', lambda: now)
+    stream = io.StringIO()
+    progress = Progress(stream, limit=60.0)
+    now = 130.0
+    progress.iteration(_iteration(1, 100.0))
+    assert stream.getvalue() == 'iteration 1: cost 100, 10 rollouts, fitting at most 30 s more\n'
 
 
 def test_a_changing_line_is_never_folded(monkeypatch: pytest.MonkeyPatch):
