@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import io
-import time
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
