@@ -255,7 +255,8 @@ def _warnings(
     model: mujoco.MjModel, fit: Fit, seen: Estimated, of_links: Collection[str]
 ) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each."""
-    if not fit.solution.success:
+    # Of a limit of time the reservation says more, or the gate.
+    if not fit.solution.success and fit.solution.status != 'time':
         yield fit.solution.message
     if fit.shift is not None and fit.shift.alarming:
         yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
