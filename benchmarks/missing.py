@@ -4,8 +4,8 @@
 
 Arms of two, three and four joints with position servos, whose values are up to 30 % off the
 model's. One joint has backlash, is elastic, has a servo with a dead band, or friction that is not
-the same both ways; in clean draws none has. The truth is computed here, at quarter of the model's
-time step and without the elements that the variants are made of: forces of gears and servos are
+the same both ways; in clean draws none has. The truth is computed here, at a sixteenth of the
+model's time step and without the elements that the variants are made of: forces of gears and servos are
 applied as such. Encoders have 14 bits and .1 mrad of noise. Two recordings are fitted, and one is
 held out.
 """
@@ -48,7 +48,7 @@ TARGETS = (
     'actuator/*/kp',
     'body/*/mass',
 )
-STEP, FINER, RATE = 0.002, 4, 100
+STEP, FINER, RATE = 0.002, 16, 100
 SECONDS, SETTLING = 6.0, 1.5
 OFF = (0.75, 1.3)
 NOISE, BITS = 1e-4, 14
