@@ -5,9 +5,9 @@
 Arms of two, three and four joints with position servos, whose values are up to 30 % off the
 model's. One joint has backlash, is elastic, has a servo with a dead band, or friction that is not
 the same both ways; in clean draws none has. The truth is computed here, at a sixteenth of the
-model's time step and without the elements that the variants are made of: forces of gears and servos are
-applied as such. Encoders have 14 bits and .1 mrad of noise. Two recordings are fitted, and one is
-held out.
+model's time step and without the elements that the variants are made of: forces of gears and servos
+are applied as such. Encoders have 14 bits and .1 mrad of noise. Two recordings are fitted, and one
+is held out.
 """
 
 from __future__ import annotations
