@@ -114,6 +114,8 @@ def print_missing(console: Console, found: Missing) -> None:
         )
     console.print(table)
     console.print()
+    if found.note:
+        console.print(found.note, markup=False)
     if found.named is None:
         console.print(f'missing: nothing, as {found.reason}', markup=False)
         return

@@ -24,8 +24,11 @@ from sysid_ros.model.unknown import make_unknowns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from sysid_ros.model.targets import Target
     from sysid_ros.model.unknown import Unknown
+    from sysid_ros.signals import TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
 #: A flywheel's own mass, kg, and radius, m: next to nothing beside the armature.
@@ -47,6 +50,8 @@ _WIDTHS = (0.005, 0.015, 0.05)
 #: A first guess of the damping of a gear's spring: part of the critical one.
 _SPRING_DAMPING = 0.05
 _WIDEST = 0.5
+#: A spring takes all but this share of the softness of servo and spring, at most.
+_LEAST_SHARE = 0.1
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
@@ -88,6 +93,9 @@ class Variant:
         renamed: Target of the model, up to its index, to what it is in the variant.
         rotor: Name of the joint that has become the rotor; empty for none.
         starts_with: Joint where the joint starts that is new, the last of all; empty for none.
+        late: Name of the actuator that answers a step later than in the model; empty for none.
+        in_series: Target of the stiffness that, with the first of ``extras`` in series, does what
+            it did alone; empty for none.
     """
 
     lack: Lack
@@ -98,6 +106,8 @@ class Variant:
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rotor: str = ''
     starts_with: str = ''
+    late: str = ''
+    in_series: str = ''
 
     @property
     def title(self) -> str:
@@ -252,8 +262,17 @@ def _elastic(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int, reads: s
             (0.0, 2 * lighter * fastest),
         ),
     )
+    gain = f'actuator/{model.actuator(actuator).name}/kp' if reads == 'link' else ''
     return Variant(
-        Lack.ELASTICITY, joint, reads, made.spec, extras, made.renamed, made.rotor, joint
+        Lack.ELASTICITY,
+        joint,
+        reads,
+        made.spec,
+        extras,
+        made.renamed,
+        made.rotor,
+        starts_with=joint,
+        in_series=gain,
     )
 
 
@@ -272,7 +291,8 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
     """Return a servo that ignores small errors.
 
     Its goal is a joint of its own, so damped that nothing but the command moves it, within a step;
-    a spring with a dead band pulls the joint there. What damps is a tendon of its own.
+    a spring with a dead band pulls the joint there, a step later than a servo without. What damps
+    is a tendon of its own.
     """
     copy = spec.copy()
     joint, name = _joint_of(model, actuator), model.actuator(actuator).name
@@ -299,11 +319,14 @@ def _dead_band(spec: mujoco.MjSpec, model: mujoco.MjModel, actuator: int) -> Var
         f'actuator/{name}/kp': f'tendon/{joint}_servo/stiffness',
         f'actuator/{name}/kv': f'tendon/{joint}_servo_kv/damping',
     }
-    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, starts_with=joint)
+    return Variant(Lack.DEAD_BAND, joint, '', copy, (extra,), renamed, starts_with=joint, late=name)
 
 
 def started(variant: Variant, model: mujoco.MjModel, run: Trajectory) -> Trajectory:
-    """Return a run whose start holds the joint that is new, too.
+    """Return a run whose start holds the joint that is new, too, with commands for the variant.
+
+    What answers a step late is told a step early, lest a delay that the robot has be taken for
+    what the variant has.
 
     Args:
         variant: What was made of the model.
@@ -313,8 +336,19 @@ def started(variant: Variant, model: mujoco.MjModel, run: Trajectory) -> Traject
     if not variant.starts_with:
         return run
     like = model.joint(variant.starts_with)
+    commands: list[TimeSeries] = []
+    for series in run.commands:
+        others = [name for name in series.names if name != variant.late]
+        if len(others) == len(series.names):
+            commands.append(series)
+            continue
+        early = series.slice_by_name([variant.late])
+        commands.append(dataclasses.replace(early, times=early.times - model.opt.timestep))
+        if others:
+            commands.append(series.slice_by_name(others))
     return dataclasses.replace(
         run,
+        commands=tuple(commands),
         initial_qpos=np.append(run.initial_qpos, run.initial_qpos[like.qposadr[0]]),
         initial_qvel=np.append(run.initial_qvel, run.initial_qvel[like.dofadr[0]]),
     )
@@ -362,6 +396,26 @@ def moved(
         inside = min(max(float(value), low), high)
         found.append(dataclasses.replace(unknown, targets=tuple(targets), nominal=inside))
     return tuple(found)
+
+
+def as_stiff(
+    variant: Variant, unknowns: Sequence[Unknown], values: NDArray[np.float64], first: float
+) -> NDArray[np.float64]:
+    """Return the values of a model with which a variant is as stiff as it, under forces at rest.
+
+    Args:
+        variant: What was made of the model.
+        unknowns: Of the model.
+        values: (k,) of each.
+        first: What the first of the variant's own starts with.
+    """
+    found = values.copy()
+    for place, unknown in enumerate(unknowns):
+        if variant.in_series and [each.path for each in unknown.targets] == [variant.in_series]:
+            alone = values[place]
+            stiffer = alone / max(1.0 - alone / first, _LEAST_SHARE)
+            found[place] = min(stiffer, unknown.max_value)
+    return found
 
 
 def extra_unknowns(variant: Variant, made: mujoco.MjModel, first: float) -> tuple[Unknown, ...]:

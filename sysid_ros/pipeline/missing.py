@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,12 +16,13 @@ import scipy.special
 from sysid_ros.errors import ConfigError, FitError, ModelError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import Differences
-from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, attempt
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel, compile_spec
-from sysid_ros.model.variants import extra_unknowns, moved, started, variants
+from sysid_ros.model.variants import as_stiff, extra_unknowns, moved, started, variants
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.timestep import stepped
 from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
     from sysid_ros.model.unknown import Unknown
@@ -57,6 +58,10 @@ _FARTHEST = 2.0
 _ITERATIONS = 12
 #: A fit ends when the next step would be shorter than this, in standard errors.
 _TOLERANCE = 0.3
+#: A shorter time step is worth its price where the error of a sensor falls by this part.
+_STEP_ERROR = 0.05
+#: A value is at its bound within this part of it.
+_AT_BOUND = 0.01
 #: Columns are dependent below this, relative to the largest.
 _BLIND = 1e-9
 
@@ -131,6 +136,7 @@ class Missing:
         as_good: Titles of others that predict better than the model as it is, and no worse beyond
             chance than the one that is named: the recordings do not tell them apart.
         replaced: Target of the model to what it is in the variant that is named.
+        note: That the time step was shorter than the model's, and why; empty where it was not.
     """
 
     named: Trial | None
@@ -141,6 +147,7 @@ class Missing:
     reason: str
     as_good: tuple[str, ...]
     replaced: dict[str, str]
+    note: str = ''
 
 
 class Changed(NamedTuple):
@@ -163,10 +170,24 @@ class Found(NamedTuple):
 
 
 class _Case(NamedTuple):
-    """The model as it is, fitted."""
+    """The model as it is, fitted.
+
+    Attributes:
+        problem: With the time step of all that follows.
+        unknowns: Its parameters, and what each recording has of its own, …
+        values: … and what was found for them.
+        noise: Of each sensor.
+        share: Of the residuals, those that are independent.
+        training: What was fitted.
+        held_out: What was not.
+        threads: Simulation threads.
+    """
 
     problem: Problem
-    fit: Fit
+    unknowns: tuple[Unknown, ...]
+    values: NDArray[np.float64]
+    noise: dict[str, float]
+    share: float
     training: tuple[Trajectory, ...]
     held_out: tuple[Trajectory, ...]
     threads: int
@@ -226,54 +247,53 @@ def missing_in(
     if problem.servos is not None:
         msg = 'Expected a model without servos: their laws say what --missing looks for.'
         raise ConfigError(msg)
-    possible = list(variants(problem.spec, problem.model))
-    if not possible:
+    if next(variants(problem.spec, problem.model), None) is None:
         msg = (
             'Expected a named joint that a position servo drives (kp, joint), found none: nothing '
             'that --missing knows can be added.'
         )
         raise FitError(msg)
+    problem = _anchored(problem)
     observer.stage(f'fitting the model as it is, {len(problem.parameters)} parameters')
     fit = fit_training(config, problem, observer, cancel)
     if fit.window is not None:
         msg = 'The fit rests on windows, so that whole recordings cannot be predicted: set window.'
         raise FitError(msg)
-    training = tuple(fit.as_arrived(problem.sequences('train')))
-    case = _Case(problem, fit, training, held_out, config.solver.threads)
+    case = _Case(
+        problem,
+        fit.unknowns,
+        fit.values,
+        fit.noise,
+        min(fit.inference.effective / len(fit.solution.residual), 1.0),
+        tuple(fit.as_arrived(problem.sequences('train'))),
+        held_out,
+        config.solver.threads,
+    )
+    case, note = _fine_enough(case, observer, cancel)
+    possible = list(variants(case.problem.spec, case.problem.model))
     observer.stage(f'screening {len(possible)} variants')
-    with make_simulator(problem.spec, fit.unknowns, training, case.threads) as simulator:
-        base = Residuals(simulator, fit.noise)
-        residual = base(fit.values[None, :])[:, 0].copy()
-        differences = Differences(base)
-        jacobian = differences.at(fit.values, residual).jacobian
-        blocks = _blocks(base.samples.sequence, base.samples.time)
-    basis = _basis(jacobian)
-    scores = [
-        score
-        for variant in possible
-        if (score := _score(case, variant, residual, basis, blocks)) is not None
-    ]
-    tests = sum(len(variant.extras[0].tries) for variant in possible)
-    promising = sorted(
-        (score for score in scores if score.p_value < _FALSE_ALARM / tests),
-        key=lambda score: -score.gain,
-    )[:_MOST_FITS]
-    before = _held_out(case, problem.spec, held_out, fit.unknowns, fit.values)
+    residual, promising = _screened(case, possible)
+    before = _held_out(case, case.problem.spec, held_out, case.unknowns, case.values)
     error = _rms(residual)
     tried: list[_Tried] = []
     for score in promising:
         observer.stage(f'fitting {score.variant.title}')
-        found = _try(case, score, before, cancel)
+        found = _try(case, score, residual, before, cancel)
         if found is not None:
             tried.append(found)
-    tried.sort(key=lambda item: -item.trial.better)
+    tried = _ordered(tried)
     trials = tuple(item.trial for item in tried)
     best = tried[0] if tried else None
     named = None
-    if best is None:
+    if not promising:
         reason = (
             f'none of {len(possible)} variants would lower the error beyond chance '
             f'({100 * _FALSE_ALARM:g} % over all)'
+        )
+    elif best is None:
+        reason = (
+            f'of {len(possible)} variants {len(promising)} looked better on the training data, and '
+            'none is when it is fitted'
         )
     elif best.trial.p_value >= _FALSE_ALARM:
         reason = (
@@ -293,28 +313,115 @@ def missing_in(
         error,
         _root(before),
         reason,
-        _as_good(tried) if named else (),
+        tuple(other.trial.title for other in _as_good(tried)) if named else (),
         _replaced(case, named) if named else {},
+        note,
     )
     return Found(missing, _model(case, named) if named else None)
 
 
-def _as_good(tried: Sequence[_Tried]) -> tuple[str, ...]:
+def _anchored(problem: Problem) -> Problem:
+    """Return a problem whose parameters stay near the model's where the data do not say.
+
+    Motion alone does not say how large all masses, gains and frictions are together, and a fit may
+    go to any multiple of the true ones: a spring between true ones would not be recognised there.
+    """
+    parameters = [
+        unknown
+        if unknown.prior is not None or not unknown.nominal
+        else dataclasses.replace(unknown, prior=(unknown.nominal, abs(unknown.nominal)))
+        for unknown in problem.parameters
+    ]
+    return dataclasses.replace(problem, parameters=tuple(parameters))
+
+
+def _fine_enough(
+    case: _Case, observer: Observer, cancel: threading.Event | None
+) -> tuple[_Case, str]:
+    """Return a case whose time step is not taken for what is missing, and what is to be said of it.
+
+    A long step changes the lag of a joint, as a stiff spring does. Steps are halved as long as the
+    next would explain more: its error is taken to be of first order, and its square to fall to a
+    quarter with each.
+    """
+    own, note = case.problem.model.opt.timestep, ''
+    if case.problem.model.nhistory:  # what delays commands inside of the model counts its steps
+        return case, note
+    while True:
+        step = case.problem.model.opt.timestep / 2
+        observer.stage(f'fitting the model as it is with a time step of {step:g} s')
+        finer = _again(case, stepped(case.problem, step), cancel)
+        if finer is None:
+            break
+        fallen = {
+            name: (case.noise[name] ** 2 - noise**2) / noise**2
+            for name, noise in finer.noise.items()
+        }
+        name, most = max(fallen.items(), key=lambda item: item[1])
+        if most < 2 * _STEP_ERROR:
+            break
+        case = finer
+        note = note or (
+            f'With half of the time step of the model, {own:g} s, the error of {name} is '
+            f'{100 * (1.0 - 1.0 / math.sqrt(1.0 + most)):.2g} % less'
+        )
+        if most / 4 < 2 * _STEP_ERROR:
+            break
+    if note:
+        note = f'{note}: all that is said here is with {case.problem.model.opt.timestep:g} s.'
+    return case, note
+
+
+def _again(case: _Case, problem: Problem, cancel: threading.Event | None) -> _Case | None:
+    """Fit once more with another time step; None where that is not stable."""
+    with make_simulator(problem.spec, case.unknowns, case.training, case.threads) as simulator:
+        residuals = Residuals(simulator, case.noise)
+        solution = attempt(
+            residuals,
+            case.values,
+            settings=SolverSettings(max_iterations=_ITERATIONS, rough=True),
+            tolerance=_TOLERANCE,
+            cancel=cancel,
+        )
+        samples = residuals.samples
+    if isinstance(solution, FitError):
+        return None
+    noise = {
+        name: case.noise[name] * _rms(solution.residual[samples.sensor == place])
+        for place, name in enumerate(samples.sensors)
+    }
+    return case._replace(problem=problem, values=solution.x, noise=noise)
+
+
+def _ordered(tried: Sequence[_Tried]) -> list[_Tried]:
+    """Return variants, the one first that explains most of those that predict best.
+
+    Several may predict as well as the best does, beyond chance: the data that were fitted then say
+    more than those held out.
+    """
+    found = sorted(tried, key=lambda item: -item.trial.better)
+    if not found:
+        return []
+    best = min((found[0], *_as_good(found)), key=lambda item: item.trial.training)
+    return [best, *(item for item in found if item is not best)]
+
+
+def _as_good(tried: Sequence[_Tried]) -> list[_Tried]:
     """Return which of the others predict better than the model, and no worse than the first."""
     best, *others = tried
-    return tuple(
-        other.trial.title
+    return [
+        other
         for other in others
         if other.trial.p_value < _FALSE_ALARM
         and _p_value(np.log(other.parts / best.parts)) >= _WORSE
-    )
+    ]
 
 
 def _replaced(case: _Case, tried: _Tried) -> dict[str, str]:
     """Return what each target of the robot became that the variant has in another place."""
     return {
         old.path: new.path
-        for before, after in zip(case.fit.unknowns, tried.unknowns, strict=False)
+        for before, after in zip(case.unknowns, tried.unknowns, strict=False)
         for old, new in zip(before.targets, after.targets, strict=False)
         if old.path != new.path
     }
@@ -342,6 +449,42 @@ def _root(parts: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean(parts)))
 
 
+def _begun(
+    case: _Case, variant: Variant, sizes: Sequence[float]
+) -> tuple[tuple[Unknown, ...], NDArray[np.float64]]:
+    """Return the unknowns of a variant, and (n, k) where a fit of each size begins."""
+    made = compile_spec(variant.spec, case.problem.source.description.path)
+    old, model = case.unknowns, case.problem.model
+    starts = []
+    for size in sizes:
+        values = as_stiff(variant, old, case.values, size)
+        unknowns = (
+            *moved(variant, model, made, old, values.tolist()),
+            *extra_unknowns(variant, made, size),
+        )
+        starts.append([unknown.nominal for unknown in unknowns])
+    return unknowns, np.array(starts)
+
+
+def _screened(case: _Case, possible: Sequence[Variant]) -> tuple[NDArray[np.float64], list[Score]]:
+    """Return the residuals of the model as it is, and which variants would lower them most."""
+    with make_simulator(case.problem.spec, case.unknowns, case.training, case.threads) as simulator:
+        base = Residuals(simulator, case.noise)
+        residual = base(case.values[None, :])[:, 0].copy()
+        differences = Differences(base)
+        jacobian = differences.at(case.values, residual).jacobian
+        blocks = _blocks(base.samples.sequence, base.samples.time)
+    basis = _basis(jacobian)
+    scores = [
+        score
+        for variant in possible
+        if (score := _score(case, variant, residual, basis, blocks)) is not None
+    ]
+    tests = sum(len(variant.extras[0].tries) for variant in possible)
+    promising = [score for score in scores if score.p_value < _FALSE_ALARM / tests]
+    return residual, sorted(promising, key=lambda score: -score.gain)[:_MOST_FITS]
+
+
 def _score(
     case: _Case,
     variant: Variant,
@@ -351,19 +494,11 @@ def _score(
 ) -> Score | None:
     """Say what a variant would gain; None where it cannot be simulated."""
     extra = variant.extras[0]
-    made = compile_spec(variant.spec, case.problem.source.description.path)
-    model, fit = case.problem.model, case.fit
-    unknowns = (
-        *moved(variant, model, made, fit.unknowns, fit.values.tolist()),
-        *extra_unknowns(variant, made, extra.tries[0]),
-    )
-    runs = [started(variant, model, run) for run in case.training]
-    start = np.array([unknown.nominal for unknown in unknowns])
-    candidates = np.tile(start, (len(extra.tries), 1))
-    candidates[:, len(fit.unknowns)] = extra.tries
+    unknowns, candidates = _begun(case, variant, extra.tries)
+    runs = [started(variant, case.problem.model, run) for run in case.training]
     try:
         with make_simulator(variant.spec, unknowns, runs, case.threads) as simulator:
-            residuals = Residuals(simulator, fit.noise)
+            residuals = Residuals(simulator, case.noise)
             found = residuals(candidates)
             unstable = residuals.unstable
     except (FitError, ModelError):
@@ -372,7 +507,6 @@ def _score(
         return None
     best: Score | None = None
     signed = extra.bounds[0] < 0
-    share = min(fit.inference.effective / len(fit.solution.residual), 1.0)
     for place, value in enumerate(extra.tries):
         if unstable[place]:
             continue
@@ -388,7 +522,7 @@ def _score(
         slopes = -np.bincount(blocks, change * residual)
         steady = _p_value(np.asarray(np.sign(length) * slopes if signed else slopes, float))
         # One value may be decided by few moments, which no test over parts sees.
-        likely = float(scipy.special.chdtrc(1, 2.0 * gain * share))
+        likely = float(scipy.special.chdtrc(1, 2.0 * gain * case.share))
         p_value = min(_TESTS * min(steady, likely), 1.0)
         where = value if extra.log else value * length
         if gain > 0 and (best is None or gain > best.gain):
@@ -410,34 +544,49 @@ def _p_value(parts: NDArray[np.float64]) -> float:
 def _try(
     case: _Case,
     score: Score,
+    residual: NDArray[np.float64],
     before: NDArray[np.float64],
     cancel: threading.Event | None,
 ) -> _Tried | None:
-    """Fit a variant and judge it; None where no simulation of it is stable."""
-    variant, fit, model = score.variant, case.fit, case.problem.model
-    made = compile_spec(variant.spec, case.problem.source.description.path)
-    unknowns = (
-        *moved(variant, model, made, fit.unknowns, fit.values.tolist()),
-        *extra_unknowns(variant, made, score.start),
-    )
+    """Fit a variant and judge it.
+
+    Returns:
+        None where no simulation of it is stable, where it explains less than the model does, or
+        where the fit would go on beyond what can be simulated.
+    """
+    variant, model = score.variant, case.problem.model
+    cost = 0.5 * float(residual @ residual)
+    extra = variant.extras[0]
+    # Next to nothing is the stiffest spring, and the least of all others.
+    least = max(extra.tries) if extra.log else min(extra.tries)
+    unknowns, starts = _begun(case, variant, (score.start, least))
     runs = [started(variant, model, run) for run in case.training]
-    start = np.array([unknown.nominal for unknown in unknowns])
+    solution: Solution | None = None
     with make_simulator(variant.spec, unknowns, runs, case.threads) as simulator:
-        residuals = Residuals(simulator, fit.noise)
-        solution = attempt(
-            residuals,
-            start,
-            settings=SolverSettings(max_iterations=_ITERATIONS, rough=True),
-            tolerance=_TOLERANCE,
-            cancel=cancel,
-        )
-    if isinstance(solution, FitError):
+        residuals = Residuals(simulator, case.noise)
+        for start in starts:
+            end = attempt(
+                residuals,
+                start,
+                settings=SolverSettings(max_iterations=_ITERATIONS, rough=True),
+                tolerance=_TOLERANCE,
+                cancel=cancel,
+            )
+            if not isinstance(end, FitError) and (solution is None or end.cost < solution.cost):
+                solution = end
+            # With next to nothing it is as good as the model: where it is worse, another is better.
+            if solution is not None and solution.cost <= cost:
+                break
+    if solution is None or solution.cost > cost:
+        return None
+    size = float(solution.x[len(case.unknowns)])
+    if min(abs(size - bound) for bound in extra.bounds) <= _AT_BOUND * abs(size):
         return None
     held_out = [started(variant, model, run) for run in case.held_out]
     after = _held_out(case, variant.spec, held_out, unknowns, solution.x)
     # Parts where the robot starts, or is fast, would outweigh all others in plain differences.
     difference = np.log(before / after)
-    count = len(fit.unknowns)
+    count = len(case.unknowns)
     values = tuple(
         Value(extra.target, float(value), extra.bounds, extra.log)
         for extra, value in zip(variant.extras, solution.x[count:], strict=True)
@@ -471,7 +620,7 @@ def _held_out(
 ) -> NDArray[np.float64]:
     """Return the (k,) mean squares of parts of what is held out, in units of the noise's."""
     robot = [place for place, unknown in enumerate(unknowns) if not unknown.of_single_runs]
-    noise = case.fit.noise
+    noise = case.noise
     with make_simulator(spec, [unknowns[i] for i in robot], runs, case.threads) as simulator:
         residuals = Residuals(simulator, noise, enabled=[noise.__contains__])
         squares = residuals(x[None, robot])[: residuals.prior_rows.start, 0] ** 2

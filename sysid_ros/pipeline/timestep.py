@@ -50,7 +50,7 @@ def with_timestep(problem: Problem, solver: SolverConfig, fit: Fit | None = None
     if solver.timestep == 'model':
         return problem
     if solver.timestep != 'auto':
-        return _stepped(problem, solver.timestep)
+        return stepped(problem, solver.timestep)
     sequences = problem.sequences('train')
     # What delays commands inside of the model counts its steps, and servos' laws have their own.
     if problem.model.nhistory or problem.servos is not None or any(s.motion for s in sequences):
@@ -59,7 +59,7 @@ def with_timestep(problem: Problem, solver: SolverConfig, fit: Fit | None = None
     limit = _NOMINAL_CHANGE if fit is None else _CHANGE
     for factor in _FACTORS:
         if factor * own <= _LONGEST:
-            coarse = _stepped(problem, factor * own)
+            coarse = stepped(problem, factor * own)
             if _change(problem, coarse, tried, fit, solver.threads) <= limit:
                 return coarse
     return problem
@@ -85,8 +85,12 @@ def timestep_note(problem: Problem, fitted: Problem, fit: Fit, threads: int) -> 
     return (sentence,)
 
 
-def _stepped(problem: Problem, seconds: float) -> Problem:
-    """Return the problem with another time step."""
+def stepped(problem: Problem, seconds: float) -> Problem:
+    """Return the problem with another time step; dampers are then implicit.
+
+    Raises:
+        ModelError: The model does not compile with it.
+    """
     spec = problem.spec.copy()
     spec.option.timestep = seconds
     if spec.option.integrator == mujoco.mjtIntegrator.mjINT_EULER:

@@ -4,13 +4,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import mujoco
 import numpy as np
 import pytest
 
 from sysid_ros.model.targets import write_value
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.model.variants import Lack, Variant, extra_unknowns, moved, started, variants
+from sysid_ros.model.variants import (
+    Lack,
+    Variant,
+    as_stiff,
+    extra_unknowns,
+    moved,
+    started,
+    variants,
+)
+from sysid_ros.rollout.prediction import predict
+from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 ARM = """
@@ -96,6 +108,43 @@ def test_a_variant_with_nearly_nothing_moves_as_the_model_does(place: int, angle
     read = _moved(made, started(variant, model, _start(model)))
     nominal = _moved(model, _start(model))
     assert np.abs(read - nominal).max() < 0.03 * np.ptp(nominal, axis=0).max()
+
+
+def test_the_goal_of_a_servo_with_a_dead_band_is_not_late():
+    spec = _spec()
+    model = spec.copy().compile()
+    (band,) = [variant for variant in _all(spec) if variant.lack is Lack.DEAD_BAND]
+    band.spec.tendon('a_servo').springlength[:] = -1e-7, 1e-7
+    times = np.arange(0.0, 1.5, 0.01)
+    goals = np.stack([0.2 + 0.3 * np.sin(9 * times), 0.2 * np.sin(4 * times)], axis=1)
+    told = {name: (SignalType.MjCtrl, np.array([k])) for k, name in enumerate(('sa', 'mb'))}
+    read = {name: (SignalType.MjSensor, np.array([k])) for k, name in enumerate(('pa', 'pb'))}
+    run = Trajectory(
+        'run',
+        0,
+        np.array(model.qpos0),
+        np.zeros(model.nv),
+        (TimeSeries(times, goals, told),),
+        (TimeSeries(times, np.zeros_like(goals), read),),
+    )
+    with_band = started(band, model, run)
+    late = dataclasses.replace(with_band, commands=run.commands)
+    nominal, near, later = (
+        predict(each, [moves])[0].channels[0][0]
+        for each, moves in ((spec, run), (band.spec, with_band), (band.spec, late))
+    )
+    assert np.abs(near - nominal).max() < 1e-4
+    assert np.abs(later - nominal).max() > 1e-3
+
+
+def test_a_servo_before_a_spring_holds_as_before():
+    spec = _spec()
+    unknowns = make_unknowns('actuator/sa/kp', spec.copy().compile())
+    values = np.array([40.0])
+    for variant in _all(spec):
+        (gain,) = as_stiff(variant, unknowns, values, 60.0)
+        series = variant.lack is Lack.ELASTICITY and variant.reads == 'link'
+        assert 1.0 / gain == pytest.approx(1.0 / 40 - (1.0 / 60 if series else 0.0))
 
 
 def test_what_the_rotor_has_is_found_there():

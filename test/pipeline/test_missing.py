@@ -32,10 +32,17 @@ FRICTION = 0.02
 WIDTH = 0.04
 
 
-def _problem(workshop: Any, truth: mujoco.MjSpec, held_out: int = 1, servo: str = SERVO) -> Problem:
+def _problem(
+    workshop: Any,
+    truth: mujoco.MjSpec,
+    held_out: int = 1,
+    servo: str = SERVO,
+    targets: tuple[str, ...] = TARGETS,
+) -> Problem:
     model = workshop.spec(damping=0.08, friction=FRICTION, actuator=servo)
     runs = [workshop.sequence(truth, f'b{i}', 10 + i, noise=0.3, seconds=5.0) for i in range(3)]
-    targets = TARGETS if servo == SERVO else TARGETS[:2]
+    if servo != SERVO:
+        targets = TARGETS[:2]
     return workshop.problem(model, targets, *runs, held_out=held_out)  # type: ignore[no-any-return]
 
 
@@ -65,7 +72,7 @@ def test_the_model_that_has_it_is_written_with_all_values(workshop: Any, tmp_pat
     (band,) = [v for v in variants(spec, spec.copy().compile()) if v.lack is Lack.DEAD_BAND]
     band.spec.tendon('j_servo').springlength[:] = -WIDTH / 2, WIDTH / 2
     made = band.spec.compile()
-    truth = _Recorder(workshop, made)
+    truth = _Recorder(workshop, made, early=1)  # its goal follows a step later
     found = missing_in(workshop.config, _problem(truth, spec), Nobody())
     assert found.missing.named is not None
     assert found.missing.named.lack == Lack.DEAD_BAND
@@ -79,10 +86,13 @@ def test_the_model_that_has_it_is_written_with_all_values(workshop: Any, tmp_pat
 
 
 class _Recorder:
-    """A workshop whose recordings are of another model, with one joint more."""
+    """A workshop whose recordings are of another model, which may have one joint more.
 
-    def __init__(self, workshop: Any, model: mujoco.MjModel) -> None:
-        self._workshop, self._model = workshop, model
+    ``early`` is how many steps before their time it is told commands.
+    """
+
+    def __init__(self, workshop: Any, model: mujoco.MjModel, early: int = 0) -> None:
+        self._workshop, self._model, self._early = workshop, model, early
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._workshop, name)
@@ -99,12 +109,44 @@ class _Recorder:
             mujoco.mj_forward(self._model, data)
             values[row] = data.sensordata[:2]
             for step in range(steps):
-                now = time + step * self._model.opt.timestep + 1e-9
+                now = time + (step + self._early) * self._model.opt.timestep + 1e-9
                 data.ctrl[0] = told.data[np.searchsorted(told.times, now, 'right') - 1, 0]
                 mujoco.mj_step(self._model, data)
         values += np.array([3e-4, 3e-3]) * np.random.default_rng(seed).normal(size=values.shape)
         series = dataclasses.replace(measured, data=values)
         return dataclasses.replace(nominal, measurements=(series,))
+
+
+def test_a_joint_as_soft_as_its_servo_is_elastic_whatever_all_forces_are_multiples_of(
+    workshop: Any,
+):
+    spec = _spec(workshop)
+    (elastic,) = [
+        variant
+        for variant in variants(spec, spec.copy().compile())
+        if variant.lack is Lack.ELASTICITY and variant.reads == 'link'
+    ]
+    spring = elastic.spec.tendon('j_spring')
+    spring.stiffness[0], spring.damping[0] = 12.0, 0.02
+    elastic.spec.joint('j_rotor').armature = 0.02
+    truth = _Recorder(workshop, elastic.spec.compile())
+    problem = _problem(truth, spec, targets=(*TARGETS, 'joint/j/armature', 'body/bob/mass'))
+    missing = missing_in(workshop.config, problem, Nobody()).missing
+    assert missing.named is not None
+    assert (missing.named.lack, missing.named.reads) == (Lack.ELASTICITY, 'link')
+    stiffness, _ = missing.named.values
+    assert stiffness.value == pytest.approx(12.0, rel=0.3)
+
+
+def test_a_long_time_step_is_not_taken_for_what_is_missing(workshop: Any):
+    truth = _spec(workshop)
+    truth.option.timestep /= 20
+    truth.joint('j').damping[0] = 0.3
+    problem = _problem(_Recorder(workshop, truth.compile()), _spec(workshop))
+    missing = missing_in(workshop.config, problem, Nobody()).missing
+    assert missing.named is None
+    assert 'With half of the time step of the model, 0.005 s' in missing.note
+    assert problem.model.opt.timestep == 0.005
 
 
 def test_nothing_is_missing_in_a_model_that_only_has_other_values(workshop: Any):
