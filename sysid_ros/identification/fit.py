@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from sysid_ros.rollout.drives import Drives
     from sysid_ros.signals.trajectory import Trajectory
 
+#: Samples are left out evenly where the Jacobian by the parameters would have more numbers: a fit
+#: takes some ten times its size, 1 GB.
+_LARGEST_JACOBIAN = 1e7
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
 _STARTS_FIXED = (
@@ -102,6 +105,7 @@ class Fit:
         values: (number of unknowns,) what was found for all of them.
         samples: What each residual is; None where this was not kept.
         known_noise: Sensors whose noise was known and not estimated.
+        thinned: That samples were left out because there are so many; empty where none were.
         arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
             series of commands were found to act later than their stamps, offset and delay say;
             empty where stamps are regular.
@@ -130,6 +134,7 @@ class Fit:
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     samples: Samples | None = None
     known_noise: frozenset[str] = frozenset()
+    thinned: str = ''
     arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
     drives: Drives | None = None
 
@@ -251,6 +256,7 @@ def fit(  # noqa: PLR0913 (documented API)
     if windowed and starts > 1:
         msg = f'Windows lead from one start: expected starts of 1 with them, found {starts}.'
         raise FitError(msg)
+    sequences, thinned = _bearable(sequences, len(parameters))
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe, stage)
     timings = command_timings(sequences, parameters)
     unknowns = (*parameters, *timings, *torque_delay(sequences, parameters))
@@ -336,9 +342,57 @@ def fit(  # noqa: PLR0913 (documented API)
             values=x,
             samples=residuals.samples,
             known_noise=frozenset(known) & frozenset(residuals.noise),
+            thinned=thinned,
             arrival_errors=arrivals.errors(),
             drives=drives,
         )
+
+
+def _bearable(sequences: Sequence[Trajectory], unknowns: int) -> tuple[Sequence[Trajectory], str]:
+    """Return sequences whose Jacobian fits in memory, and a sentence if samples were left out.
+
+    Series that are sampled more often than others lose samples first.
+    """
+
+    def rates(sequence: Trajectory) -> list[float]:
+        return [len(series) / max(sequence.duration, 1e-9) for series in sequence.measurements]
+
+    def strides(rate: float) -> list[list[int]]:
+        return [[max(int(own / rate), 1) for own in rates(sequence)] for sequence in sequences]
+
+    def count(chosen: list[list[int]]) -> int:
+        return sum(
+            -(-len(series) // stride) * series.matrix.shape[1]
+            for sequence, own in zip(sequences, chosen, strict=True)
+            for series, stride in zip(sequence.measurements, own, strict=True)
+        )
+
+    # What forces need along a motion is compared as often as it says something.
+    if any(sequence.motion is not None for sequence in sequences):
+        return sequences, ''
+    rate = max((own for sequence in sequences for own in rates(sequence)), default=1.0)
+    every = count(strides(rate))
+    longest = max(sequence.duration for sequence in sequences)
+    while count(strides(rate)) * unknowns > _LARGEST_JACOBIAN and rate * longest > 1.0:
+        rate *= 0.9
+    chosen = strides(rate)
+    left = count(chosen)
+    if left == every:
+        return sequences, ''
+    thinned = [
+        dataclasses.replace(
+            sequence,
+            measurements=tuple(
+                dataclasses.replace(series, times=series.times[::k], data=series.data[::k])
+                for series, k in zip(sequence.measurements, own, strict=True)
+            ),
+        )
+        for sequence, own in zip(sequences, chosen, strict=True)
+    ]
+    return thinned, (
+        f'Of {every} samples {left}, evenly {rate:.3g} a second at most, were fitted: more would '
+        'not fit in 1 GB of memory.'
+    )
 
 
 def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstSolution | None:

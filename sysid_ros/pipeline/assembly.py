@@ -258,6 +258,8 @@ def _warnings(
     # Of a limit of time the reservation says more, or the gate.
     if not fit.solution.success and fit.solution.status != 'time':
         yield fit.solution.message
+    if fit.thinned:
+        yield fit.thinned
     if fit.shift is not None and fit.shift.alarming:
         yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
     ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]

@@ -55,6 +55,8 @@ _MOST_FITS = 4
 _TESTS = 4.0
 #: A step is believed up to so many times its size when it was tried.
 _FARTHEST = 2.0
+#: A variant is begun from so many of its sizes, for so many iterations; the best goes on.
+_BEGUN, _FIRST = 2, 3
 _ITERATIONS = 12
 #: A fit ends when the next step would be shorter than this, in standard errors.
 _TOLERANCE = 0.3
@@ -372,19 +374,27 @@ def _fine_enough(
     return case, note
 
 
+def _solved(
+    residuals: Residuals, start: NDArray[np.float64], most: int, cancel: threading.Event | None
+) -> Solution | None:
+    """Fit from a start in so many iterations at most; None where it is not stable."""
+    found = attempt(
+        residuals,
+        start,
+        settings=SolverSettings(max_iterations=most, rough=True),
+        tolerance=_TOLERANCE,
+        cancel=cancel,
+    )
+    return None if isinstance(found, FitError) else found
+
+
 def _again(case: _Case, problem: Problem, cancel: threading.Event | None) -> _Case | None:
     """Fit once more with another time step; None where that is not stable."""
     with make_simulator(problem.spec, case.unknowns, case.training, case.threads) as simulator:
         residuals = Residuals(simulator, case.noise)
-        solution = attempt(
-            residuals,
-            case.values,
-            settings=SolverSettings(max_iterations=_ITERATIONS, rough=True),
-            tolerance=_TOLERANCE,
-            cancel=cancel,
-        )
+        solution = _solved(residuals, case.values, _ITERATIONS, cancel)
         samples = residuals.samples
-    if isinstance(solution, FitError):
+    if solution is None:
         return None
     noise = {
         name: case.noise[name] * _rms(solution.residual[samples.sensor == place])
@@ -557,26 +567,17 @@ def _try(
     variant, model = score.variant, case.problem.model
     cost = 0.5 * float(residual @ residual)
     extra = variant.extras[0]
-    # Next to nothing is the stiffest spring, and the least of all others.
-    least = max(extra.tries) if extra.log else min(extra.tries)
-    unknowns, starts = _begun(case, variant, (score.start, least))
+    unknowns, starts = _begun(case, variant, tuple(dict.fromkeys((score.start, *extra.tries))))
     runs = [started(variant, model, run) for run in case.training]
-    solution: Solution | None = None
     with make_simulator(variant.spec, unknowns, runs, case.threads) as simulator:
         residuals = Residuals(simulator, case.noise)
-        for start in starts:
-            end = attempt(
-                residuals,
-                start,
-                settings=SolverSettings(max_iterations=_ITERATIONS, rough=True),
-                tolerance=_TOLERANCE,
-                cancel=cancel,
-            )
-            if not isinstance(end, FitError) and (solution is None or end.cost < solution.cost):
-                solution = end
-            # With next to nothing it is as good as the model: where it is worse, another is better.
-            if solution is not None and solution.cost <= cost:
-                break
+        near = np.argsort(np.sum(residuals(starts) ** 2, axis=0))[:_BEGUN]
+        begun = (_solved(residuals, start, _FIRST, cancel) for start in starts[near])
+        ends = [end for end in begun if end is not None]
+        if not ends:
+            return None
+        best = min(ends, key=lambda end: end.cost)
+        solution = _solved(residuals, best.x, _ITERATIONS - _FIRST, cancel)
     if solution is None or solution.cost > cost:
         return None
     size = float(solution.x[len(case.unknowns)])

@@ -186,6 +186,36 @@ def test_sequences_of_different_lengths_are_fitted_together(
     assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
 
 
+def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
+    model: mujoco.MjModel,
+    measure: Measure,
+    commands: TimeSeries,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = np.arange(0, 2, 0.002)
+    run = measure(model, SEVERAL, times=times, commands=commands, noise=NOISE, seed=3)
+    (often,) = run.measurements
+    seldom = TimeSeries(
+        often.times[::50], often.data[::50, :1], {'q': (SignalType.MjSensor, np.array([0]))}
+    )
+    rest = often.slice_by_name([name for name in often.names if name != 'q'])
+    run = dataclasses.replace(run, measurements=(seldom, rest))
+    whole = quick(model, unknowns(model, *SEVERAL), [run])
+    assert whole.thinned == ''
+    monkeypatch.setattr('sysid_ros.identification.fit._LARGEST_JACOBIAN', 2e3)
+    fewer = quick(model, unknowns(model, *SEVERAL), [run])
+    samples = fewer.samples
+    assert samples is not None
+    sensors = dict(enumerate(samples.sensors))
+    counts = {sensors[k]: int(np.sum(samples.sensor == k)) for k in sensors}
+    assert counts['q'] == len(seldom)  # what is read seldom is kept
+    assert sum(counts.values()) * len(SEVERAL) <= 2e3
+    assert f'Of {len(seldom) + rest.data.size} samples {sum(counts.values())}' in fewer.thinned
+    for one, other in zip(whole.intervals, fewer.intervals, strict=True):
+        assert 2.0 < (other.high - other.low) / (one.high - one.low) < 6.0
+    assert len(run.measurements[1]) == len(times)
+
+
 @pytest.fixture(scope='module')
 def spoilt(model: mujoco.MjModel, measure: Measure, commands: TimeSeries) -> Trajectory:
     """Return a run of which one percent of the samples are far off."""
