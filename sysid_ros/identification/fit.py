@@ -105,7 +105,8 @@ class Fit:
         values: (number of unknowns,) what was found for all of them.
         samples: What each residual is; None where this was not kept.
         known_noise: Sensors whose noise was known and not estimated.
-        thinned: That samples were left out because there are so many; empty where none were.
+        strides: Of each series of a training sequence, every how many samples were fitted; empty
+            where all were.
         arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
             series of commands were found to act later than their stamps, offset and delay say;
             empty where stamps are regular.
@@ -134,7 +135,7 @@ class Fit:
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     samples: Samples | None = None
     known_noise: frozenset[str] = frozenset()
-    thinned: str = ''
+    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
     drives: Drives | None = None
 
@@ -164,6 +165,10 @@ class Fit:
             )
             for sequence in sequences
         ]
+
+    def as_fitted(self, sequences: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return training sequences as they were fitted: commands as arrived, samples as kept."""
+        return [_thinned(s, self.strides.get(s.name, (1,))) for s in self.as_arrived(sequences)]
 
     def as_arrived(
         self, sequences: Sequence[Trajectory], *, offsets: bool = False
@@ -256,7 +261,8 @@ def fit(  # noqa: PLR0913 (documented API)
     if windowed and starts > 1:
         msg = f'Windows lead from one start: expected starts of 1 with them, found {starts}.'
         raise FitError(msg)
-    sequences, thinned = _bearable(sequences, len(parameters))
+    strides = _strides(sequences, len(parameters))
+    sequences = [_thinned(*each) for each in zip(sequences, strides, strict=True)]
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe, stage)
     timings = command_timings(sequences, parameters)
     unknowns = (*parameters, *timings, *torque_delay(sequences, parameters))
@@ -342,57 +348,54 @@ def fit(  # noqa: PLR0913 (documented API)
             values=x,
             samples=residuals.samples,
             known_noise=frozenset(known) & frozenset(residuals.noise),
-            thinned=thinned,
+            strides={
+                s.name: own
+                for s, own in zip(sequences, strides, strict=True)
+                if max(own, default=1) > 1
+            },
             arrival_errors=arrivals.errors(),
             drives=drives,
         )
 
 
-def _bearable(sequences: Sequence[Trajectory], unknowns: int) -> tuple[Sequence[Trajectory], str]:
-    """Return sequences whose Jacobian fits in memory, and a sentence if samples were left out.
+def _strides(sequences: Sequence[Trajectory], unknowns: int) -> list[tuple[int, ...]]:
+    """Return every how many samples of each sequence's series fit in memory.
 
     Series that are sampled more often than others lose samples first.
     """
+    rates = [
+        tuple(len(series) / max(sequence.duration, 1e-9) for series in sequence.measurements)
+        for sequence in sequences
+    ]
 
-    def rates(sequence: Trajectory) -> list[float]:
-        return [len(series) / max(sequence.duration, 1e-9) for series in sequence.measurements]
+    def at(rate: float) -> list[tuple[int, ...]]:
+        return [tuple(max(int(each / rate), 1) for each in own) for own in rates]
 
-    def strides(rate: float) -> list[list[int]]:
-        return [[max(int(own / rate), 1) for own in rates(sequence)] for sequence in sequences]
-
-    def count(chosen: list[list[int]]) -> int:
+    def size(strides: Sequence[Sequence[int]]) -> int:
         return sum(
-            -(-len(series) // stride) * series.matrix.shape[1]
-            for sequence, own in zip(sequences, chosen, strict=True)
+            -(-len(series) // stride) * series.matrix.shape[1] * unknowns
+            for sequence, own in zip(sequences, strides, strict=True)
             for series, stride in zip(sequence.measurements, own, strict=True)
         )
 
-    # What forces need along a motion is compared as often as it says something.
-    if any(sequence.motion is not None for sequence in sequences):
-        return sequences, ''
-    rate = max((own for sequence in sequences for own in rates(sequence)), default=1.0)
-    every = count(strides(rate))
     longest = max(sequence.duration for sequence in sequences)
-    while count(strides(rate)) * unknowns > _LARGEST_JACOBIAN and rate * longest > 1.0:
-        rate *= 0.9
-    chosen = strides(rate)
-    left = count(chosen)
-    if left == every:
-        return sequences, ''
-    thinned = [
-        dataclasses.replace(
-            sequence,
-            measurements=tuple(
-                dataclasses.replace(series, times=series.times[::k], data=series.data[::k])
-                for series, k in zip(sequence.measurements, own, strict=True)
-            ),
-        )
-        for sequence, own in zip(sequences, chosen, strict=True)
-    ]
-    return thinned, (
-        f'Of {every} samples {left}, evenly {rate:.3g} a second at most, were fitted: more would '
-        'not fit in 1 GB of memory.'
+    rate = max((each for own in rates for each in own), default=1.0)
+    # What forces need along a motion is compared as often as it says something.
+    if all(sequence.motion is None for sequence in sequences):
+        while size(at(rate)) > _LARGEST_JACOBIAN and rate * longest > 1.0:
+            rate *= 0.9
+    return at(rate)
+
+
+def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
+    """Return a sequence with every so many samples of each of its series."""
+    if all(stride == 1 for stride in strides):
+        return sequence
+    measurements = tuple(
+        dataclasses.replace(series, times=series.times[::stride], data=series.data[::stride])
+        for series, stride in zip(sequence.measurements, strides, strict=True)
     )
+    return dataclasses.replace(sequence, measurements=measurements)
 
 
 def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstSolution | None:

@@ -258,8 +258,12 @@ def _warnings(
     # Of a limit of time the reservation says more, or the gate.
     if not fit.solution.success and fit.solution.status != 'time':
         yield fit.solution.message
-    if fit.thinned:
-        yield fit.thinned
+    if fit.strides:
+        most = max(max(own) for own in fit.strides.values())
+        yield (
+            f'The recordings are so long that of some series only one sample in {most} was '
+            'fitted: all of them would take more than 1 GB of memory.'
+        )
     if fit.shift is not None and fit.shift.alarming:
         yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
     ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]

@@ -267,7 +267,7 @@ def missing_in(
         fit.values,
         fit.noise,
         min(fit.inference.effective / len(fit.solution.residual), 1.0),
-        tuple(fit.as_arrived(problem.sequences('train'))),
+        tuple(fit.as_fitted(problem.sequences('train'))),
         held_out,
         config.solver.threads,
     )

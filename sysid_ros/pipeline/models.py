@@ -271,6 +271,7 @@ def _judged(
     noise = dict(zip(sensors, np.sqrt(squares[least]).tolist(), strict=True))
     inference = fitted[least].fit.inference
     share = inference.effective / len(fitted[least].fit.solution.residual)
+    share = min(share, inference.effective / float(counts.sum()))  # a fit may leave samples out
     effective = float(counts.sum()) * share
     sizes = np.array([len(model.problem.parameters) for model in fitted])
     deviance = share * np.log(squares) @ counts

@@ -354,7 +354,7 @@ def leave_out(
     held_out = [s for own in families.values() for s in own]
     nominal = Predictor(spec, threads=solver.threads, drives=fit.drives)
     before = iter(residuals_of(nominal, held_out, noise, mask))
-    arrived = fit.as_arrived(sequences)
+    arrived = fit.as_fitted(sequences)
     refits = _Refits(spec, arrived, fit, solver)
     defaults = np.array([parameter.nominal for parameter in fit.parameters])
     for name, own in families.items():
