@@ -103,6 +103,11 @@ class FitContext:
             observe=self.log,
         )
 
-    def residuals(self, simulator: Simulator, noise: Mapping[str, float]) -> Residuals:
-        """Return the residuals of what is simulated, by sensors' noise."""
-        return Residuals(simulator, noise, memory=self.memory)
+    def residuals(
+        self,
+        simulator: Simulator,
+        noise: Mapping[str, float],
+        unknowns: Sequence[Unknown] | None = None,
+    ) -> Residuals:
+        """Return the residuals of what is simulated, by sensors' noise, of its first unknowns."""
+        return Residuals(simulator, noise, unknowns=unknowns, memory=self.memory)

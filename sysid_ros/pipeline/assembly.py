@@ -110,7 +110,7 @@ def assemble(
 
 def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
     sequences = [(s, r.role) for r in problem.recordings for s in r.alignment.sequences]
-    # Commands act when the fit found them to, which it knows of training data only.
+    # Commands act when they were found to.
     bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
     fitted = Predictor(problem.spec, fit.parameters, fit.solution.x, threads, problem.servos)
     nominal = fitted._replace(model=problem.model, parameters=(), values=None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
 from sysid_ros.files import check_writable
+from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import RobotModel, compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
@@ -201,6 +202,11 @@ def identify(
         # Motors are told what was measured less the offsets that were found.
         offsets = zip(found.parameters, found.solution.x.tolist(), strict=True)
         recorded = driven(recorded, [(t, value) for own, value in offsets for t in own.targets])
+    unseen = fitted.sequences('validate')
+    if found.arrival_errors and unseen:
+        observer.stage('finding when commands of held-out recordings acted')
+        threads = config.solver.threads
+        found = with_arrivals_in(found, fitted.spec, unseen, threads=threads, cancel=cancel)
     tested = validate(config, compared, found, observer, cancel, recorded=recorded)
     observer.stage('predicting all recordings, before and after')
     result = assemble(

@@ -18,6 +18,7 @@ from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise
 from sysid_ros.identification.fit import fit
+from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline.validation import Predictor, residuals_of, rms
 from sysid_ros.rollout.prediction import make_simulator
@@ -400,6 +401,48 @@ def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
 
     assert error([sequence]) > 1.5
     assert error(found.as_arrived([sequence], offsets=True)) == pytest.approx(1.0, abs=0.1)
+
+
+def errors_in_effort(
+    model: mujoco.MjModel, found: Fit, sequence: Trajectory
+) -> tuple[float, float]:
+    """Return the error of an unseen recording as it is stamped, and as it was found to arrive."""
+    fitted = Predictor(model, found.parameters, found.solution.x)
+    aware = with_arrivals_in(found, model, [sequence])
+    np.testing.assert_array_equal(aware.solution.x, found.solution.x)
+    ways = [sequence], aware.as_arrived([sequence], offsets=True)
+    stamped, arrived = (rms(residuals_of(fitted, way, {'e': NOISE['e']})) for way in ways)
+    return stamped, arrived
+
+
+def test_a_command_that_came_late_is_found_in_a_recording_that_was_not_fitted(
+    arm: mujoco.MjModel, measure: Measure, fits: list[tuple[Trajectory, Fit]]
+) -> None:
+    found = fits[0][1]
+    sequence, errors = record(arm, measure, 77, name='unseen', late={40: 0.003, 90: 0.0065})
+    (own,) = with_arrivals_in(found, arm, [sequence]).arrival_errors['unseen']
+    assert own[[40, 90]] == pytest.approx(errors[[40, 90]], abs=3e-4)
+    stamped, arrived = errors_in_effort(arm, found, sequence)
+    assert stamped > 3.0
+    assert arrived == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_robot_that_has_changed_does_not_pass_for_late_commands(
+    arm: mujoco.MjModel, measure: Measure, fits: list[tuple[Trajectory, Fit]]
+) -> None:
+    found = fits[0][1]
+    sequence, _ = record(arm, measure, 77, name='unseen', friction=0.5)
+    stamped, arrived = errors_in_effort(arm, found, sequence)
+    assert stamped > 10.0
+    assert arrived > 0.75 * stamped
+
+
+def test_a_fit_without_such_errors_looks_for_none(
+    arm: mujoco.MjModel, measure: Measure, fits: list[tuple[Trajectory, Fit]]
+) -> None:
+    found = dataclasses.replace(fits[0][1], arrival_errors={})
+    sequence, _ = record(arm, measure, 77, name='unseen')
+    assert with_arrivals_in(found, arm, [sequence]) is found
 
 
 def test_a_single_step_has_one_error(arm: mujoco.MjModel, measure: Measure) -> None:

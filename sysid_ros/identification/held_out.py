@@ -1,0 +1,94 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""When the commands of recordings acted that were not fitted."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.estimation.arrivals import choose_arrivals
+from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.nuisances import command_timings
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.problem import FitLog
+from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution, Start
+from sysid_ros.estimation.weighting import solve_weighted
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    import mujoco
+
+    from sysid_ros.identification.fit import Fit
+    from sysid_ros.signals.trajectory import Trajectory
+
+
+def with_arrivals_in(
+    found: Fit,
+    model: mujoco.MjModel | mujoco.MjSpec,
+    sequences: Sequence[Trajectory],
+    *,
+    threads: int = 0,
+    cancel: threading.Event | None = None,
+) -> Fit:
+    """Return a fit that knows when the commands of other sequences acted, too.
+
+    A command that came late bends the motion in any recording, and says nothing about the model.
+    Where a fit found errors of its commands' arrival, they are found in recordings held out as
+    well, by the same probabilities, with all values and the noise as they were found.
+
+    Args:
+        found: What was fitted to other sequences.
+        model: That it was fitted with.
+        sequences: What is held out.
+        threads: Simulation threads; 0 means one per core.
+        cancel: Ends it when it is set.
+
+    Returns:
+        The fit itself where it found no such errors, or where these tell nothing.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+    """
+    timings = command_timings(sequences, found.parameters)
+    if not timings or not found.arrival_errors:
+        return found
+    fixed = [
+        dataclasses.replace(unknown, nominal=float(value))
+        for unknown, value in zip(found.unknowns, found.values, strict=True)
+        if not unknown.of_single_runs
+    ]
+    settings = SolverSettings()
+    with ExitStack() as opened:
+        log = FitLog(settings.max_iterations, None)
+        context = FitContext(
+            model, settings, log, found.noise, None, found.drives, threads, cancel, opened
+        )
+        simulator = context.simulator((*timings, *fixed), sequences)
+        try:
+            residuals = context.residuals(simulator, found.noise, unknowns=timings)
+            start = np.array([unknown.nominal for unknown in timings])
+            solution = context.solve(residuals, start, ROUGH_TOLERANCE)
+            first = FirstSolution(residuals, solution, Start('nominal', start, ''))
+            arrivals = choose_arrivals(residuals, whole=True, loss=settings.loss)
+            solution = solve_weighted(context, first, arrivals)
+        except CancelledError:
+            raise
+        except FitError:  # nothing that was fitted is measured here, or simulations diverge
+            return found
+        offsets = {
+            unknown.targets[0].name: float(value)
+            for unknown, value in zip(timings, solution.x, strict=True)
+            if unknown.targets[0].attribute == 'arrival_offset'
+        }
+        return dataclasses.replace(
+            found,
+            offsets={**found.offsets, **offsets},
+            arrival_errors={**found.arrival_errors, **arrivals.errors()},
+        )
