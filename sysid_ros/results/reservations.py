@@ -56,8 +56,7 @@ def _learnt_by_heart(result: UnjudgedResult) -> Iterator[str]:
         yield (
             f'The held-out error is {held_out / trained:.3g} times that of training '
             f'({held_out:.3g} and {trained:.3g} times the noise): training motion does not cover '
-            'it, its commands came late, which is found in training only, or the model lacks '
-            'something.'
+            'it, or the model lacks something.'
         )
 
 
