@@ -41,7 +41,9 @@ def with_arrivals_in(
 
     A command that came late bends the motion in any recording, and says nothing about the model.
     Where a fit found errors of its commands' arrival, they are found in recordings held out as
-    well, by the same probabilities, with all values and the noise as they were found.
+    well, by the same probabilities, with all values as they were found. The noise is that which
+    these residuals have, falling from round to round: with what the fit found, a message that is
+    far too late would not come to its place.
 
     Args:
         found: What was fitted to other sequences.
@@ -65,10 +67,11 @@ def with_arrivals_in(
         if not unknown.of_single_runs
     ]
     settings = SolverSettings()
+    known = {sensor: found.noise[sensor] for sensor in found.known_noise}
     with ExitStack() as opened:
         log = FitLog(settings.max_iterations, None)
         context = FitContext(
-            model, settings, log, found.noise, None, found.drives, threads, cancel, opened
+            model, settings, log, known, None, found.drives, threads, cancel, opened
         )
         simulator = context.simulator((*timings, *fixed), sequences)
         try:

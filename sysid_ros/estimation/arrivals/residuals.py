@@ -24,7 +24,7 @@ from sysid_ros.estimation.solver.problem import DerivedResiduals
 from sysid_ros.model.targets import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -145,6 +145,8 @@ _LEAST_SHARE, _TRIALS = 0.2, 16
 #: messages before it may be the first that the robot received late, by so many seconds.
 _UNEXPLAINED, _BEFORE = 6.0, 3
 _STALLS = np.arange(0.0025, 0.0251, 0.0025)
+#: Or one of them may be aside from where it is taken to be, by these shares of a time step.
+_ASIDE = (-1.0, -0.5, -0.2, 0.2, 0.5, 1.0)
 #: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
 #: times as large are not what explains the residuals.
 _IMPLAUSIBLE = 10.0
@@ -455,20 +457,18 @@ class WithArrivals(DerivedResiduals):
                         goal[late] = until - own.effect[late]
                         spans.append((index, np.flatnonzero(late), until))
                     own.move(self.runs[index], goal)
-                found = self._at(x)
-                for index, which, until in spans:
-                    own, rows = self._messages[index], self.bare.rows(index)
-                    time = self.bare.samples.time[rows]
-                    begin = np.min(own.effect[which] + np.minimum(best[index][which], 0.0))
-                    near = rows.start + np.flatnonzero(
-                        (time >= begin - self.runs[index].timestep) & (time < until + self._length)
-                    )
-                    cost = np.sum(found[near] ** 2 - current[near] ** 2) + np.sum(
-                        less_likely(own.error[which], self.scale)
-                        - less_likely(best[index][which], self.scale)
-                    )
-                    if cost < 0:
-                        best[index][which], current[near] = own.error[which], found[near]
+                self._take_likelier(x, spans, best, current)
+            # What a message does bends where it enters another time step: it may stand before one.
+            for share in _ASIDE:
+                spans = []
+                for index, own in enumerate(self._messages):
+                    goal, move = best[index].copy(), share * self.runs[index].timestep
+                    for centre in np.maximum(centres[index] - back, 0):
+                        goal[centre] += move
+                        until = own.effect[centre] + max(goal[centre], best[index][centre])
+                        spans.append((index, np.array([centre]), until))
+                    own.move(self.runs[index], goal)
+                self._take_likelier(x, spans, best, current)
         for own, run, error in zip(self._messages, self.runs, best, strict=True):
             own.move(run, error)
         far = [
@@ -476,6 +476,36 @@ class WithArrivals(DerivedResiduals):
             for own, start in zip(self._messages, begun, strict=True)
         ]
         return self._at(x), far
+
+    def _take_likelier(
+        self,
+        x: NDArray[np.float64],
+        spans: Sequence[tuple[int, NDArray[np.int64], float]],
+        best: list[NDArray[np.float64]],
+        current: NDArray[np.float64],
+    ) -> None:
+        """Keep, where it makes what follows likelier, where messages are now.
+
+        Args:
+            x: (p,) candidate.
+            spans: Sequence, messages that have been moved, and until when one of them may act, s.
+            best: Of each sequence, the likeliest errors so far; changed in place, as are …
+            current: … (n,) the residuals with them, near what was moved.
+        """
+        found = self._at(x)
+        for index, which, until in spans:
+            own, rows = self._messages[index], self.bare.rows(index)
+            time = self.bare.samples.time[rows]
+            begin = np.min(own.effect[which] + np.minimum(best[index][which], 0.0))
+            near = rows.start + np.flatnonzero(
+                (time >= begin - self.runs[index].timestep) & (time < until + self._length)
+            )
+            cost = np.sum(found[near] ** 2 - current[near] ** 2) + np.sum(
+                less_likely(own.error[which], self.scale)
+                - less_likely(best[index][which], self.scale)
+            )
+            if cost < 0:
+                best[index][which], current[near] = own.error[which], found[near]
 
     def _unexplained(self, index: int, residual: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return messages after which residuals are large, apart from each other, worst first."""
