@@ -513,7 +513,8 @@ class WithArrivals(DerivedResiduals):
         time = self.bare.samples.time[rows]
         order = np.argsort(time, kind='stable')
         squares = np.concatenate([[0.0], np.cumsum(residual[rows][order] ** 2)])
-        first = np.searchsorted(time[order], own.effect)
+        # A command acts in the whole of its time step, and on what is measured at its begin.
+        first = np.searchsorted(time[order], own.effect - self.runs[index].timestep)
         last = np.searchsorted(time[order], own.effect + self._length)
         means = (squares[last] - squares[first]) / np.maximum(last - first, 1)
         found: list[int] = []

@@ -268,6 +268,16 @@ def test_a_message_that_came_far_too_late_is_found(arm: mujoco.MjModel, measure:
     assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.2)
 
 
+def test_the_last_message_may_be_late_beyond_the_last_sample(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    # By its stamp it acts 1.3 ms after the last sample, which is at the begin of that time step.
+    sequence, _ = record(arm, measure, 6, late={204: 0.003}, seconds=1.998)
+    assert sequence.duration < sequence.commands[0].times[204] + DELAY < sequence.duration + 0.002
+    found = fit_of(arm, [sequence])
+    assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.1)
+
+
 def test_a_recorder_that_stalls_widens_no_interval(arm: mujoco.MjModel, measure: Measure) -> None:
     # Messages that are stamped alike hide each other: what one of them does says nothing.
     even = record(arm, measure, 6)
