@@ -61,7 +61,8 @@ _ITERATIONS = 12
 #: A fit ends when the next step would be shorter than this, in standard errors.
 _TOLERANCE = 0.3
 #: A shorter time step is worth its price where the error of a sensor falls by this part.
-_STEP_ERROR = 0.05
+#: Each halving costs twice the one before: so many at most.
+_STEP_ERROR, _HALVINGS = 0.05, 4
 #: A value is at its bound within this part of it.
 _AT_BOUND = 0.01
 #: Columns are dependent below this, relative to the largest.
@@ -349,7 +350,7 @@ def _fine_enough(
     own, note = case.problem.model.opt.timestep, ''
     if case.problem.model.nhistory:  # what delays commands inside of the model counts its steps
         return case, note
-    while True:
+    for _ in range(_HALVINGS):
         step = case.problem.model.opt.timestep / 2
         observer.stage(f'fitting the model as it is with a time step of {step:g} s')
         finer = _again(case, stepped(case.problem, step), cancel)

@@ -23,12 +23,8 @@ from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.rollout.simulation import Prediction
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
     from sysid_ros.pipeline.validation import Predictor
     from sysid_ros.signals.trajectory import Trajectory
 
@@ -43,9 +39,6 @@ def predict_in_windows(
     sequences: Sequence[Trajectory],
     seconds: float,
     noise: Mapping[str, float],
-    *,
-    loss: Loss = 'linear',
-    cancel: threading.Event | None = None,
 ) -> tuple[Prediction, ...]:
     """Predict sequences over windows, as `predict` does over wholes.
 
@@ -54,8 +47,6 @@ def predict_in_windows(
         sequences: What is cut; where the position of a joint is not measured, it stays whole.
         seconds: Length of a window.
         noise: Sensor name to standard deviation, which says what starts are the best.
-        loss: Loss on residuals in units of that noise.
-        cancel: Ends it when it is set.
 
     Returns:
         One prediction per sequence; NaN where nothing is predicted. It diverged where it did so in
@@ -72,16 +63,19 @@ def predict_in_windows(
         dataclasses.replace(unknown, nominal=float(value))
         for unknown, value in zip(cutter.carried(windows), at, strict=True)
     )
+    settings = SolverSettings(max_iterations=_ITERATIONS, rough=True)
     found: list[Prediction] = []
     for group in _groups(windows):
         own = [window.sequence for window in group]
         starts = tuple(start for window in group for start in window.starts)
         unknowns = (*starts, *fixed)
         x = np.array([unknown.nominal for unknown in starts])
-        with make_simulator(model, unknowns, own, threads, drives=drives) as simulator:
-            settings = SolverSettings('mujoco', loss, _ITERATIONS, rough=True)
-            best = _best_starts(Residuals(simulator, sigmas, unknowns=starts), x, settings, cancel)
-        found += predict(model, own, unknowns, np.append(best, at), threads, drives=drives)
+        if starts:
+            with make_simulator(model, unknowns, own, threads, drives=drives) as simulator:
+                residuals = Residuals(simulator, sigmas, unknowns=starts)
+                best = attempt(residuals, x, settings=settings, tolerance=ROUGH_TOLERANCE)
+            x = x if isinstance(best, FitError) else best.x  # those that were measured
+        found += predict(model, own, unknowns, np.append(x, at), threads, drives=drives)
     pairs = list(zip(windows, found, strict=True))
     return tuple(
         _joined(sequence, [pair for pair in pairs if pair[0].whole.name == sequence.name])
@@ -96,21 +90,6 @@ def _groups(windows: Sequence[Window]) -> Iterator[Sequence[Window]]:
     count = int(np.ceil(np.sqrt(rows * columns / _MOST_NUMBERS)))
     for group in np.array_split(np.arange(len(windows)), max(min(count, len(windows)), 1)):
         yield [windows[i] for i in group]
-
-
-def _best_starts(
-    residuals: Residuals,
-    measured: NDArray[np.float64],
-    settings: SolverSettings,
-    cancel: threading.Event | None,
-) -> NDArray[np.float64]:
-    """Return the starts with the least cost; the measured ones where none can be found."""
-    if not len(measured):
-        return measured
-    found = attempt(
-        residuals, measured, settings=settings, tolerance=ROUGH_TOLERANCE, cancel=cancel
-    )
-    return measured if isinstance(found, FitError) else found.x
 
 
 def _joined(sequence: Trajectory, parts: Sequence[tuple[Window, Prediction]]) -> Prediction:
