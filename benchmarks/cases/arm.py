@@ -95,9 +95,6 @@ def armature_case(
     *,
     count: int = 1,
     seconds: float = SECONDS,
-    callbacks: bool = False,
-    limit: float | None = None,
-    runs: int = 5,
 ) -> Case:
     """Return the five armatures from a number of sequences."""
     return Case(
@@ -108,9 +105,6 @@ def armature_case(
         armatures(),
         recordings(count, seconds=seconds),
         np.full(JOINTS, NOISE),
-        callbacks=callbacks,
-        limit=limit,
-        runs=runs,
     )
 
 
@@ -157,7 +151,6 @@ def signal_case() -> Case:
         noise,
         signals=signals,
         transform=transform,
-        runs=9,
     )
 
 

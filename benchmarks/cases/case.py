@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Relative step of the central differences that the standard errors come from.
 _STEP = 1e-5
+#: How far starts are moved, as a share of what the bounds allow.
+_AWAY = 0.3
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,8 @@ class Case:
         free: What is unknown.
         exact: Recordings without noise.
         noise: (nsensordata,) standard deviation of the noise of each column.
-        callbacks: Whether sysid_ros, too, is given callbacks on the spec.
         signals: Reads what acts on the sensors from the values of all parameters.
         transform: Makes the same from a toolbox's module and parameters.
-        limit: Largest ratio to the time that MuJoCo alone needs for the same steps.
-        runs: How often each contender runs by default.
     """
 
     key: str
@@ -102,11 +101,8 @@ class Case:
     free: tuple[Free, ...]
     exact: tuple[Recording, ...]
     noise: NDArray[np.float64]
-    callbacks: bool = False
     signals: Callable[[NDArray[np.float64]], Signals] | None = None
     transform: Callable[[Any, Any], Any] | None = None
-    limit: float | None = None
-    runs: int = 5
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -117,6 +113,19 @@ class Case:
     def size(self) -> int:
         """Number of unknown scalars."""
         return len(self.truth)
+
+    def started(self, seed: int) -> Case:
+        """Return the case with other starts: as published for seed 0, else moved at random."""
+        random = np.random.default_rng(seed)
+        free = []
+        for each in self.free:
+            move = _AWAY * (each.high - each.low) * random.uniform(-1.0, 1.0, len(each.start))
+            start = each.start + move if seed else each.start
+            # A start beyond a bound is mirrored at it: few of them should stand right on one.
+            start = np.where(start < each.low, 2 * each.low - start, start)
+            start = np.where(start > each.high, 2 * each.high - start, start)
+            free.append(replace(each, start=start))
+        return replace(self, free=tuple(free))
 
     def recordings(self, seed: int) -> tuple[Recording, ...]:
         """Return the recordings with normal noise."""

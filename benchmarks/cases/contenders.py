@@ -152,8 +152,9 @@ def solve(problem: Problem, **options: Any) -> Outcome:
     return Outcome(seconds, used, values, iterations, message, meter)
 
 
-def fit(name: str, case: Case, seed: int = 0, *, late: float = 0.0) -> Outcome:
-    """State and fit a case with a contender; see `prepare`."""
-    sysid = load(name)
-    callbacks = case.callbacks or name == 'mujoco.sysid'
-    return solve(prepare(sysid, case, seed, callbacks=callbacks, late=late))
+def fit(
+    name: str, case: Case, seed: int = 0, *, late: float = 0.0, targets: bool = False
+) -> Outcome:
+    """State and fit a case with a contender, sysid_ros with targets if told so; see `prepare`."""
+    callbacks = not targets or name == 'mujoco.sysid'
+    return solve(prepare(load(name), case, seed, callbacks=callbacks, late=late))

@@ -51,7 +51,7 @@ def report(name: str, key: str) -> None:
 
     case = cases.make(key)
     sysid = load(name)
-    problem = prepare(sysid, case, 0, callbacks=case.callbacks or name == 'mujoco.sysid')
+    problem = prepare(sysid, case, 0, callbacks=True)
     settle()
     before = resident()
     Path('/proc/self/clear_refs').write_text(_RESET_PEAK)

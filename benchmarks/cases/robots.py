@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A meshed seven-joint arm and a meshed quadruped, from MJCF inside wheels on PyPI.
+"""Meshed arms of six and seven joints and a meshed quadruped, from MJCF inside wheels on PyPI.
 
 ``pip install --no-deps robosuite mjlab`` brings them; neither package is imported.
 """
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from cases.case import Modify
+
 ARM_SECONDS = 5.0
 TRUNK_SECONDS = 2.0
 TIMESTEP = 0.002
@@ -41,6 +43,24 @@ _ARM_DAMPING = np.array([2.0, 2.5, 1.5, 1.5, 0.7, 0.6, 0.4])
 _ARM_FRICTION = np.array([1.2, 1.5, 1.0, 0.9, 0.5, 0.45, 0.3])
 #: rad and rad/s: encoders, and velocities that are differenced from them.
 _ARM_NOISE = np.repeat([0.0005, 0.01], 7)
+
+#: The link that a payload is fixed to.
+_HAND = 'Bracelet_Link'
+_SIX = ('robosuite', 'models/assets/robots/ur5e/robot.xml')
+_SIX_JOINTS = (
+    'shoulder_pan_joint',
+    'shoulder_lift_joint',
+    'elbow_joint',
+    'wrist_1_joint',
+    'wrist_2_joint',
+    'wrist_3_joint',
+)
+_SIX_HOME = np.array([0.0, -1.2, 1.4, -0.6, 0.5, 0.0])
+_SIX_KP = (900.0, 900.0, 700.0, 200.0, 200.0, 100.0)
+_SIX_KV = (60.0, 60.0, 40.0, 10.0, 10.0, 5.0)
+_SIX_ARMATURE = np.array([1.8, 1.5, 0.9, 0.25, 0.2, 0.15])
+_SIX_DAMPING = np.array([9.0, 11.0, 7.0, 2.0, 1.6, 1.1])
+_SIX_FRICTION = np.array([5.0, 6.5, 4.0, 1.4, 1.1, 0.8])
 
 _TRUNK = 'trunk'
 _LEGS = tuple(
@@ -87,8 +107,73 @@ def arm_case() -> Case:
         free,
         (recording,),
         _ARM_NOISE,
-        limit=1.25,
-        runs=3,
+    )
+
+
+def six_joint_case() -> Case:
+    """Return armature, damping and friction of a meshed six-joint arm under position control."""
+    free = (
+        *scalars(_SIX_JOINTS, _SIX_ARMATURE, 0.3 * _SIX_ARMATURE, (0.01, 6), attribute='armature'),
+        *scalars(_SIX_JOINTS, _SIX_DAMPING, 0.4 * _SIX_DAMPING, (0.0, 40.0), attribute='damping'),
+        *scalars(
+            _SIX_JOINTS, _SIX_FRICTION, 0.2 * _SIX_FRICTION, (0.0, 25.0), attribute='frictionloss'
+        ),
+    )
+    times = np.arange(round(ARM_SECONDS / TIMESTEP) + 1, dtype=np.float64) * TIMESTEP
+    commands = _SIX_HOME + _waves(times, 6, amplitude=0.4, slowest=0.3, fastest=1.5)
+    model = _true_model(_six_joint_spec(), free)
+    return Case(
+        'i',
+        'meshed 6-joint arm, 18 parameters',
+        6.0,
+        _six_joint_spec,
+        free,
+        (record(model, initial_state(model, _SIX_HOME), commands),),
+        np.repeat([0.0005, 0.01], 6),
+    )
+
+
+def payload_case() -> Case:
+    """Return mass and centre of what the meshed seven-joint arm carries, from 2 s."""
+    axes = 'xyz'
+
+    def mass(spec: mujoco.MjSpec, value: NDArray[np.float64]) -> None:
+        spec.body(_HAND).mass = value[0]
+
+    def centre(axis: int) -> Modify:
+        def modify(spec: mujoco.MjSpec, value: NDArray[np.float64]) -> None:
+            spec.body(_HAND).ipos[axis] = value[0]
+
+        return modify
+
+    model = _arm_spec().compile()
+    held, at = model.body(_HAND).mass, model.body(_HAND).ipos
+    free = (
+        Free('mass', held.copy(), 0.2 * held, held + 5.0, held + 1.5, f'body/{_HAND}/mass', mass),
+        *(
+            Free(
+                f'centre {axes[k]}',
+                at[[k]],
+                at[[k]] - 0.3,
+                at[[k]] + 0.3,
+                at[[k]] + offset,
+                f'body/{_HAND}/ipos[{k}]',
+                centre(k),
+            )
+            for k, offset in enumerate((0.02, -0.03, -0.06))
+        ),
+    )
+    times = np.arange(round(TRUNK_SECONDS / TIMESTEP) + 1, dtype=np.float64) * TIMESTEP
+    commands = _ARM_HOME + _waves(times, 7, amplitude=0.6, slowest=0.4, fastest=1.5)
+    model = _true_model(_arm_spec(), free)
+    return Case(
+        'j',
+        'payload of a meshed 7-joint arm, 4 parameters',
+        6.0,
+        _arm_spec,
+        free,
+        (record(model, initial_state(model, _ARM_HOME), commands),),
+        _ARM_NOISE,
     )
 
 
@@ -143,8 +228,6 @@ def trunk_case() -> Case:
         free,
         (recording,),
         _trunk_noise(),
-        limit=1.25,
-        runs=1,
     )
 
 
@@ -171,11 +254,21 @@ def _waves(
 
 
 def _arm_spec() -> mujoco.MjSpec:
-    spec = mujoco.MjSpec.from_file(_file(*_ARM))
-    for actuator in list(spec.actuators):
-        spec.delete(actuator)
-    _servos(spec, _ARM_JOINTS, _ARM_KP, _ARM_KV)
-    _joint_sensors(spec, _ARM_JOINTS)
+    return _servo_arm_spec(_ARM, _ARM_JOINTS, _ARM_KP, _ARM_KV)
+
+
+def _six_joint_spec() -> mujoco.MjSpec:
+    return _servo_arm_spec(_SIX, _SIX_JOINTS, _SIX_KP, _SIX_KV)
+
+
+def _servo_arm_spec(
+    file: tuple[str, str], joints: Sequence[str], kp: Sequence[float], kv: Sequence[float]
+) -> mujoco.MjSpec:
+    spec = mujoco.MjSpec.from_file(_file(*file))
+    for element in (*spec.actuators, *spec.sensors):
+        spec.delete(element)
+    _servos(spec, joints, kp, kv)
+    _joint_sensors(spec, joints)
     spec.option.timestep = TIMESTEP
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     return spec

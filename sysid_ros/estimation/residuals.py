@@ -149,6 +149,11 @@ class Residuals:
         return own + sum(part.evaluations for part in self._parts_of_data)
 
     @property
+    def at_once(self) -> int:
+        """Number of candidates that are simulated in the time of one."""
+        return self.simulators[0].threads // len(self.runs)
+
+    @property
     def refusals(self) -> int:
         """Number of candidates so far that no model could be built for, for each simulator."""
         own = sum(simulator.refusals for simulator in self.simulators)

@@ -161,6 +161,12 @@ class Descent:
         self._secant = Secant(len(unknowns), loss)
 
     @property
+    def _at_once(self) -> bool:
+        """Whether a point and its Jacobian take no longer than the point alone."""
+        moved = int((~self.residuals.exact).sum())
+        return 1 + moved <= max(self.residuals.at_once, 1)
+
+    @property
     def _jumps(self) -> bool:
         """Whether residuals jump where parameters change by less than a standard error."""
         return bool(self.differences.wide.any())
@@ -217,7 +223,7 @@ class Descent:
     def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Return residuals of several candidates from one batch.
 
-        The batch before the Jacobian is kept also shows whether the differences are right.
+        The batch before the Jacobian may be kept also shows whether the differences are right.
 
         Returns:
             The points; None where the differences were wrong, and have been made anew.
@@ -227,7 +233,8 @@ class Descent:
             interrupt(self._cancel)
             values = [self.values(z) for z in unknown]
             probe = None
-            if self._keeping and not self.checked:
+            fresh = self.current.kind not in {KEPT, UPDATED}
+            if (self._keeping or (self.expects_success and fresh)) and not self.checked:
                 probe = self.differences.probe(self._by_values(self.current))
             if probe is not None:
                 values.append(self.values(self.current.z) + probe.move)
@@ -249,7 +256,7 @@ class Descent:
 
     def trial(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Do the same for what is tried first, with the Jacobian of one that likely succeeds."""
-        if self.expects_success and not self._keeping and not self._jumps:
+        if self.expects_success and self._at_once and not self._keeping and not self._jumps:
             return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
         return self.evaluate(candidates)
 
@@ -281,7 +288,7 @@ class Descent:
                 point.kind = UPDATED
             else:
                 point.jacobian, point.kind = before.jacobian, KEPT
-                if not (self._keeping and self._holds(point)):
+                if not self._holds(point):
                     self._differentiate(point)
         self.expects_success = ratio > _SUCCESS_RATIO
         self._points = {point.z.tobytes(): point}
@@ -511,9 +518,24 @@ class Descent:
         return now < self.near and rate * now < _MISSED * self.tolerance
 
     def _holds(self, point: Point) -> bool:
-        """Return whether steps with the kept Jacobian of a point become short fast enough."""
+        """Return whether the Jacobian that led to a point serves there, too.
+
+        It has to shorten the next step fast enough, and to have told what the last one would change.
+        """
+        before = self.current
+        assert before.jacobian is not None  # noqa: S101
         after = quadratic(point, self.lower, self.upper, self._secant).decrement
-        return after <= max(_NEAR_RATE * self.model.decrement, self.tolerance)
+        if after > max(_NEAR_RATE * self.model.decrement, self.tolerance):
+            return False
+        if self._keeping:
+            return True
+        expected = before.jacobian @ (point.z - before.z)
+        bent = float(np.linalg.norm(point.residual - before.residual - expected))
+        # Slopes change by twice as much along a step, which matters the more the less a direction
+        # of the columns says.
+        weakest = float(np.linalg.eigvalsh(self.model.hessian)[0])
+        allowed = self.tolerance * np.sqrt(max(weakest, 0.0))
+        return 2 * bent < allowed * float(np.linalg.norm(expected))
 
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:

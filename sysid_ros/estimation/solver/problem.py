@@ -74,6 +74,10 @@ class ResidualLike(Protocol):
     def exact(self) -> NDArray[np.bool_]:
         """Return which of the (p,) columns have no noise of a difference."""
 
+    @property
+    def at_once(self) -> int:
+        """Return how many candidates are simulated in the time of one."""
+
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates, finite also where they diverge."""
 
@@ -119,6 +123,11 @@ class DerivedResiduals:
         """Number of simulations so far."""
         return self.bare.evaluations
 
+    @property
+    def at_once(self) -> int:
+        """How many candidates are simulated in the time of one."""
+        return self.bare.at_once
+
 
 class FunctionResiduals:
     """A plain vectorised function as residuals.
@@ -129,7 +138,10 @@ class FunctionResiduals:
         diverged: How many of them had a residual that is not finite.
         unstable: (m,) the same for each candidate of the last call.
         exact: (p,) all False: every column is a difference.
+        at_once: 1: candidates are taken to be evaluated one after the other.
     """
+
+    at_once = 1
 
     def __init__(
         self,
