@@ -342,9 +342,10 @@ def _lean(
     """Leave visuals out of a spec that is compiled for each candidate, if nothing needs them."""
     try:
         lean = remove_visuals(spec)
+        tried = lean.copy()
         for parameter in params.values():
             if parameter.target is None:
-                parameter.apply_modifier(lean.copy())
+                parameter.apply_modifier(tried)
         compiled = lean.copy().compile()  # a compiled spec ignores masses given without a centre
     except (SysidError, ValueError, mujoco.FatalError):
         return spec, model  # a modifier looks for what is only there to be seen
