@@ -520,7 +520,7 @@ class Descent:
     def _holds(self, point: Point) -> bool:
         """Return whether the Jacobian that led to a point serves there, too.
 
-        It has to shorten the next step fast enough, and to have told what the last one would change.
+        It has to shorten the next step fast enough, and to have told what the last one changed.
         """
         before = self.current
         assert before.jacobian is not None  # noqa: S101
@@ -535,7 +535,7 @@ class Descent:
         # of the columns says.
         weakest = float(np.linalg.eigvalsh(self.model.hessian)[0])
         allowed = self.tolerance * np.sqrt(max(weakest, 0.0))
-        return 2 * bent < allowed * float(np.linalg.norm(expected))
+        return 2 * bent < float(allowed * np.linalg.norm(expected))
 
     def _converged(self) -> str | None:
         if self.current.cost == 0.0:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,8 @@ _SHARES = (0.1, 0.2, 0.4)
 _PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 _PATIENT_ROUGH = 1.0
 _DOUBTFUL = 1.15
+#: The sum of so many squares is larger by chance, by so many standard deviations at most.
+_CHANCE = 3.0
 #: A stage has so many residuals for each unknown at least, or it is left out.
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
@@ -61,7 +64,8 @@ def solve_in_stages(
 
     The parts only find a start, which serves where it costs less than the one given. Should all
     data then end above the cost of that one, they are fitted from it, too, and the better solution
-    counts. An end that is doubtful is compared with that of more stages.
+    counts. An end that is doubtful is compared with that of more stages; a part that is not
+    explained is followed by those at once.
 
     Args:
         residuals: The residual function.
@@ -94,68 +98,109 @@ def solve_in_stages(
         )
     interrupt(cancel)
     before = residuals.evaluations
-    for part in parts:
-        residuals.also(part)
-    log = FitLog(settings.max_iterations, observe)
-    at_start = cost(residuals(start[None])[:, 0], settings.loss)
-    log(
-        Iteration(
-            0,
-            at_start,
-            0.0,
-            residuals.evaluations - before,
-            residuals.diverged,
-            0.0,
-            settings.max_iterations,
-            jacobian=PARTS,
-            x=tuple(start.tolist()),
-        )
-    )
-
-    def solve_all(x: NDArray[np.float64], begun: Solution | None) -> Solution:
-        left = max(settings.max_iterations - len(log.trace), 1)
-        return solve(
-            residuals,
-            x,
-            settings=dataclasses.replace(settings, max_iterations=left),
-            tolerance=tolerance,
-            begun=begun,
-            cancel=cancel,
-            observe=log,
-        )
-
-    def solve_parts(parts: list[Residuals], rough: float) -> Solution:
-        last: Solution | None = None
-        for part in parts:
-            found = attempt(
-                part,
-                start if last is None else last.x,
-                settings=dataclasses.replace(settings, rough=True),
-                tolerance=rough,
-                begun=last,
-                cancel=cancel,
-            )
-            last = last if isinstance(found, FitError) else found
-        if last is not None and cost(residuals(last.x[None])[:, 0], settings.loss) > at_start:
-            last = None  # what parts say is not so of all
-        return solve_all(start if last is None else last.x, last)
-
-    best = solve_parts(parts, _ROUGH)
-    mean_square = 2 * best.cost / max(len(best.residual), 1)
-    doubtful = is_stuck(best) or (noise_known and mean_square > _DOUBTFUL)
-    if doubtful and best.status != 'time':
-        more = parts_of(residuals, _PATIENT_SHARES)
-        for part in more:
-            residuals.also(part)
-        best = min((best, solve_parts(more, _PATIENT_ROUGH)), key=lambda each: each.cost)
-    if best.cost > log.trace[0].cost:
-        best = min((best, solve_all(start, None)), key=lambda each: each.cost)
+    stages = _Stages(residuals, start, settings, tolerance, noise_known, cancel, observe)
+    best = stages.solve(parts, _ROUGH)
+    if best is None or (best.status != 'time' and (is_stuck(best) or stages.unexplained(best))):
+        again = stages.solve(parts_of(residuals, _PATIENT_SHARES), _PATIENT_ROUGH)
+        best = min(filter(None, (best, again)), key=lambda each: each.cost)
+    if best.cost > stages.at_start:
+        best = min((best, stages.solve_all(start, None)), key=lambda each: each.cost)
+    trace = tuple(stages.log.trace)
     return dataclasses.replace(
         best,
-        trace=tuple(log.trace),
-        iterations=len(log.trace) - 1,
+        trace=trace,
+        iterations=len(trace) - 1,
         evaluations=residuals.evaluations - before,
     )
+
+
+class _Stages:
+    """Solves on parts of the data, and from there on all of them.
+
+    Attributes:
+        log: The iterations on all data.
+        at_start: Cost of all data at the start.
+    """
+
+    def __init__(
+        self,
+        residuals: Residuals,
+        start: NDArray[np.float64],
+        settings: SolverSettings,
+        tolerance: float | None,
+        noise_known: bool,
+        cancel: threading.Event | None,
+        observe: Callable[[Iteration], None] | None,
+    ) -> None:
+        self._residuals = residuals
+        self._start = start
+        self._settings = settings
+        self._tolerance = tolerance
+        self._noise_known = noise_known
+        self._cancel = cancel
+        self.log = FitLog(settings.max_iterations, observe)
+        before = residuals.evaluations
+        self.at_start = self._cost(start)
+        self.log(
+            Iteration(
+                0,
+                self.at_start,
+                0.0,
+                residuals.evaluations - before,
+                residuals.diverged,
+                0.0,
+                settings.max_iterations,
+                jacobian=PARTS,
+                x=tuple(start.tolist()),
+            )
+        )
+
+    def _cost(self, x: NDArray[np.float64]) -> float:
+        return cost(self._residuals(x[None])[:, 0], self._settings.loss)
+
+    def solve_all(self, x: NDArray[np.float64], begun: Solution | None) -> Solution:
+        """Solve on all data."""
+        left = max(self._settings.max_iterations - len(self.log.trace), 1)
+        return solve(
+            self._residuals,
+            x,
+            settings=dataclasses.replace(self._settings, max_iterations=left),
+            tolerance=self._tolerance,
+            begun=begun,
+            cancel=self._cancel,
+            observe=self.log,
+        )
+
+    def solve(self, parts: list[Residuals], rough: float) -> Solution | None:
+        """Solve on one part after the other, each down to a step in standard errors, then on all.
+
+        Returns:
+            The solution for all data; None where a part is not explained, unless in fine stages.
+        """
+        for part in parts:
+            self._residuals.also(part)
+        last: Solution | None = None
+        for part in parts:
+            if last is not None and rough > _PATIENT_ROUGH and self.unexplained(last):
+                return None
+            found = attempt(
+                part,
+                self._start if last is None else last.x,
+                settings=dataclasses.replace(self._settings, rough=True),
+                tolerance=rough,
+                begun=last,
+                cancel=self._cancel,
+            )
+            last = last if isinstance(found, FitError) else found
+        if last is not None and self._cost(last.x) > self.at_start:
+            last = None  # what parts say is not so of all
+        return self.solve_all(self._start if last is None else last.x, last)
+
+    def unexplained(self, solution: Solution) -> bool:
+        """Return whether residuals are larger than known noise makes so many of them."""
+        count = len(solution.residual)
+        most = _DOUBTFUL * count + _CHANCE * math.sqrt(2 * count)
+        return self._noise_known and 2 * solution.cost > most
 
 
 def is_stuck(solution: Solution) -> bool:
