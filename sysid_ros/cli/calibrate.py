@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -27,14 +28,18 @@ def run(args: argparse.Namespace) -> int:
     config = load_calibration(args.config, overrides)
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros.cli.console import Progress, make_console, print_paths, print_result  # noqa: PLC0415
+    from sysid_ros.cli.profile import Profile, print_profile  # noqa: PLC0415
     from sysid_ros.pipeline import calibrate  # noqa: PLC0415
 
-    progress = Progress(limit=config.solver.time)
-    done = calibrate(config, command=args.command_line, observer=progress)
+    progress, profile = Progress(limit=config.solver.time), Profile()
+    with profile if args.profile else contextlib.nullcontext():
+        done = calibrate(config, command=args.command_line, observer=progress)
     progress.finish()
     console = make_console()
     print_result(console, done.result)
     console.print()
+    if args.profile:
+        print_profile(console, profile.spent())
     paths = {'result': done.result_path, 'report': done.report_path}
     if done.mjcf_path is not None:
         paths = {'identified MJCF': done.mjcf_path, **paths}

@@ -86,6 +86,9 @@ def _add_calibrate(commands: Commands) -> None:
     parser.add_argument(
         '--time', metavar='SECONDS', help='limit of time of the fit; the best values by then count'
     )
+    parser.add_argument(
+        '--profile', action='store_true', help='say in the end where the time of the fit went'
+    )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
 
 

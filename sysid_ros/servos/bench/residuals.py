@@ -125,7 +125,10 @@ class LogResiduals:
         diverged: How many of them were not finite; the laws keep all of them finite.
         unstable: (m,) the same for each candidate of the last call.
         exact: (p,) all False: every column is a difference.
+        at_once: Candidates are moved together, in arrays so short that a few dozen take no longer.
     """
+
+    at_once = 64
 
     def __init__(
         self,
