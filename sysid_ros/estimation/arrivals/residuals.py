@@ -195,6 +195,7 @@ class WithArrivals(DerivedResiduals):
             messages_of(run, bare.delays(index, solution.x), deviation)
             for index, run in enumerate(bare.runs)
         ]
+        self._scanned: set[tuple[int, int]] = set()
         responses = Responses(bare, self._messages, solution.x, deviation)
         self._length = responses.length()
         self._untried = True
@@ -443,6 +444,9 @@ class WithArrivals(DerivedResiduals):
         begun = [own.error.copy() for own in self._messages]
         best, current = [own.copy() for own in begun], residual.copy()
         centres = [self._unexplained(run, residual) for run in range(len(begun))]
+        self._scanned.update(
+            (run, place) for run, own in enumerate(centres) for place in own.tolist()
+        )
         if not any(len(own) for own in centres):
             return residual, [np.zeros(len(own), dtype=bool) for own in begun]
         for back in range(_BEFORE):
@@ -521,6 +525,8 @@ class WithArrivals(DerivedResiduals):
         for place in np.argsort(-means).tolist():
             if means[place] < _UNEXPLAINED * np.median(means):
                 break
+            if (index, place) in self._scanned:
+                continue  # one of its neighbours may be the first that came late
             apart = np.abs(own.effect[found] - own.effect[place]) if found else np.array([np.inf])
             if np.min(apart) > 2 * (self._length + _STALLS[-1]):
                 found.append(place)

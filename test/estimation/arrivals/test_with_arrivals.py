@@ -306,6 +306,28 @@ def test_no_round_makes_the_whole_less_likely(arm: mujoco.MjModel, measure: Meas
     assert costs[-1] < 0.01 * costs[0]
 
 
+def test_a_stretch_that_no_late_command_explains_is_searched_once(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 6)
+    pushed = []
+    for series in sequence.measurements:
+        data = series.data.copy()
+        data[(series.times > 1.0) & (series.times < 1.02)] += 0.1
+        pushed.append(dataclasses.replace(series, data=data))
+    sequence = dataclasses.replace(sequence, measurements=tuple(pushed))
+    bare, solution = at_truth(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    found = WithArrivals(bare, solution, JITTER)
+    told = found.tell(solution)
+    assert told is not None
+    rounds = []
+    for _ in range(6):
+        before = bare.evaluations
+        told = found.locate(told)
+        rounds.append(bare.evaluations - before)
+    assert rounds[-1] < 0.5 * rounds[0]
+
+
 def fit_of(arm: mujoco.MjModel, sequences: list[Trajectory], **choices: Any) -> Fit:
     return fit(arm, [*constants(arm), *shared_delay(arm)], sequences, threads=1, **choices)
 
