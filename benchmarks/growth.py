@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""How time and memory of a fit grow with sequences, length, iterations and threads.
+"""How time and memory of a fit grow with sequences, length, parameters, iterations and threads.
 
 Time is shown per simulated step, which is flat where the time grows linearly: fits of different
 data need different numbers of iterations. "off line" is how far the time is from the straight line
@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from cases import arm, robots
+from cases import arm, chain, robots
 from cases.contenders import MODULES, load, prepare
 from cases.memory import resident, settle
 from cases.meter import Meter
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cases.case import Case
 
 SIZES = (1, 3, 10, 30, 100)
+#: Unknowns of a chain of twenty joints: all armatures, then dampings, frictions and springs.
+UNKNOWNS = (5, 10, 20, 40, 80)
 REPEATS = (1, 10, 100)
 RUNS = 3
 #: Seconds of the tutorial's arm where the number of sequences grows.
@@ -113,6 +115,10 @@ def main() -> None:
             median(arm.armature_case('growth', '', 1.0, seconds=float(size)), sysid, size)
             for size in SIZES
         ],
+    )
+    show(
+        'unknowns of a chain of 20 joints, 5 s',
+        [median(chain.case(size), sysid, size) for size in UNKNOWNS],
     )
     repeated(sysid)
     case, many = robots.arm_case(), arm.armature_case('growth', '', 1.0, count=arm.SEQUENCES)

@@ -257,8 +257,8 @@ def scalars(
 def _joint_attribute(name: str, attribute: str) -> Modify:
     def modify(spec: mujoco.MjSpec, value: NDArray[np.float64]) -> None:
         joint = spec.joint(name)
-        if attribute == 'damping':  # a polynomial in velocity since MuJoCo 3.7
-            joint.damping[0] = value[0]
+        if attribute in {'damping', 'stiffness'}:  # polynomials since MuJoCo 3.7
+            getattr(joint, attribute)[0] = value[0]
         else:
             setattr(joint, attribute, value[0])
 
