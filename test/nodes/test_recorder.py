@@ -11,13 +11,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rosbags.rosbag2 import Reader
 
-from builders.ros_graph import PRELOADED
+from builders.ros_graph import PRELOADED, TIMEOUT
 from sysid_ros.bags import UnfinishedBagError, read_bag
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.ros.recorder.graph import (
@@ -215,8 +216,13 @@ def test_commands_and_the_model_are_recorded_by_default(
     recorder = record(output=tmp_path / 'bag')
     publish('/joint_states')
     # Nodes that are discovered late on a busy machine join the recording that has begun.
-    for topic in ('/joint_states', '/arm/commands', '/robot_description'):
-        assert 'recording ' in recorder.wait_for_line(topic)
+    deadline = time.monotonic() + TIMEOUT
+    missing = {'/joint_states', '/arm/commands', '/robot_description'}
+    while missing:
+        said = [line for line in recorder.output.splitlines() if 'recording /' in line]
+        missing = {topic for topic in missing if not any(topic in line for line in said)}
+        assert time.monotonic() < deadline, missing
+        time.sleep(0.05)
     # The recorder asked for reliable commands; the first publisher offers less.
     loose = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
     commands = node.create_publisher(Float64MultiArray, '/arm/commands', loose)

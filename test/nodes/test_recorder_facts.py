@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,7 @@ def test_facts_are_in_the_bag(
     from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)
     from rclpy.parameter import Parameter  # noqa: PLC0415
 
+    begun = time.monotonic_ns()
     script = tmp_path / 'controllers.py'
     script.write_text(CONTROLLERS)
     start_node(script)
@@ -116,7 +118,7 @@ def test_facts_are_in_the_bag(
     }
     clock = json.loads(facts['clock'])
     elapsed = clock['end']['monotonic_ns'] - clock['start']['monotonic_ns']
-    assert 1e8 < elapsed < 60e9
+    assert 0 < elapsed < time.monotonic_ns() - begun
     assert clock['shift_ns'] == clock['end']['offset_ns'] - clock['start']['offset_ns']
     topics = json.loads(facts['topics'])
     assert topics['found'] == {'/joint_states': 'sensor_msgs/msg/JointState'}
