@@ -3,9 +3,9 @@
 """Ten identifications with sysid_ros and with MuJoCo's own sysid toolbox, taking turns.
 
 Both get the same model, start, bounds and recordings, all cores, and the same program but for the
-import, with callbacks on the spec. Cases f to j were not looked at while anything was tuned. Every
-run has new noise, and all but the first other starts, drawn from the middle 30 % of the bounds
-around the published one. The time is that of building the residual function and fitting.
+import, with callbacks on the spec. Nothing was tuned on cases f to h, and little on i and j. Every
+run has new noise, and all but the first other starts, up to 30 % of the bounds' distance away from
+the published one. The time is that of building the residual function and fitting.
 
 The ratio is the median of the runs' ratios, "worst" that of the worst run. "rollout" is the share
 of our time that mujoco.rollout alone takes, on one pool of threads, for the simulations that
