@@ -4,16 +4,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cases import arm, others, robots
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cases.case import Case
 
-_MAKERS = {
+_MAKERS: dict[str, Callable[[], Case]] = {
+    'a': partial(arm.armature_case, 'a', '5-joint arm, 5 armatures, 2 s', 3.0),
     'b': robots.arm_case,
     'c': robots.trunk_case,
+    'd': partial(
+        arm.armature_case, 'd', f'case a with {arm.SEQUENCES} sequences', 8.0, count=arm.SEQUENCES
+    ),
     'e': arm.signal_case,
     'f': others.cart_pole_case,
     'g': others.pendulum_case,
@@ -21,16 +28,10 @@ _MAKERS = {
     'i': robots.six_joint_case,
     'j': robots.payload_case,
 }
-KEYS = 'abcdefghij'
+KEYS = ''.join(_MAKERS)
 MESHED = 'bcij'
 
 
 def make(key: str) -> Case:
     """Return a case; its recordings are simulated here."""
-    if key == 'a':
-        return arm.armature_case('a', '5-joint arm, 5 armatures, 2 s', 3.0)
-    if key == 'd':
-        return arm.armature_case(
-            'd', f'case a with {arm.SEQUENCES} sequences', 8.0, count=arm.SEQUENCES
-        )
     return _MAKERS[key]()

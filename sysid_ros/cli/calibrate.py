@@ -28,18 +28,22 @@ def run(args: argparse.Namespace) -> int:
     config = load_calibration(args.config, overrides)
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros.cli.console import Progress, make_console, print_paths, print_result  # noqa: PLC0415
-    from sysid_ros.cli.profile import Profile, print_profile  # noqa: PLC0415
     from sysid_ros.pipeline import calibrate  # noqa: PLC0415
 
-    progress, profile = Progress(limit=config.solver.time), Profile()
-    with profile if args.profile else contextlib.nullcontext():
+    profile = None
+    if args.profile:
+        from sysid_ros.cli.profile import Profile  # noqa: PLC0415 (it imports what it looks for)
+
+        profile = Profile()
+    progress = Progress(limit=config.solver.time)
+    with profile or contextlib.nullcontext():
         done = calibrate(config, command=args.command_line, observer=progress)
     progress.finish()
     console = make_console()
     print_result(console, done.result)
     console.print()
-    if args.profile:
-        print_profile(console, profile.spent())
+    if profile is not None:
+        profile.show(console)
     paths = {'result': done.result_path, 'report': done.report_path}
     if done.mjcf_path is not None:
         paths = {'identified MJCF': done.mjcf_path, **paths}

@@ -117,22 +117,22 @@ class Profile:
             if self._seconds[name]
         }
 
-
-def print_profile(console: Console, spent: dict[str, Spent]) -> None:
-    """Print the time of each phase, how much of it MuJoCo simulated, and the cores in use."""
-    total = Spent(*map(sum, zip(*spent.values(), strict=True)))
-    rows = [
-        (
-            name,
-            f'{own.seconds:.1f}',
-            f'{own.seconds / total.seconds:.0%}',
-            f'{own.simulating / own.seconds:.0%}',
-            f'{own.processor / own.seconds:.1f}',
-        )
-        for name, own in [*spent.items(), ('all', total)]
-    ]
-    columns = ('phase', '>s', '>share', '>in simulations', '>cores')
-    print_table(console, 'Where the time went', columns, rows)
+    def show(self, console: Console) -> None:
+        """Print the time of each phase, how much of it MuJoCo simulated, and the cores in use."""
+        spent = self.spent()
+        total = Spent(*map(sum, zip(*spent.values(), strict=True)))
+        rows = [
+            (
+                name,
+                f'{own.seconds:.1f}',
+                f'{own.seconds / total.seconds:.0%}',
+                f'{own.simulating / own.seconds:.0%}',
+                f'{own.processor / own.seconds:.1f}',
+            )
+            for name, own in [*spent.items(), ('all', total)]
+        ]
+        columns = ('phase', '>s', '>share', '>in simulations', '>cores')
+        print_table(console, 'Where the time went', columns, rows)
 
 
 def _code(function: Callable[..., object]) -> CodeType:

@@ -151,7 +151,7 @@ class Residuals:
     @property
     def at_once(self) -> int:
         """Number of candidates that are simulated in the time of one."""
-        return self.simulators[0].threads // len(self.runs)
+        return max(self.simulators[0].threads // len(self.runs), 1)
 
     @property
     def refusals(self) -> int:

@@ -161,12 +161,6 @@ class Descent:
         self._secant = Secant(len(unknowns), loss)
 
     @property
-    def _at_once(self) -> bool:
-        """Whether a point and its Jacobian take no longer than the point alone."""
-        moved = int((~self.residuals.exact).sum())
-        return 1 + moved <= max(self.residuals.at_once, 1)
-
-    @property
     def _jumps(self) -> bool:
         """Whether residuals jump where parameters change by less than a standard error."""
         return bool(self.differences.wide.any())
@@ -255,8 +249,12 @@ class Descent:
         return [self._points[z.tobytes()] for z in candidates]
 
     def trial(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
-        """Do the same for what is tried first, with the Jacobian of one that likely succeeds."""
-        if self.expects_success and self._at_once and not self._keeping and not self._jumps:
+        """Do the same for what is tried first, with the Jacobian of one that likely succeeds.
+
+        That is so where both take no longer than the point alone.
+        """
+        at_once = 1 + int((~self.residuals.exact).sum()) <= self.residuals.at_once
+        if at_once and self.expects_success and not self._keeping and not self._jumps:
             return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
         return self.evaluate(candidates)
 
