@@ -217,7 +217,7 @@ class Descent:
     def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Return residuals of several candidates from one batch.
 
-        The batch before the Jacobian may be kept also shows whether the differences are right.
+        The batch before the Jacobian is kept also shows whether the differences are right.
 
         Returns:
             The points; None where the differences were wrong, and have been made anew.
@@ -227,8 +227,7 @@ class Descent:
             interrupt(self._cancel)
             values = [self.values(z) for z in unknown]
             probe = None
-            fresh = self.current.kind not in {KEPT, UPDATED}
-            if (self._keeping or (self.expects_success and fresh)) and not self.checked:
+            if self._keeping and not self.checked:
                 probe = self.differences.probe(self._by_values(self.current))
             if probe is not None:
                 values.append(self.values(self.current.z) + probe.move)
@@ -525,8 +524,9 @@ class Descent:
         after = quadratic(point, self.lower, self.upper, self._secant).decrement
         if after > max(_NEAR_RATE * self.model.decrement, self.tolerance):
             return False
-        if self._keeping:
-            return True
+        # Differences are checked where they were made, before a Jacobian serves elsewhere.
+        if self._keeping or not self.checked:
+            return self._keeping
         expected = before.jacobian @ (point.z - before.z)
         bent = float(np.linalg.norm(point.residual - before.residual - expected))
         # Slopes change by twice as much along a step, which matters the more the less a direction
