@@ -68,7 +68,9 @@ def test_a_recording_is_paused_resumed_and_split(
     assert trigger('resume') == (True, f'Recording to {str(bag)!r}.')
     wait_for_status(state='recording', messages=after + 50)
     assert trigger('split') == (True, f'{str(bag)!r} goes on in another file.')
-    wait_for_status(state='recording', messages=after + 150)
+    # The next file begins with the next message: more must come than there were after the split.
+    split = wait_for_status(state='recording', fresh=True)['counts']['/joint_states']['messages']
+    wait_for_status(state='recording', messages=split + 50)
     assert trigger('stop') == (True, f'Closed {str(bag)!r}.')
     assert trigger('resume')[1] == 'The recorder is stopped: call ~/start for another bag.'
     assert recorder.stop() == 0
