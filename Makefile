@@ -75,8 +75,9 @@ check: venv ## Lint, check types and run the quick tests, for daily work
 
 # Nodes that have deadlines are tested one after the other: they need the processor in time. One
 # that fails is run once more, and counted as rerun: a machine may stall for longer than any robot.
+# Properties are tested with the same examples every time; `make check` looks for others.
 test: venv $(ROBOTS) ## Lint, check types and run the tests
-	@$(call beside,$(PARALLEL) $(WAITING) -m 'not ros or patient')
+	@$(call beside,$(PARALLEL) $(WAITING) --hypothesis-profile=ci -m 'not ros or patient')
 	$(BIN)/python -m pytest --reruns 1 -m 'ros and not patient' || failed=1
 	exit $$failed
 

@@ -99,7 +99,8 @@ def test_every_theta_is_an_inertia_that_some_mass_has(theta: np.ndarray):
     moments = body_from_theta(theta).inertia
     assert np.all(moments > 0)
     assert np.all(moments.sum() - 2 * moments > 0)
-    assert np.all(np.diff(moments) <= 0)
+    # The compiler's routine leaves moments that are equal but for rounding in any order.
+    assert np.all(np.diff(moments) <= 1e-12 * moments[0])
 
 
 def test_pi_and_theta_are_those_of_the_reference():
