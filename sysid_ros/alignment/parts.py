@@ -100,6 +100,7 @@ def _split(
             receive_ns=topic.receive_ns[own],
             header_ns=None if topic.header_ns is None else topic.header_ns[own],
             legs=None if topic.legs is None else topic.legs[own],
+            sent_ns=None if topic.sent_ns is None else topic.sent_ns[own],
             fields=tuple(
                 dataclasses.replace(field, values=field.values[own]) for field in topic.fields
             ),

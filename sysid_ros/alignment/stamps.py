@@ -41,8 +41,9 @@ _END_CELLS = 2
 #: What ``stamps`` asks for, or header stamps carried over to the recorder's clock.
 Clock = Literal['auto', 'header', 'receive', 'carried']
 #: What times are: header stamps as they are or carried over to the recorder's clock, receive times,
-#: or simulated time, read from stamps or from what came at the same moment.
-StampSource = Literal['header', 'carried', 'receive', 'simulated']
+#: what these would be if all messages had taken the usual time since they were sent, or simulated
+#: time, read from stamps or from what came at the same moment.
+StampSource = Literal['header', 'carried', 'receive', 'sent', 'simulated']
 
 
 class Stamped(NamedTuple):
@@ -236,22 +237,21 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
 
     The choice is ``receive``, or header stamps, ``carried`` over to the recorder's clock or as they
     are; where there is none or it is zero, the receive time takes its place, or what it is in
-    simulated time. By topic, the default is ``auto``.
+    simulated time. Where the bag says when messages were sent, theirs is without what held the
+    recorder up. By topic, the default is ``auto``.
     """
     stamps = choice.get(topic.topic, 'auto') if isinstance(choice, dict) else choice
     findings: list[HealthFinding] = []
-    times = topic.receive_ns
+    sent = None if stamps == 'receive' else _as_sent(topic)
+    times = topic.receive_ns if sent is None else sent
     if isinstance(stamps, SimulatedTime):
-        times = stamps.at(topic.receive_ns)
+        times = stamps.at(times)
     fit = None if topic.header_ns is None else compare_clocks(topic.receive_ns, topic.header_ns)
     if stamps != 'receive' and topic.header_ns is not None:
         zero = topic.header_ns == 0
         header = topic.header_ns
         if stamps == 'carried' and fit is not None:
-            known = topic.receive_ns[~zero]
-            passed = (topic.receive_ns - known[0]) / SECOND_NS
-            drift = 0.0 if np.isnan(fit.drift) else 1e-6 * fit.drift
-            header = header + np.round((fit.offset + drift * passed) * SECOND_NS).astype(np.int64)
+            header = _carried(fit, topic.receive_ns, header)
         times = np.where(zero, times, header)
         if zero.any():
             detail = f'of {len(zero)} header stamps; the receive time is used'
@@ -276,8 +276,38 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     if isinstance(stamps, SimulatedTime):
         source = 'simulated'
     elif stamps == 'receive' or _receive_only(topic):
-        source = 'receive'
+        source = 'receive' if sent is None else 'sent'
     return Stamped(times, usable, tuple(findings), fit, source)
+
+
+def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
+    """Return when messages would have been received if all had taken the usual time, ns.
+
+    What holds the recorder up does so after the middleware of the sender has stamped a message, and
+    a robot has not waited for the recorder.
+
+    Returns:
+        (n,) times by the recorder's clock; None where it is not known when messages were sent, or
+        no line carries that over to the recorder's clock.
+    """
+    sent = topic.sent_ns
+    fit = None if sent is None else compare_clocks(topic.receive_ns, sent)
+    if sent is None or fit is None or fit.obstacle or fit.jumps:
+        return None
+    stamped = sent != 0
+    times = _carried(fit, topic.receive_ns, sent)
+    times += int(np.median((topic.receive_ns - times)[stamped]))
+    return np.where(stamped, times, topic.receive_ns)
+
+
+def _carried(
+    fit: ClockFit, receive_ns: NDArray[np.int64], stamps: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return (n,) stamps of another clock, 0 where there is none, by the recorder's clock, ns."""
+    passed = (receive_ns - receive_ns[stamps != 0][0]) / SECOND_NS
+    drift = 0.0 if np.isnan(fit.drift) else 1e-6 * fit.drift
+    later: NDArray[np.int64] = np.round((fit.offset + drift * passed) * SECOND_NS).astype(np.int64)
+    return stamps + later
 
 
 def longest_increasing(times: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -50,6 +50,8 @@ class TopicColumns:
         fields: The numeric fields that messages of this topic carry.
         legs: (n, 2) int64, the message that each row is from, and the leg of its path that ends
             there or later, where messages are interpolated between their points; else None.
+        sent_ns: (n,) int64, when its sender sent each message, ns since the epoch by that clock, 0
+            where the bag does not say; None where it does so of no message.
     """
 
     topic: str
@@ -58,6 +60,7 @@ class TopicColumns:
     header_ns: NDArray[np.int64] | None
     fields: tuple[Field, ...]
     legs: NDArray[np.int64] | None = None
+    sent_ns: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class Recording:
         self.failure: BagError | None = None
         self._buffering = buffering or Buffering()
         self._on_failure = on_failure
-        self._queue: deque[tuple[str, int, bytes, float]] = deque()
+        self._queue: deque[tuple[str, int, bytes, int, float]] = deque()
         # Bytes that went in and out: each has one writer only, their difference is what waits.
         self._bytes_in = self._bytes_out = 0
         self._lock = threading.Lock()
@@ -240,25 +240,26 @@ class Recording:
         self._tallies[spec.topic] = _TopicTally()
         self._specs[spec.topic] = spec, definition
 
-    def put(self, topic: str, receive_ns: int, cdr: bytes) -> None:
+    def put(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
         """Hand over one message of a topic that was added, or count it as dropped.
 
         Args:
             topic: Name of the topic.
             receive_ns: When it was received, ns since the epoch.
             cdr: The serialised message.
+            sent_ns: When it was sent, by the sender's clock; 0 where that is not known.
         """
         now = time.monotonic()
         with self._lock:
             waiting = self._bytes_in - self._bytes_out
             try:
-                stalled = now - self._queue[0][3] > self._buffering.queue_seconds
+                stalled = now - self._queue[0][4] > self._buffering.queue_seconds
             except IndexError:
                 stalled = False
             if self._ending or waiting >= self._buffering.queue_bytes or stalled:
                 self._tallies[topic].dropped += 1
                 return
-            self._queue.append((topic, receive_ns, cdr, now))
+            self._queue.append((topic, receive_ns, cdr, sent_ns, now))
             self._bytes_in += len(cdr) + _OVERHEAD
         if waiting >= _WAKE_BYTES and not self._wake.is_set():
             self._wake.set()
@@ -325,10 +326,10 @@ class Recording:
             ending = self._ending
             # Not more than waits now, so that a fast publisher cannot keep the flush from coming.
             for _ in range(len(self._queue)):
-                topic, receive_ns, cdr, _ = self._queue[0]
+                topic, receive_ns, cdr, sent_ns, _ = self._queue[0]
                 if topic not in self._announced:
                     self._announce(topic)
-                self._writer.write(topic, receive_ns, cdr)
+                self._writer.write(topic, receive_ns, cdr, sent_ns)
                 tally = self._tallies[topic]
                 if not tally.written:
                     tally.first_ns = receive_ns
@@ -390,7 +391,7 @@ class Recording:
         """Count as dropped what did not get into the bag."""
         inside = self._writer.counts()
         with self._lock:
-            for topic, _, _, _ in self._queue:
+            for topic, *_ in self._queue:
                 self._tallies[topic].dropped += 1
             self._queue.clear()
             for topic, tally in self._tallies.items():

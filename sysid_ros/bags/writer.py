@@ -189,13 +189,14 @@ class BagWriter:
         if self._file is not None:
             self._file.set_facts(changed)
 
-    def write(self, topic: str, receive_ns: int, cdr: bytes | memoryview) -> None:
+    def write(self, topic: str, receive_ns: int, cdr: bytes | memoryview, sent_ns: int = 0) -> None:
         """Write one message.
 
         Args:
             topic: A topic that was added.
             receive_ns: When it was received, ns since the epoch.
             cdr: The serialised message.
+            sent_ns: When it was sent, by the sender's clock, 0 where that is not known; mcap only.
 
         Raises:
             BagError: The topic was not added, the bag is closed, or the disk refuses.
@@ -212,7 +213,7 @@ class BagWriter:
             if self._first_ns is None:
                 self._first_ns = receive_ns
             if self._file is not None:
-                self._file.write(self._topics[topic].number, receive_ns, cdr)
+                self._file.write(self._topics[topic].number, receive_ns, cdr, sent_ns)
         except (OSError, sqlite3.Error) as err:
             raise self._failure(err) from err
 

@@ -45,10 +45,10 @@ def held_writer(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threa
     reached, release = threading.Event(), threading.Event()
     write = BagWriter.write
 
-    def wait(self: BagWriter, topic: str, receive_ns: int, cdr: bytes) -> None:
+    def wait(self: BagWriter, topic: str, receive_ns: int, cdr: bytes, sent_ns: int) -> None:
         reached.set()
         assert release.wait(TIMEOUT)
-        write(self, topic, receive_ns, cdr)
+        write(self, topic, receive_ns, cdr, sent_ns)
 
     monkeypatch.setattr(BagWriter, 'write', wait)
     return reached, release

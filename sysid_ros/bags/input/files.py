@@ -154,7 +154,7 @@ def decompressed(found: Batch) -> Batch:
     magic = _ZSTD_MAGIC.tobytes()
     messages = [found.message(row) for row in range(len(found.sizes))]
     whole = [decompress(data) if data.startswith(magic) else data for data in messages]
-    return batch(found.receive_ns, whole)
+    return batch(found.receive_ns, whole, found.sent_ns)
 
 
 def decompress(data: bytes, size: int | None = None) -> bytes:

@@ -45,9 +45,11 @@ _HEAD = struct.Struct('<BQ')
 #: Bytes of a message's record before the message, and what of them the record's length counts.
 _MESSAGE = 31
 _MESSAGE_FIELDS = _MESSAGE - _HEAD.size
-#: Where in a message's record the channel and the stamp of receipt are, and their types.
+#: Where in a message's record the channel and the stamps of receipt and of sending are, and their
+#: types.
 _CHANNEL = (9, 'u2')
 _LOG_TIME = (15, 'i8')
+_PUBLISH_TIME = (23, 'i8')
 #: How schemas name the languages of definitions.
 _LANGUAGES = {'ros2msg': 'ros2msg', 'ros2idl': 'ros2idl', 'omgidl': 'ros2idl'}
 #: Opcodes from here on are free for other programs.
@@ -187,6 +189,9 @@ class McapInput:
         channels = _gathered(buffer, starts, *_CHANNEL)
         stamps = _gathered(buffer, starts, *_LOG_TIME)
         received = self._onward.stamps(stamps, self._streams, channels)
+        sent = _gathered(buffer, starts, *_PUBLISH_TIME)
+        # Recorders that do not know when a message was sent repeat when they received it.
+        sent[sent == stamps] = 0
         for channel in np.unique(channels).tolist():
             stream = self._streams.get(channel)
             if stream is None:
@@ -195,7 +200,7 @@ class McapInput:
             if not is_needed(stream):
                 continue
             own = channels == channel
-            found = Batch(received[own], buffer, starts[own] + _MESSAGE, sizes[own])
+            found = Batch(received[own], buffer, starts[own] + _MESSAGE, sizes[own], sent[own])
             yield stream, decompressed(found)
 
     def _messages(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -33,12 +33,14 @@ class Batch(NamedTuple):
         buffer: (bytes,) uint8.
         starts: (n,) int64, first byte of each message in the buffer.
         sizes: (n,) int64, bytes of each message.
+        sent_ns: (n,) int64, ns, 0 where the file does not say; None where it never does.
     """
 
     receive_ns: NDArray[np.int64]
     buffer: NDArray[np.uint8]
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    sent_ns: NDArray[np.int64] | None = None
 
     def message(self, row: int) -> bytes:
         """Return one message."""
@@ -46,12 +48,16 @@ class Batch(NamedTuple):
         return self.buffer[start : start + int(self.sizes[row])].tobytes()
 
 
-def batch(receive_ns: Sequence[int] | NDArray[np.int64], messages: Sequence[bytes]) -> Batch:
-    """Put single messages, received at (n,) ns, into one batch."""
+def batch(
+    receive_ns: Sequence[int] | NDArray[np.int64],
+    messages: Sequence[bytes],
+    sent_ns: NDArray[np.int64] | None = None,
+) -> Batch:
+    """Put single messages, received and sent at (n,) ns, into one batch."""
     sizes = np.fromiter(map(len, messages), np.int64, len(messages))
     buffer = np.frombuffer(b''.join(messages), np.uint8)
     stamps = np.asarray(receive_ns, dtype=np.int64)
-    return Batch(stamps, buffer, np.cumsum(sizes) - sizes, sizes)
+    return Batch(stamps, buffer, np.cumsum(sizes) - sizes, sizes, sent_ns)
 
 
 class MessageTable(NamedTuple):

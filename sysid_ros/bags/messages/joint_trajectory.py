@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.bags.messages.batch import MessageTable
+    from sysid_ros.bags.messages.batch import Batch, MessageTable
 
 #: Arrays of a point to the fields that they become.
 FIELDS = {
@@ -70,14 +70,14 @@ class Setpoints:
         self._count = 0
         self._files = 0
 
-    def add(self, receive_ns: NDArray[np.int64], tables: Iterable[MessageTable]) -> None:
+    def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
         """Append messages; see :class:`~sysid_ros.bags.messages.topic.Columns`."""
         for table in tables:
-            received = receive_ns[table.rows]
+            received = messages.receive_ns[table.rows]
             numbers = self._count + table.rows
             order = np.stack([np.full_like(received, self._files), received, numbers], axis=1)
             self._blocks.append(_block(table, received, order))
-        self._count += len(receive_ns)
+        self._count += len(messages.receive_ns)
 
     def sort(self) -> None:
         """Begin the next file: what is added from now on comes after what is there."""

@@ -80,23 +80,28 @@ class Columns:
         self._count = 0
         self._receive: NDArray[np.int64] = np.empty(self._room, dtype=np.int64)
         self._header: NDArray[np.int64] | None = None
+        self._sent: NDArray[np.int64] | None = None
         self._fields: dict[str, _Growing] = {}
         # The layout stands beside its plan: without it, its id might come again.
         self._plans: dict[int, tuple[Layout, _Plan]] = {}
         self._sorted_from = 0
         self._in_order = True
 
-    def add(self, receive_ns: NDArray[np.int64], tables: Iterable[MessageTable]) -> None:
+    def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
         """Append messages.
 
         Args:
-            receive_ns: (n,) int64, ns.
-            tables: The messages; together they have each row of n once.
+            messages: When each was received and sent.
+            tables: What is in them; together they have each message once.
         """
-        start, end = self._count, self._count + len(receive_ns)
+        start, end = self._count, self._count + len(messages.receive_ns)
         if end > self._room:
             self._resize(max(end, int(self._room * _GROWTH)))
-        self._receive[start:end] = receive_ns
+        self._receive[start:end] = messages.receive_ns
+        if messages.sent_ns is not None and messages.sent_ns.any():
+            if self._sent is None:
+                self._sent = np.zeros(self._room, dtype=np.int64)
+            self._sent[start:end] = messages.sent_ns
         before = self._receive[max(start - 1, self._sorted_from) : end]
         self._in_order = self._in_order and bool((before[1:] >= before[:-1]).all())
         for table in tables:
@@ -110,8 +115,9 @@ class Columns:
             return
         self._in_order = True
         order = np.argsort(self._receive[start : self._count], kind='stable')
+        stamps = [known for known in (self._header, self._sent) if known is not None]
         arrays: list[NDArray[Any]] = [self._receive, *(f.values for f in self._fields.values())]
-        for array in arrays if self._header is None else [*arrays, self._header]:
+        for array in [*arrays, *stamps]:
             array[start : self._count] = array[start : self._count][order]
 
     def finish(self) -> TopicColumns:
@@ -122,7 +128,9 @@ class Columns:
             for name, field in self._fields.items()
             if field.labels
         )
-        return TopicColumns(self._topic, self._msgtype, self._receive, self._header, fields)
+        return TopicColumns(
+            self._topic, self._msgtype, self._receive, self._header, fields, sent_ns=self._sent
+        )
 
     def _put(self, table: MessageTable, start: int, end: int) -> None:
         plan = self._plan(table.layout, end)
@@ -168,8 +176,9 @@ class Columns:
             return
         self._room = room
         self._receive.resize(room, refcheck=False)
-        if self._header is not None:
-            self._header.resize(room, refcheck=False)
+        for stamps in (self._header, self._sent):
+            if stamps is not None:
+                stamps.resize(room, refcheck=False)
         for field in self._fields.values():
             field.values.resize((room, field.values.shape[1]), refcheck=False)
 
@@ -224,7 +233,7 @@ def decode_text(message: bytes) -> str:
 class _Rows(Protocol):
     """What collects the rows of a topic: one per message, or others."""
 
-    def add(self, receive_ns: NDArray[np.int64], tables: Iterable[MessageTable], /) -> None:
+    def add(self, messages: Batch, tables: Iterable[MessageTable], /) -> None:
         """Append messages."""
 
     def sort(self) -> None:
@@ -273,7 +282,7 @@ class TopicReader:
             kind = message_type(self._msgtype, definition, encoding)
             splitter = Splitter(kind, texts_matter=self._by_point or self._label is not None)
             self._splitters[definition, encoding] = splitter
-        self._rows.add(messages.receive_ns, splitter.split(messages))
+        self._rows.add(messages, splitter.split(messages))
 
     def end_file(self) -> None:
         """Sort what came since the last call by its receive stamps, as files are read by others."""

@@ -192,8 +192,13 @@ class StorageFile(Protocol):
     def set_facts(self, facts: Mapping[str, str]) -> None:
         """Put facts in with the next flush; values replace earlier ones of the same keys."""
 
-    def write(self, number: int, receive_ns: int, cdr: bytes | memoryview) -> None:
-        """Take one message; it is flushed when enough are waiting."""
+    def write(
+        self, number: int, receive_ns: int, cdr: bytes | memoryview, sent_ns: int = 0
+    ) -> None:
+        """Take one message; it is flushed when enough are waiting.
+
+        When it was sent, 0 where that is not known, is kept where the format has room for it.
+        """
 
     def flush(self) -> None:
         """Hand what waits to the operating system: it survives the end of the process."""

@@ -123,11 +123,13 @@ class McapFile:
         """Put facts in with the next flush; a later record's values replace an earlier's."""
         self._facts.update(facts)
 
-    def write(self, number: int, receive_ns: int, cdr: bytes | memoryview) -> None:
+    def write(
+        self, number: int, receive_ns: int, cdr: bytes | memoryview, sent_ns: int = 0
+    ) -> None:
         """Take one message; a chunk is written when it is full."""
         length = len(cdr)
         self._parts.append(
-            _MESSAGE.pack(5, _MESSAGE_FIELDS + length, number, 0, receive_ns, receive_ns)
+            _MESSAGE.pack(5, _MESSAGE_FIELDS + length, number, 0, receive_ns, sent_ns or receive_ns)
         )
         self._parts.append(cdr)
         index = self._index.get(number)

@@ -135,7 +135,13 @@ class SqliteFile:
         """Put facts in with the next flush; values replace earlier ones of the same keys."""
         self._facts.update(facts)
 
-    def write(self, number: int, receive_ns: int, cdr: bytes | memoryview) -> None:
+    def write(
+        self,
+        number: int,
+        receive_ns: int,
+        cdr: bytes | memoryview,
+        sent_ns: int = 0,  # noqa: ARG002 (rosbag2's tables have no column for it)
+    ) -> None:
         """Take one message; they are committed when they are many."""
         self._rows.append((number, receive_ns, cdr))
         self._waiting += len(cdr)

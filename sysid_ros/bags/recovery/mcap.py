@@ -597,8 +597,8 @@ def walked(
 
 def message(data: bytes | mmap.mmap, start: int, end: int) -> StoredMessage:
     """Return the message in a record by where its content begins and ends."""
-    channel, _, stamp, _ = _MESSAGE.unpack_from(data, start)
-    return StoredMessage(channel, stamp, data[start + _MESSAGE.size : end])
+    channel, _, received, sent = _MESSAGE.unpack_from(data, start)
+    return StoredMessage(channel, received, data[start + _MESSAGE.size : end], sent)
 
 
 def records_in(

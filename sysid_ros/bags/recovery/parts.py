@@ -62,11 +62,13 @@ class StoredMessage(NamedTuple):
         number: Number of its topic in the file.
         receive_ns: When it was received, ns since the epoch.
         data: The serialised message.
+        sent_ns: When it was sent, or the time of receipt again; 0 where the file does not say.
     """
 
     number: int
     receive_ns: int
     data: bytes
+    sent_ns: int = 0
 
 
 class SalvagedFile(Protocol):

@@ -421,7 +421,7 @@ def _copy(old: Salvage, writer: BagWriter | None) -> _SavedTally:
                     topic.name, topic.msgtype, _qos(topic.qos), definition=_definition(topic)
                 )
                 added.add(topic.name)
-        for number, receive_ns, stored in file.messages():
+        for number, receive_ns, stored, sent_ns in file.messages():
             found = topics.get(number)
             name = found.name if found else f'topic {number}'
             data = _uncompressed(stored)
@@ -433,7 +433,7 @@ def _copy(old: Salvage, writer: BagWriter | None) -> _SavedTally:
                 continue
             tally.add(name, receive_ns)
             if writer is not None:
-                writer.write(name, receive_ns, data)
+                writer.write(name, receive_ns, data, sent_ns)
     return tally
 
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from rclpy.qos import QoSProfile
     from rclpy.subscription import Subscription
 
-    #: Called with the receive stamp, ns since the epoch, and the message or its bytes.
-    Receive = Callable[[int, Any], None]
+    #: Called with the stamps of receipt and of sending, ns since the epoch, the latter 0 where the
+    #: middleware does not tell, and with the message or its bytes.
+    Receive = Callable[[int, int, Any], None]
 
 #: Longest wait for a message, ns; what changes meanwhile wakes the thread anyway.
 _WAIT_NS = 1_000_000_000
@@ -154,4 +155,5 @@ class Listener:
                 while taken := handle.take_message(subscription.msg_type, subscription.raw):
                     message, info = taken
                     # Not every middleware stamps what it receives.
-                    receive(info['received_timestamp'] or time.time_ns(), message)
+                    received = info['received_timestamp'] or time.time_ns()
+                    receive(received, info['source_timestamp'], message)

@@ -54,8 +54,8 @@ _BEHIND_SECONDS = 1.5
 class Sink(Protocol):
     """Where messages go."""
 
-    def put(self, topic: str, receive_ns: int, cdr: bytes) -> None:
-        """Take a message; ``receive_ns`` is ns since the epoch."""
+    def put(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
+        """Take a message; stamps are ns since the epoch, ``sent_ns`` is 0 where it is not known."""
 
     def count_lost(self, topic: str, messages: int) -> None:
         """Take note of messages that the middleware lost."""
@@ -282,10 +282,10 @@ class Subscriptions:
         # Which of two subscriptions hears, while there are two.
         sign = 1 if served.number % 2 else -1
 
-        def receive(stamp: int, cdr: bytes) -> None:
+        def receive(stamp: int, sent: int, cdr: bytes) -> None:
             balance = served.balance
             if balance is None or not _is_copy(balance, cdr, sign):
-                self._receive(served, stamp, cdr)
+                self._receive(served, stamp, sent, cdr)
 
         def mismatch(_: object) -> None:
             served.reported = True
@@ -304,16 +304,17 @@ class Subscriptions:
             subscription = create(kind, topic, receive, served.qos, raw=True)
         served.subscription = subscription
 
-    def _receive(self, served: _Served, stamp: int, cdr: bytes) -> None:
+    def _receive(self, served: _Served, stamp: int, sent: int, cdr: bytes) -> None:
         spec = served.spec
         if spec.qos.transient_local:
             served.latched.append(cdr)
         if self._now is not None:
-            stamp = self._now()
+            # Senders stamp by the time of day.
+            stamp, sent = self._now(), 0
         # Read once: the executor's thread may take them away.
         sink, tap = self.sink, self.tap
         if sink is not None:
-            sink.put(spec.topic, stamp, cdr)
+            sink.put(spec.topic, stamp, cdr, sent)
         if tap is not None:
             tap(spec.topic, spec.msgtype, stamp, cdr)
         # Last: whoever sees the first message counted finds it in the bag, too.
