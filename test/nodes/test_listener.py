@@ -53,24 +53,24 @@ class Heard:
     """Takes messages, holding up the listener's thread for as long as it is told to."""
 
     def __init__(self) -> None:
-        self.messages: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+        self.messages: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def __call__(self, stamp: int, message: Any) -> None:
+    def __call__(self, received: int, sent: int, message: Any) -> None:
         """Take a message."""
-        self.messages.put((stamp, message.data))
+        self.messages.put((received, sent, message.data))
         assert self.go_on.wait(TIMEOUT)
 
-    def next(self) -> tuple[int, str]:
-        """Return stamp and text of the next message."""
+    def next(self) -> tuple[int, int, str]:
+        """Return the stamps, of receipt and of sending, and the text of the next message."""
         return self.messages.get(timeout=TIMEOUT)
 
     def texts(self) -> list[str]:
         """Return the texts of all messages so far that nobody has looked at."""
         found = []
         while not self.messages.empty():
-            found.append(self.messages.get()[1])
+            found.append(self.messages.get()[2])
         return found
 
 
@@ -121,7 +121,7 @@ def talker(ros_client: RosClient) -> Callable[[str], Talker]:
     return lambda topic: Talker(ros_client, topic)
 
 
-def test_stamps_tell_when_a_message_arrived_however_late_python_is(
+def test_stamps_tell_when_a_message_was_sent_and_arrived_however_late_python_is(
     listener: Any, talker: Callable[[str], Talker], string: Any
 ):
     heard = Heard()
@@ -130,16 +130,16 @@ def test_stamps_tell_when_a_message_arrived_however_late_python_is(
     words = talker('/words')
     words.wait_for_listener()
     published, arrived = words.say('first')
-    stamp, text = heard.next()
+    received, sent, text = heard.next()
     assert text == 'first'
-    assert published <= stamp <= arrived
+    assert published <= sent <= received <= arrived
     # The thread is held up in its callback now; the middleware is not.
     published, arrived = words.say('second')
     released = time.time_ns()
     heard.go_on.set()
-    stamp, text = heard.next()
+    received, sent, text = heard.next()
     assert text == 'second'
-    assert published <= stamp <= arrived <= released
+    assert published <= sent <= received <= arrived <= released
 
 
 def test_raw_subscriptions_get_the_bytes(
@@ -148,7 +148,7 @@ def test_raw_subscriptions_get_the_bytes(
     from rclpy.serialization import deserialize_message  # noqa: PLC0415 (absent without ROS)
 
     got: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    listener.subscribe(string, '/words', lambda _, data: got.put(data), 10, raw=True)
+    listener.subscribe(string, '/words', lambda _, __, data: got.put(data), 10, raw=True)
     words = talker('/words')
     words.wait_for_listener()
     words.say('as it is')
@@ -167,14 +167,14 @@ def test_a_subscription_ends_while_the_listener_waits_and_others_go_on(
     on_one.wait_for_listener()
     on_other.wait_for_listener()
     on_one.say('heard')
-    assert one.next()[1] == 'heard'
+    assert one.next()[2] == 'heard'
 
     listener.unsubscribe(subscription)
 
     on_one.wait_for_listener(0)
     on_one.say('not heard')
     on_other.say('still heard')
-    assert other.next()[1] == 'still heard'
+    assert other.next()[2] == 'still heard'
     assert one.texts() == []
 
 
@@ -188,8 +188,8 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
     # On a busy machine the listener may wait long for its turn; its queue must not run over.
     room = threading.Semaphore(500)
 
-    def hear(stamp: int, message: Any) -> None:
-        steady(stamp, message)
+    def hear(received: int, sent: int, message: Any) -> None:
+        steady(received, sent, message)
         room.release()
 
     listener.subscribe(string, '/steady', hear, 1000)
@@ -207,13 +207,13 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
     talking = threading.Thread(target=talk)
     talking.start()
     for _ in range(20):
-        heard = steady.next()[1]
+        heard = steady.next()[2]
         listener.unsubscribe(listener.subscribe(string, '/passing', Heard(), 10))
     stop.set()
     talking.join()
     first = int(heard) + 1
     assert first == 20
-    assert [steady.next()[1] for _ in said[first:]] == said[first:]
+    assert [steady.next()[2] for _ in said[first:]] == said[first:]
     assert steady.texts() == []
     assert failures.empty()
 
@@ -290,7 +290,7 @@ def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
 ):
     error = ValueError('cannot take this')
 
-    def refuse(_: int, __: object) -> None:
+    def refuse(*_: object) -> None:
         raise error
 
     listener.subscribe(string, '/words', refuse, 10)
@@ -314,7 +314,7 @@ def test_an_error_about_a_handle_in_a_callback_is_reported_too(
 
     error = InvalidHandle('of a publisher, say')
 
-    def refuse(_: int, __: object) -> None:
+    def refuse(*_: object) -> None:
         raise error
 
     listener.subscribe(string, '/words', refuse, 10)
@@ -340,7 +340,7 @@ def test_it_rests_for_a_second_at_a_time_when_nothing_arrives(
     words.wait_for_listener()
     monkeypatch.setattr(listener, '_wait', note_and_wait)
     words.say('last')
-    assert heard.next()[1] == 'last'
+    assert heard.next()[2] == 'last'
     # The first wait may have begun before the message; between the others there is nothing.
     _, first, second, third = (waits.get(timeout=TIMEOUT) for _ in range(4))
     # Not exact: the middleware's clock is another one.
