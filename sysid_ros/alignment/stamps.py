@@ -284,7 +284,8 @@ def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
     """Return when messages would have been received if all had taken the usual time, ns.
 
     What holds the recorder up does so after the middleware of the sender has stamped a message, and
-    a robot has not waited for the recorder.
+    a robot has not waited for the recorder. What was sent before the recording and kept for it is
+    the first that came.
 
     Returns:
         (n,) times by the recorder's clock; None where it is not known when messages were sent, or
@@ -297,7 +298,7 @@ def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
     stamped = sent != 0
     times = _carried(fit, topic.receive_ns, sent)
     times += int(np.median((topic.receive_ns - times)[stamped]))
-    return np.where(stamped, times, topic.receive_ns)
+    return np.where(stamped, np.maximum(times, topic.receive_ns[0]), topic.receive_ns)
 
 
 def _carried(

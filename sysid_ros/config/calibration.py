@@ -308,7 +308,8 @@ class CalibrationConfig(Section):
     )
     stamps: StampChoice = Field(
         default='auto',
-        description='time of a message: header stamp unless zero, or as told, for all or by topic',
+        description='time of a message: header stamp, else when it was sent or received, or as '
+        'told, for all or by topic',
     )
     segments: SegmentsConfig = SegmentsConfig()
     parameters: tuple[ParameterConfig, ...] = Field(default=(), description='what to identify')

@@ -209,7 +209,8 @@ class TopicReport:
         longest_gap: Longest interval, s.
         gaps: Intervals of more than 5 median periods and 50 ms.
         stamps: Which time is used: of the ``header``, as it is or ``carried`` over to the
-            recorder's clock, of ``receive``, or ``simulated``.
+            recorder's clock, of ``receive``, when it was ``sent``, moved by what that usually takes
+            to receive, or ``simulated``.
         clock: Receive time minus header stamp at the first message, without what held messages up,
             s; NaN without header stamps.
         drift: What the recorder's clock gains on the header stamps, millionths; NaN unless it is

@@ -153,7 +153,9 @@ def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFindin
     kinds: dict[str, dict[StampSource, list[str]]] = {}
     for recording in recordings:
         for topic, source in recording.alignment.stamps:
-            kinds.setdefault(topic, {}).setdefault(source, []).append(recording.path.name)
+            # When messages were sent is moved to when they are usually received.
+            kind: StampSource = 'receive' if source == 'sent' else source
+            kinds.setdefault(topic, {}).setdefault(kind, []).append(recording.path.name)
     for topic, bags in kinds.items():
         if len(bags) > 1:
             said = (f'{kind} in {", ".join(names[:_NAMED])}' for kind, names in bags.items())

@@ -268,3 +268,93 @@ def test_a_simulated_time_that_both_hear_late_is_one_clock_and_is_said_to_be_coa
     assert choice == 'auto'
     assert 'goes on by 10.0 ms' in finding.detail
     assert compare_clocks(state.receive_ns, state.header_ns).jumps == ()  # type: ignore[union-attr]
+
+
+#: When commands were sent: every 20 ms, a little unevenly.
+SENT = np.arange(0.0, 30.0, 0.02) + 1e-4 * np.sin(np.arange(1500))
+
+
+def held_up(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return when messages arrive at a recorder that does nothing for 0.3 s now and then."""
+    usual = times + 3e-4 + np.random.default_rng(3).exponential(1e-4, len(times))
+    stalls = np.arange(2.0, 30.0, 4.0)
+    ends = np.where((usual[:, None] > stalls) & (usual[:, None] < stalls + 0.3), stalls + 0.3, 0.0)
+    waited = np.maximum(usual, ends.max(1))
+    # What waited comes in its order, a microsecond apart.
+    return waited + 1e-6 * np.arange(len(times)) * (waited > usual)
+
+
+def seconds(columns: Any, found: Any) -> NDArray[np.float64]:
+    """Return the times of rows from the start, s."""
+    times: NDArray[np.float64] = (found.times_ns - columns.start) / 1e9
+    return times
+
+
+@pytest.mark.parametrize(('drift', 'offset'), [(0.0, 0.0), (80.0, -3600.0), (-60.0, 0.4)])
+def test_a_command_without_a_header_came_when_it_was_sent_plus_what_is_usual(
+    columns: Any, drift: float, offset: float
+):
+    heard = held_up(SENT)
+    assert np.max(np.abs(heard - SENT)) > 0.29
+    command = columns.array(heard, sent=SENT * (1 + 1e-6 * drift) + offset)
+    found = stamp('bag', command, 'auto')
+    assert found.source == 'sent'
+    assert found.usable.all()
+    times = seconds(columns, found)
+    np.testing.assert_allclose(times, SENT + np.median(heard - SENT), atol=1e-4)
+    # Nothing is put before the first that was received.
+    assert np.std(np.diff(times - SENT)[1:]) < 1e-6
+
+
+def test_a_clock_of_the_sender_that_is_set_carries_nothing_over(columns: Any):
+    heard = held_up(SENT)
+    command = columns.array(heard, sent=SENT + 0.2 * (SENT > 15))
+    found = stamp('bag', command, 'auto')
+    assert found.source == 'receive'
+    np.testing.assert_array_equal(found.times_ns, command.receive_ns)
+
+
+def test_who_asks_for_receive_times_gets_them(columns: Any):
+    command = columns.array(held_up(SENT), sent=SENT)
+    for choice in ('receive', {command.topic: 'receive'}):
+        found = stamp('bag', command, choice)
+        assert found.source == 'receive'
+        np.testing.assert_array_equal(found.times_ns, command.receive_ns)
+
+
+def test_messages_of_which_it_is_not_known_when_they_were_sent_keep_their_receive_time(
+    columns: Any,
+):
+    heard = held_up(SENT)
+    unknown = np.arange(len(SENT)) % 3 == 0
+    command = columns.array(heard, sent=np.where(unknown, np.nan, SENT))
+    times = seconds(columns, stamp('bag', command, 'auto'))
+    np.testing.assert_allclose(times[unknown], heard[unknown], atol=1e-9)
+    np.testing.assert_allclose(times[~unknown], SENT[~unknown] + 4e-4, atol=1e-4)
+
+
+def test_what_was_latched_long_before_came_with_the_start(columns: Any):
+    sent = np.concatenate([[-4000.0], SENT])
+    heard = np.concatenate([[-0.01], held_up(SENT)])
+    found = stamp('bag', columns.array(heard, sent=sent), 'auto')
+    times = seconds(columns, found)
+    assert times[0] == pytest.approx(-0.01)
+    np.testing.assert_allclose(times[1:], SENT + 4e-4, atol=1e-4)
+
+
+def test_header_stamps_stay_whenever_messages_were_sent(columns: Any):
+    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=received(0.0, 0.0))
+    sent = dataclasses.replace(state, sent_ns=state.header_ns + 300_000)
+    np.testing.assert_array_equal(stamp('bag', sent, 'auto').times_ns, state.header_ns)
+    assert stamp('bag', sent, 'auto').source == 'header'
+
+
+def test_commands_are_carried_to_simulated_time_from_when_they_were_sent(columns: Any):
+    simulated = np.round((5.0 + 0.5 * TIMES) * 1e9).astype(np.int64)
+    state = columns.topic('/js', TIMES, {'q': {'a': TIMES}}, receive=TIMES + 1e-4)
+    state = dataclasses.replace(state, header_ns=simulated)
+    command = columns.array(held_up(SENT), sent=SENT)
+    choice, _ = one_clock('bag', [state, command], 'auto')
+    carried = stamp('bag', command, choice)
+    assert carried.source == 'simulated'
+    np.testing.assert_allclose(carried.times_ns / 1e9, 5.0 + 0.5 * (SENT + 4e-4), atol=2e-4)

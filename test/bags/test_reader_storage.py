@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from mcap.reader import make_reader
 from mcap.writer import CompressionType, IndexType
 from mcap.writer import Writer as McapWriter
 from rosbags.rosbag1 import Writer as Ros1Writer
@@ -255,6 +256,40 @@ def test_only_the_topics_that_are_asked_for_are_read(tmp_path: Path, rows: list[
     ]
     with pytest.raises(BagError, match="has no topic '/comands'; nearest: /commands"):
         read_bag(path, ['/comands'])
+
+
+@pytest.mark.parametrize('compression', ['none', 'zstd'])
+def test_mcap_says_when_messages_were_sent_in_any_order_and_compression(
+    tmp_path: Path, rows: list[Row], compression: Any
+):
+    path = tmp_path / 'bag'
+    (topic, msgtype, _, data), *_ = rows
+    stamps = [START + 1000 * place for place in (0, 3, 1, 2, 5, 4)]
+    sent = [stamps[0] - 7, 0, stamps[2] - 10**13, stamps[3], stamps[4] - 1, stamps[5] - 2]
+    with BagWriter(path, 'mcap', compression=compression) as bag:
+        bag.add_topic(topic, msgtype)
+        for received, known in zip(stamps, sent, strict=True):
+            bag.write(topic, received, data, known)
+    (file,) = path.glob('*.mcap')
+    with file.open('rb') as stream:
+        messages = make_reader(stream).iter_messages(log_time_order=False)
+        others = [message.publish_time for _, _, message in messages]
+    assert others == [known or received for received, known in zip(stamps, sent, strict=True)]
+    (found,) = read_bag(path).topics
+    order = np.argsort(stamps)
+    # What was sent at the very moment of receipt was sent nobody knows when.
+    expected = [0 if sent[row] == stamps[row] else sent[row] for row in order]
+    assert found.sent_ns is not None
+    assert found.sent_ns.tolist() == expected
+
+
+def test_where_no_message_says_when_it_was_sent_nothing_is_known(tmp_path: Path, rows: list[Row]):
+    for bag in (
+        read_bag(_ours(tmp_path / 'mcap', rows)),
+        read_bag(_ours(tmp_path / 'sqlite', rows, 'sqlite3')),
+        read_bag(_mcap(tmp_path / 'other.mcap', rows)),
+    ):
+        assert [topic.sent_ns for topic in bag.topics] == [None] * len(bag.topics)
 
 
 @pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])

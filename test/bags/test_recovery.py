@@ -110,6 +110,21 @@ def test_a_bag_without_metadata_is_recovered_whole(
     assert sorted(path.name for path in tmp_path.iterdir()) == ['bag', 'new']
 
 
+def test_when_messages_were_sent_is_recovered(rows: list[Row], tmp_path: Path):
+    sent = [stamp - 3 - index % 5 for index, (_, stamp, _) in enumerate(rows)]
+    with BagWriter(tmp_path / 'bag', 'mcap') as bag:
+        for topic in ('/arm/joint_states', '/leg/joint_states'):
+            bag.add_topic(topic, STATE)
+        for row, known in zip(rows, sent, strict=True):
+            bag.write(*row, known)
+    (tmp_path / 'bag' / 'metadata.yaml').unlink()
+    recover(tmp_path / 'bag', tmp_path / 'new')
+    arm, leg = read_bag(tmp_path / 'new').topics
+    assert arm.sent_ns is not None
+    assert leg.sent_ns is not None
+    assert [arm.sent_ns.tolist(), leg.sent_ns.tolist()] == [sent[::2], sent[1::2]]
+
+
 @pytest.mark.parametrize('storage', STORAGES)
 def test_facts_are_kept_and_one_says_how_the_bag_came_about(
     write: Callable[..., Path], storage: str, tmp_path: Path

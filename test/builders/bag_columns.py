@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,13 +103,22 @@ class Columns:
         return self.topic(name, times, {'position': position, 'velocity': velocity})
 
     def array(
-        self, times: NDArray[np.float64], width: int = 3, name: str = '/controller/commands'
+        self,
+        times: NDArray[np.float64],
+        width: int = 3,
+        name: str = '/controller/commands',
+        *,
+        sent: NDArray[np.float64] | None = None,
     ) -> TopicColumns:
-        """Make an array topic whose element i is i + time."""
+        """Make an array topic whose element i is i + time; NaN where it is not known when sent."""
         times = np.asarray(times, dtype=float)
         data = {str(index): index + times for index in range(width)}
         kind = 'std_msgs/msg/Float64MultiArray'
-        return self.topic(name, times, {'data': data}, msgtype=kind, header=False)
+        made = self.topic(name, times, {'data': data}, msgtype=kind, header=False)
+        if sent is None:
+            return made
+        stamps = START + np.round(np.nan_to_num(sent) * SECOND).astype(np.int64)
+        return dataclasses.replace(made, sent_ns=np.where(np.isnan(sent), 0, stamps))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -337,6 +338,7 @@ def test_every_type_of_command_comes_back_from_every_offer(
             # What a depth of 1 has not delivered is replaced. That takes a heartbeat: 3 s.
             assert all(p.wait_for_all_acked(Duration(seconds=60)) for p in publishers.values())
 
+    begun = time.time_ns()
     publish(range(BEFORE))
     recorder = record(output=tmp_path / 'bag', topics=[p.topic_name for p in publishers.values()])
     ros_client.spin_until(lambda: all(p.get_subscription_count() for p in publishers.values()))
@@ -363,3 +365,9 @@ def test_every_type_of_command_comes_back_from_every_offer(
     for (name, offer), publisher in publishers.items():
         field = columns[publisher.topic_name].fields[0]
         assert field.values[-1, 0] == BEFORE + AFTER - 1, (name, offer, field.name)
+        topic = columns[publisher.topic_name]
+        # Points of trajectories are rows, and no messages.
+        if name != 'joint_trajectory':
+            assert topic.sent_ns is not None
+            assert (begun < topic.sent_ns).all(), (name, offer)
+            assert (topic.sent_ns < topic.receive_ns).all(), (name, offer)

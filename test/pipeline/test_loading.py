@@ -93,7 +93,7 @@ def _bag(name: str, **sources: StampSource) -> CalibrationBag:
 
 def test_topics_that_are_timed_in_another_way_in_some_bags_are_found() -> None:
     bags = [
-        _bag('a', js='header', cmd='receive'),
+        _bag('a', js='header', cmd='sent'),
         _bag('b', js='receive', cmd='receive'),
         _bag('c', js='header', cmd='receive'),
     ]
