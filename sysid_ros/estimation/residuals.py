@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     #: What is predicted for a sequence: (n, k) for each of its series.
     Predicted = tuple[NDArray[np.float64], ...]
+    #: What a simulation recorded: (steps, width) by field.
+    Record = dict[str, NDArray[np.float64]]
 
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
 #: candidate gives, and finite, so that the solver steps back. It is at least the first, and at
@@ -350,6 +352,48 @@ class Residuals:
             simulator.retime(times[self._first[index] : self._first[index + 1]])
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
         self._memo = None
+
+    @property
+    def commands(self) -> int:
+        """Number of controls."""
+        return int(max(simulator.model.nu for simulator in self.simulators))
+
+    @property
+    def width(self) -> int:
+        """How many numbers a simulation records in each step, at most."""
+        return max(simulator.width for simulator in self.simulators)
+
+    @property
+    def delays_are_added(self) -> bool:
+        """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
+        return all(simulator.delays_are_added for simulator in self.simulators)
+
+    def push(self, pushes: Sequence[NDArray[np.float64] | None]) -> None:
+        """Add (steps, nu) to the commands of each sequence, or nothing from now on."""
+        for index, simulator in enumerate(self.simulators):
+            simulator.push(pushes[self._first[index] : self._first[index + 1]])
+        self._memo = None
+
+    def records(self, x: NDArray[np.float64]) -> list[Record]:
+        """Return what is recorded of each sequence's simulation with a (p,) candidate."""
+        every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
+        found: list[Record] = [{} for _ in self.runs]
+        for part, block in self._simulate(self._complete(x[None]), every):
+            found[part.index] = {field: rows[0].copy() for field, rows in block.rows.items()}
+        return found
+
+    def of_records(self, x: NDArray[np.float64], records: Sequence[Record]) -> NDArray[np.float64]:
+        """Return the (n,) residuals of a (p,) candidate whose simulations recorded this."""
+        candidates = self._complete(x[None])
+        found = np.empty(len(self.samples.time))
+        for part, record in zip(self._parts, records, strict=True):
+            rows = {field: values[None] for field, values in record.items()}
+            wild = np.array([not all(np.isfinite(values).all() for values in rows.values())])
+            block = Block(part.run, np.zeros(1, dtype=np.int64), rows, wild)
+            for compared in part.compared:
+                found[compared.rows] = self._residual(compared, block, candidates)[0]
+        found[self.prior_rows] = self.priors.residual(x[None])[0]
+        return found
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""

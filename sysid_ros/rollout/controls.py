@@ -94,6 +94,8 @@ class Controls:
             distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
             means = [self._means(run, command, steps, timing, each) for each in distinct]
             control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
+            if run.pushes is not None:
+                control[:, : run.steps, command.column] += run.pushes[:, command.column]
             if command.actuator in self._columns['gain']:
                 gain = candidates[:, self._columns['gain'][command.actuator]]
                 control[:, :, command.column] *= gain[:, None]
@@ -122,7 +124,9 @@ class Controls:
         for command in run.commands:
             column = self._columns['delay'].get(command.actuator)
             if column is not None:
-                found[column] += 1.0 / len(run.commands)
+                found[column] += 1.0
+        # Six times a sixth is less than one.
+        found /= max(len(run.commands), 1)
         if timing.offset is not None:
             found[timing.offset] += 1.0
         return found

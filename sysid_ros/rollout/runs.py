@@ -60,9 +60,14 @@ class HeldCommand:
         self._integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
 
     @property
+    def jumps(self) -> NDArray[np.float64]:
+        """(n,) by how much each sample differs from the one before it."""
+        return np.diff(self._values, prepend=self._values[0])
+
+    @property
     def changes(self) -> NDArray[np.bool_]:
         """(n,) whether a sample differs from the one before it."""
-        return np.asarray(np.diff(self._values, prepend=self._values[0]) != 0)
+        return np.asarray(self.jumps != 0)
 
     def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
         """Return the same values at other (n,) times, s."""
@@ -252,6 +257,7 @@ class Run:
         commands: What the controls were told.
         readings: Of each measured series, one per recorded field that it is found in.
         timestep: Of the simulation, seconds.
+        pushes: (steps, nu) what is added to the commands beside, to see what that does.
     """
 
     sequence: Trajectory
@@ -262,6 +268,7 @@ class Run:
     commands: tuple[Command, ...]
     readings: tuple[Readings, ...]
     timestep: float
+    pushes: NDArray[np.float64] | None = None
 
 
 def prepare(

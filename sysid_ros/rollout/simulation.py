@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
@@ -317,6 +317,22 @@ class Simulator:
     def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
         """Give the commands of each sequence other stamps, (n,) seconds for each series."""
         self.runs = tuple(retimed(run, own) for run, own in zip(self.runs, times, strict=True))
+
+    @property
+    def width(self) -> int:
+        """How many numbers a simulation records in each step."""
+        return sum(self._widths)
+
+    @property
+    def delays_are_added(self) -> bool:
+        """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
+        return self._build is None
+
+    def push(self, pushes: Sequence[NDArray[np.float64] | None]) -> None:
+        """Add (steps, nu) to the commands of each sequence, or nothing from now on."""
+        self.runs = tuple(
+            replace(run, pushes=own) for run, own in zip(self.runs, pushes, strict=True)
+        )
 
     def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence at the nominal values."""

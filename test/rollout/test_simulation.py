@@ -227,6 +227,25 @@ def test_commands_reach_actuators_behind_one_with_several_controls(measure: Meas
     np.testing.assert_array_equal(force, 0.75)
 
 
+@pytest.mark.parametrize('count', [1, 3, 6, 7])
+def test_a_delay_that_all_commands_share_is_that_of_their_mean(
+    count: int, measure: Measure
+) -> None:
+    names = [f'm{number}' for number in range(count)]
+    links = ''.join(f'<body><joint name="j{n}"/><geom size=".1"/></body>' for n in names)
+    drives = ''.join(f'<motor name="{name}" joint="j{name}"/>' for name in names)
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><worldbody>{links}</worldbody><actuator>{drives}</actuator>'
+        '<sensor><jointpos name="q" joint="jm0"/></sensor></mujoco>'
+    )
+    times = np.arange(0.0, 0.1, 0.01)
+    told = TimeSeries.from_columns(times, np.zeros((10, count)), names, SignalType.MjCtrl)
+    run = measure(model, {}, times=times, commands=told)
+    delay = make_unknowns('actuator/*/delay', model, name='delay', shared=True, bounds=(0, 0.02))
+    # To the last bit: its derivative then needs no difference.
+    assert Simulator(model, delay, [run], threads=1).common_delay(0).tolist() == [1.0]
+
+
 def test_series_keep_their_own_stamps(measure: Measure, sweep: Sweep) -> None:
     model = arm()
     run = measure(model, times=np.arange(0, 0.4, 0.01), commands=sweep('a', 'b'))

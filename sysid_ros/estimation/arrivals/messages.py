@@ -12,8 +12,11 @@ import numpy as np
 from sysid_ros.rollout.runs import in_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.rollout.runs import Run
 
 #: No message is taken to be farther off than this, s.
@@ -76,6 +79,18 @@ class Messages:
             found.append(in_order(times))
         return found
 
+    def acting_in_order(
+        self, run: Run, more: NDArray[np.float64] | float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return when they act, moved by (k,) more as far as the order allows, s."""
+        found = self.effect.copy()
+        times = self.times(run, more)
+        for series, recorded in enumerate(run.sequence.commands):
+            chosen = self.series == series
+            place = self.place[chosen]
+            found[chosen] += times[series][place] - recorded.times[place]
+        return found
+
     def apart(
         self, length: float, chosen: NDArray[np.bool_] | None = None
     ) -> list[NDArray[np.int64]]:
@@ -128,6 +143,20 @@ def messages_of(run: Run, delays: NDArray[np.float64], deviation: float) -> Mess
         np.zeros(len(order)),
         np.full(len(order), deviation),
         late[order],
+    )
+
+
+def retime(
+    bare: Residuals,
+    messages: Sequence[Messages],
+    moves: Sequence[NDArray[np.float64]] | None = None,
+) -> None:
+    """Let commands be simulated as they are taken to have arrived, or (k,) seconds later."""
+    bare.retime(
+        [
+            own.times(run, 0.0 if moves is None else moves[index])
+            for index, (own, run) in enumerate(zip(messages, bare.runs, strict=True))
+        ]
     )
 
 

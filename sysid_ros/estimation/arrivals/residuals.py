@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.estimation.arrivals.messages import messages_of
-from sysid_ros.estimation.arrivals.responses import Responses, estimate, less_likely, retime
+from sysid_ros.estimation.arrivals.pulses import Simulated, trial_of
+from sysid_ros.estimation.arrivals.responses import Responses, estimate, less_likely
 from sysid_ros.estimation.layout import ARRIVAL
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.estimation.solver.problem import DerivedResiduals
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.arrivals.pulses import Trial
     from sysid_ros.estimation.arrivals.responses import System
     from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
@@ -141,6 +143,9 @@ _MOVED = 0.3
 #: A move that makes what follows less likely is halved down to this share, and then not made; in so
 #: many trials.
 _LEAST_SHARE, _TRIALS = 0.2, 16
+#: What superposition has found likelier may be less likely by this in a simulation, as minus twice
+#: the logarithm.
+_BESIDE = 0.5
 #: Residuals after a message are large from so many times the median of their squares on. So many
 #: messages before it may be the first that the robot received late, by so many seconds.
 _UNEXPLAINED, _BEFORE = 6.0, 3
@@ -196,10 +201,14 @@ class WithArrivals(DerivedResiduals):
             for index, run in enumerate(bare.runs)
         ]
         self._scanned: set[tuple[int, int]] = set()
-        responses = Responses(bare, self._messages, solution.x, deviation)
-        self._length = responses.length()
+        x = solution.x
+        self._trial: Trial = Simulated(bare, self._messages, x)
+        self._length, gone = Responses(bare, self._messages, self._trial, deviation).lengths()
         self._untried = True
-        self._systems = responses.measure(self._length) if self._length else []
+        self._systems: list[System] = []
+        if self._length:
+            self._trial = trial_of(bare, self._messages, x, gone)
+            self._systems = self._responses().measure(self._length)
         self.samples = bare.samples
 
     @property
@@ -329,17 +338,17 @@ class WithArrivals(DerivedResiduals):
             own.effect = own.effect + delay
             own.move(run, own.error - delay)
         self._standing.reference = x.copy()
-        residual = self._at(x)
+        residual = self._trial.begin(x)
         if self._untried:
             self._untried = False
             residual, moved = self._try(x, residual, [-own.held_up for own in self._messages])
-            self._measure_anew(x, moved)
+            self._measure_anew(moved)
         found = self._move(x, residual, first=first)
         if found is None:
             return False
         residual, moved = self._scan(x, found)
         if any(own.any() for own in moved):
-            self._measure_anew(x, moved)
+            self._measure_anew(moved)
             self._move(x, residual, first=False)
         return True
 
@@ -371,18 +380,16 @@ class WithArrivals(DerivedResiduals):
             small = number and before - float(residual @ residual) < _SMALL_GAIN * before
             if small or not any(own.any() for own in moved):
                 break
-            self._measure_anew(x, moved)
+            self._measure_anew(moved)
         return residual
 
-    def _at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (n,) bare residuals of a candidate with the commands where they are taken."""
-        retime(self.bare, self._messages)
-        return self.bare(x[None])[:, 0]
+    def _responses(self) -> Responses:
+        return Responses(self.bare, self._messages, self._trial, self.scale)
 
-    def _measure_anew(self, x: NDArray[np.float64], moved: list[NDArray[np.bool_]]) -> None:
+    def _measure_anew(self, moved: list[NDArray[np.bool_]]) -> None:
         """Measure what messages do that have moved far."""
         if any(own.any() for own in moved):
-            anew = Responses(self.bare, self._messages, x, self.scale).measure(self._length, moved)
+            anew = self._responses().measure(self._length, moved)
             self._systems = [
                 system.with_columns(other, own)
                 for system, other, own in zip(self._systems, anew, moved, strict=True)
@@ -409,27 +416,57 @@ class WithArrivals(DerivedResiduals):
         """
         begun = [own.error.copy() for own in self._messages]
         shares = [np.ones(len(own)) for own in begun]
-        for _ in range(_TRIALS):
-            for own, run, start, goal, share in zip(
-                self._messages, self.runs, begun, goals, shares, strict=True
-            ):
-                own.move(run, start + share * (goal - start))
-            found = self._at(x)
-            worse = [self._worse(run, each, residual, found) for run, each in enumerate(begun)]
-            if not any(each.any() for each in worse):
-                break
-            for share, each in zip(shares, worse, strict=True):
-                share[each] = np.where(share[each] > _LEAST_SHARE, 0.5 * share[each], 0.0)
-        else:
-            for run, own, start, each in zip(self.runs, self._messages, begun, worse, strict=True):
-                if each.any():
-                    own.move(run, start)
-            found = self._at(x)
+        found = residual
+        # What was found by superposition has to hold in a simulation, too.
+        for exact in (True,) if self._trial.exact else (False, True):
+            found = self._shorten(x, residual, begun, goals, shares, exact=exact)
         far = [
             np.abs(own.error - start) >= _MOVED * self.scale
             for own, start in zip(self._messages, begun, strict=True)
         ]
         return found, far
+
+    def _shorten(
+        self,
+        x: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        begun: list[NDArray[np.float64]],
+        goals: list[NDArray[np.float64]],
+        shares: list[NDArray[np.float64]],
+        *,
+        exact: bool,
+    ) -> NDArray[np.float64]:
+        """Shorten moves that make what follows less likely; return the residuals after them.
+
+        Args:
+            x: (p,) candidate.
+            residual: (n,) bare residuals where the messages were.
+            begun: Of each sequence, the (k,) errors there, …
+            goals: … those that are wanted, …
+            shares: … and the parts of the way that are made; changed in place.
+            exact: Whether to simulate what follows.
+        """
+        bearable = _BESIDE if exact and not self._trial.exact else 0.0
+        for _ in range(_TRIALS):
+            for own, run, start, goal, share in zip(
+                self._messages, self.runs, begun, goals, shares, strict=True
+            ):
+                own.move(run, start + share * (goal - start))
+            found = self._trial.begin(x) if exact else self._trial.at()
+            worse = [
+                self._worse(run, each, residual, found, bearable) for run, each in enumerate(begun)
+            ]
+            if not any(each.any() for each in worse):
+                return found
+            for share, each in zip(shares, worse, strict=True):
+                share[each] = np.where(share[each] > _LEAST_SHARE, 0.5 * share[each], 0.0)
+        for run, own, start, share, each in zip(
+            self.runs, self._messages, begun, shares, worse, strict=True
+        ):
+            if each.any():
+                share[:] = 0.0
+                own.move(run, start)
+        return self._trial.begin(x) if exact else self._trial.at()
 
     def _scan(
         self, x: NDArray[np.float64], residual: NDArray[np.float64]
@@ -461,7 +498,7 @@ class WithArrivals(DerivedResiduals):
                         goal[late] = until - own.effect[late]
                         spans.append((index, np.flatnonzero(late), until))
                     own.move(self.runs[index], goal)
-                self._take_likelier(x, spans, best, current)
+                self._take_likelier(spans, best, current)
             # What a message does bends where it enters another time step: it may stand before one.
             for share in _ASIDE:
                 spans = []
@@ -472,18 +509,13 @@ class WithArrivals(DerivedResiduals):
                         until = own.effect[centre] + max(goal[centre], best[index][centre])
                         spans.append((index, np.array([centre]), until))
                     own.move(self.runs[index], goal)
-                self._take_likelier(x, spans, best, current)
-        for own, run, error in zip(self._messages, self.runs, best, strict=True):
+                self._take_likelier(spans, best, current)
+        for own, run, error in zip(self._messages, self.runs, begun, strict=True):
             own.move(run, error)
-        far = [
-            np.abs(own.error - start) >= _MOVED * self.scale
-            for own, start in zip(self._messages, begun, strict=True)
-        ]
-        return self._at(x), far
+        return self._try(x, residual, best)
 
     def _take_likelier(
         self,
-        x: NDArray[np.float64],
         spans: Sequence[tuple[int, NDArray[np.int64], float]],
         best: list[NDArray[np.float64]],
         current: NDArray[np.float64],
@@ -491,12 +523,11 @@ class WithArrivals(DerivedResiduals):
         """Keep, where it makes what follows likelier, where messages are now.
 
         Args:
-            x: (p,) candidate.
             spans: Sequence, messages that have been moved, and until when one of them may act, s.
             best: Of each sequence, the likeliest errors so far; changed in place, as are …
             current: … (n,) the residuals with them, near what was moved.
         """
-        found = self._at(x)
+        found = self._trial.at()
         for index, which, until in spans:
             own, rows = self._messages[index], self.bare.rows(index)
             time = self.bare.samples.time[rows]
@@ -538,6 +569,7 @@ class WithArrivals(DerivedResiduals):
         begun: NDArray[np.float64],
         before: NDArray[np.float64],
         after: NDArray[np.float64],
+        bearable: float,
     ) -> NDArray[np.bool_]:
         """Return (k,) whether moving a message has made what follows it less likely."""
         own, run, rows = self._messages[index], self.runs[index], self.bare.rows(index)
@@ -549,7 +581,7 @@ class WithArrivals(DerivedResiduals):
         last = np.searchsorted(time[order], np.maximum(starts, now) + self._length)
         cost = gained[last] - gained[first]
         cost += less_likely(own.error, self.scale) - less_likely(begun, self.scale)
-        worse: NDArray[np.bool_] = (own.error != begun) & (cost > 0)
+        worse: NDArray[np.bool_] = (own.error != begun) & (cost > bearable)
         return worse
 
     def _with_errors(self, solution: Solution, standing: NDArray[np.float64]) -> Solution:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.estimation.arrivals.messages import Messages
+    from sysid_ros.estimation.arrivals.pulses import Trial
     from sysid_ros.estimation.residuals import Residuals
 
 
@@ -98,6 +99,8 @@ def _banded(responses: scipy.sparse.csr_array) -> NDArray[np.float64]:
 _WATCHED = 1.0
 _FADED = 0.99
 _LONGEST = 0.25
+#: What pulses do is followed until it holds this part.
+_GONE = 0.99999
 #: They are followed for so many messages at a time at most, and until all of them have so many
 #: numbers. Shorter ones than so many steps are of no use.
 _MOST_AT_A_TIME = 64
@@ -125,25 +128,25 @@ class Responses:
     """Measures answers at one candidate, with all messages where they are taken to be."""
 
     def __init__(
-        self,
-        bare: Residuals,
-        messages: Sequence[Messages],
-        x: NDArray[np.float64],
-        step: float,
+        self, bare: Residuals, messages: Sequence[Messages], trial: Trial, step: float
     ) -> None:
         """Keep what answers are measured with.
 
         Args:
-            bare: The residuals, whose commands are moved and put back.
+            bare: The residuals.
             messages: Of each sequence.
-            x: (p,) candidate.
+            trial: What the residuals are with messages at other moments.
             step: How much earlier and later messages are let come, s.
         """
         self._bare, self._messages = bare, messages
-        self._x, self._step = x, step
+        self._trial, self._step = trial, step
 
-    def length(self) -> float:
-        """Return how long residuals show that a message came later, s; 0 if that is of no use."""
+    def lengths(self) -> tuple[float, float]:
+        """Return how long residuals show that a message came later, s; 0 if that is of no use.
+
+        Returns:
+            Until what is left is little, and until it is next to nothing.
+        """
         lags, squares = [], []
         chosen = [(own.apart(_WATCHED) or [_NONE])[0] for own in self._messages]
         for answer in self._move(chosen):
@@ -154,10 +157,11 @@ class Responses:
         order = np.argsort(lag)
         total = np.cumsum(square[order])
         if not total[-1]:
-            return 0.0
-        answered = float(lag[order][np.searchsorted(total, _FADED * total[-1])])
+            return 0.0, 0.0
+        parts = np.array([_FADED, _GONE]) * total[-1]
+        answered, gone = lag[order][np.searchsorted(total, parts)].tolist()
         if answered > _LONGEST:
-            return 0.0
+            return 0.0, 0.0
         runs = self._bare.runs
         timestep = max(run.timestep for run in runs)
         gaps = [np.median(np.diff(own.effect)) for own in self._messages if len(own.effect) > 1]
@@ -166,8 +170,11 @@ class Responses:
         for index, (run, own) in enumerate(zip(runs, self._messages, strict=True)):
             rows = self._bare.rows(index)
             density += len(own.effect) * (rows.stop - rows.start) / max(run.sequence.duration, 1e-9)
-        length = min(answered + timestep, _MOST_AT_A_TIME * spacing, _MOST_NUMBERS / density)
-        return length if length >= _FEWEST_STEPS * timestep else 0.0
+        most = min(_MOST_AT_A_TIME * spacing, _MOST_NUMBERS / density)
+        length = min(answered + timestep, most)
+        if length < _FEWEST_STEPS * timestep:
+            return 0.0, 0.0
+        return length, min(gone + timestep, _LONGEST, _MOST_AT_A_TIME * spacing)
 
     def measure(
         self, length: float, moved: Sequence[NDArray[np.bool_]] | None = None
@@ -208,9 +215,7 @@ class Responses:
             moves = [np.zeros(len(own.effect)) for own in self._messages]
             for move, some in zip(moves, chosen, strict=True):
                 move[some] = step
-            retime(self._bare, self._messages, moves)
-            ends.append(self._bare(self._x[None])[:, 0])
-        retime(self._bare, self._messages)
+            ends.append(self._trial.at(moves))
         change = ends[1] - ends[0]
         for run, (own, some) in enumerate(zip(self._messages, chosen, strict=True)):
             if not len(some):
@@ -227,20 +232,6 @@ class Responses:
 
 
 _NONE = np.zeros(0, dtype=np.int64)
-
-
-def retime(
-    bare: Residuals,
-    messages: Sequence[Messages],
-    moves: Sequence[NDArray[np.float64]] | None = None,
-) -> None:
-    """Let commands be simulated as they are taken to have arrived, or (k,) seconds later."""
-    bare.retime(
-        [
-            own.times(run, 0.0 if moves is None else moves[index])
-            for index, (own, run) in enumerate(zip(messages, bare.runs, strict=True))
-        ]
-    )
 
 
 #: Degrees of freedom of the distribution of the errors.
