@@ -251,7 +251,7 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
         zero = topic.header_ns == 0
         header = topic.header_ns
         if stamps == 'carried' and fit is not None:
-            header = _carried(fit, topic.receive_ns, header)
+            header = _carried(fit, header)
         times = np.where(zero, times, header)
         if zero.any():
             detail = f'of {len(zero)} header stamps; the receive time is used'
@@ -296,16 +296,14 @@ def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
     if sent is None or fit is None or fit.obstacle or fit.jumps:
         return None
     stamped = sent != 0
-    times = _carried(fit, topic.receive_ns, sent)
+    times = _carried(fit, sent)
     times += int(np.median((topic.receive_ns - times)[stamped]))
     return np.where(stamped, np.maximum(times, topic.receive_ns[0]), topic.receive_ns)
 
 
-def _carried(
-    fit: ClockFit, receive_ns: NDArray[np.int64], stamps: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _carried(fit: ClockFit, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return (n,) stamps of another clock, 0 where there is none, by the recorder's clock, ns."""
-    passed = (receive_ns - receive_ns[stamps != 0][0]) / SECOND_NS
+    passed = (stamps - stamps[stamps != 0][0]) / SECOND_NS
     drift = 0.0 if np.isnan(fit.drift) else 1e-6 * fit.drift
     later: NDArray[np.int64] = np.round((fit.offset + drift * passed) * SECOND_NS).astype(np.int64)
     return stamps + later
