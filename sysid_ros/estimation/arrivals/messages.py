@@ -129,9 +129,11 @@ def messages_of(run: Run, delays: NDArray[np.float64], deviation: float) -> Mess
         times = recorded.times
         changes = np.any([run.commands[c].held.changes for c in own], axis=0)
         effect = times + min(delays[c] for c in own)
-        # A command acts in the whole of its time step, and on what is measured at its begin.
-        end = run.sequence.duration + run.timestep
-        place = np.flatnonzero(changes & (effect > -run.timestep) & (effect < end))
+        # A command acts in the whole of its time step, and on what is measured at its begin. One
+        # that does so after the end by its stamp may have acted before.
+        reach = run.timestep + _FARTHEST
+        end = run.sequence.duration + reach
+        place = np.flatnonzero(changes & (effect > -reach) & (effect < end))
         late = _held_up(times)
         parts.append(np.stack([np.full(len(place), series), place, effect[place], late[place]]))
     series_of, place, effect, late = np.concatenate([np.zeros((4, 0)), *parts], axis=1)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.problem import StepChanges
     from sysid_ros.rollout.runs import Run
 
+    #: Sequence, messages that have been moved, and until when one of them may act, s.
+    _Span = tuple[int, NDArray[np.int64], float]
+
 
 class Standing:
     """Residuals without what a delay does that is common to a sequence's commands.
@@ -147,8 +150,9 @@ _LEAST_SHARE, _TRIALS = 0.2, 16
 #: the logarithm.
 _BESIDE = 0.5
 #: Residuals after a message are large from so many times the median of their squares on. So many
-#: messages before it may be the first that the robot received late, by so many seconds.
-_UNEXPLAINED, _BEFORE = 6.0, 3
+#: messages before it may be the first that the robot received late, by so many seconds, and so many
+#: after it may be the one that the recorder did.
+_UNEXPLAINED, _BESIDE_IT = 6.0, 3
 _STALLS = np.arange(0.0025, 0.0251, 0.0025)
 #: Or one of them may be aside from where it is taken to be, by these shares of a time step.
 _ASIDE = (-1.0, -0.5, -0.2, 0.2, 0.5, 1.0)
@@ -486,7 +490,7 @@ class WithArrivals(DerivedResiduals):
         )
         if not any(len(own) for own in centres):
             return residual, [np.zeros(len(own), dtype=bool) for own in begun]
-        for back in range(_BEFORE):
+        for back in range(_BESIDE_IT):
             for stall in _STALLS:
                 spans = []
                 for index, own in enumerate(self._messages):
@@ -501,29 +505,43 @@ class WithArrivals(DerivedResiduals):
                 self._take_likelier(spans, best, current)
             # What a message does bends where it enters another time step: it may stand before one.
             for share in _ASIDE:
-                spans = []
-                for index, own in enumerate(self._messages):
-                    goal, move = best[index].copy(), share * self.runs[index].timestep
-                    for centre in np.maximum(centres[index] - back, 0):
-                        goal[centre] += move
-                        until = own.effect[centre] + max(goal[centre], best[index][centre])
-                        spans.append((index, np.array([centre]), until))
-                    own.move(self.runs[index], goal)
-                self._take_likelier(spans, best, current)
+                steps = [share * run.timestep for run in self.runs]
+                self._take_likelier(self._aside(centres, -back, steps, best), best, current)
+            for stall in _STALLS:
+                earlier = [-stall] * len(best)
+                self._take_likelier(self._aside(centres, back, earlier, best), best, current)
         for own, run, error in zip(self._messages, self.runs, begun, strict=True):
             own.move(run, error)
         return self._try(x, residual, best)
 
+    def _aside(
+        self,
+        centres: Sequence[NDArray[np.int64]],
+        beside: int,
+        moves: Sequence[float],
+        best: Sequence[NDArray[np.float64]],
+    ) -> list[_Span]:
+        """Move single messages, so many after some of each sequence, by a time each, s."""
+        spans = []
+        for index, own in enumerate(self._messages):
+            goal = best[index].copy()
+            for centre in np.clip(centres[index] + beside, 0, len(goal) - 1):
+                goal[centre] += moves[index]
+                until = own.effect[centre] + max(goal[centre], best[index][centre])
+                spans.append((index, np.array([centre]), until))
+            own.move(self.runs[index], goal)
+        return spans
+
     def _take_likelier(
         self,
-        spans: Sequence[tuple[int, NDArray[np.int64], float]],
+        spans: Sequence[_Span],
         best: list[NDArray[np.float64]],
         current: NDArray[np.float64],
     ) -> None:
         """Keep, where it makes what follows likelier, where messages are now.
 
         Args:
-            spans: Sequence, messages that have been moved, and until when one of them may act, s.
+            spans: What has been moved.
             best: Of each sequence, the likeliest errors so far; changed in place, as are …
             current: … (n,) the residuals with them, near what was moved.
         """
@@ -531,7 +549,8 @@ class WithArrivals(DerivedResiduals):
         for index, which, until in spans:
             own, rows = self._messages[index], self.bare.rows(index)
             time = self.bare.samples.time[rows]
-            begin = np.min(own.effect[which] + np.minimum(best[index][which], 0.0))
+            earliest = np.minimum(best[index][which], own.error[which])
+            begin = np.min(own.effect[which] + np.minimum(earliest, 0.0))
             near = rows.start + np.flatnonzero(
                 (time >= begin - self.runs[index].timestep) & (time < until + self._length)
             )

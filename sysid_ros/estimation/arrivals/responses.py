@@ -148,7 +148,7 @@ class Responses:
             Until what is left is little, and until it is next to nothing.
         """
         lags, squares = [], []
-        chosen = [(own.apart(_WATCHED) or [_NONE])[0] for own in self._messages]
+        chosen = [(own.apart(_WATCHED, own.acting >= 0) or [_NONE])[0] for own in self._messages]
         for answer in self._move(chosen):
             seen = (answer.since >= 0) & (answer.since < _WATCHED)
             lags.append(answer.since[seen])

@@ -16,6 +16,8 @@ from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sysid_ros.rollout.runs import Run
 
 MODEL = """
@@ -30,9 +32,8 @@ STAMPS = np.array([-0.05, 0.01, 0.02, 0.03, 0.04, 0.0401, 0.2])
 VALUES = np.array([[0, 0], [1, 0], [1, 2], [1, 2], [3, 2], [3, 4], [5, 6]])
 
 
-@pytest.fixture
-def run() -> Run:
-    """Return a sequence of 0.1 s with two series of commands, the second of one message."""
+def run_of(stamps: NDArray[np.float64]) -> Run:
+    """Return a sequence of 0.1 s with commands of two actuators."""
     model = mujoco.MjModel.from_xml_string(MODEL)
     measured = np.linspace(0.0, 0.1, 11)
     sequence = Trajectory(
@@ -40,10 +41,15 @@ def run() -> Run:
         0,
         np.zeros(1),
         np.zeros(1),
-        (TimeSeries.from_columns(STAMPS, VALUES, ['a', 'b'], SignalType.MjCtrl),),
+        (TimeSeries.from_columns(stamps, VALUES, ['a', 'b'], SignalType.MjCtrl),),
         (TimeSeries.from_columns(measured, measured[:, None], ['q']),),
     )
     return prepare(model, sequence)
+
+
+@pytest.fixture
+def run() -> Run:
+    return run_of(STAMPS)
 
 
 def messages(run: Run) -> Messages:
@@ -56,6 +62,12 @@ def test_only_messages_that_change_a_command_in_the_sequence_count(run: Run) -> 
     np.testing.assert_allclose(found.effect, [0.015, 0.025, 0.045, 0.0451])
     np.testing.assert_array_equal(found.deviation, 1e-4)
     np.testing.assert_array_equal(found.times(run)[0], STAMPS)
+
+
+def test_what_acts_beside_the_sequence_by_its_stamp_may_have_acted_in_it() -> None:
+    # Those of -41, -5, 122 and 138 ms; the end of the last time step is at 102 ms.
+    found = messages(run_of(np.array([-0.06, -0.046, -0.01, 0.03, 0.117, 0.133, 0.2])))
+    assert found.place.tolist() == [2, 4]
 
 
 def test_messages_are_moved_as_far_as_their_order_allows(run: Run) -> None:

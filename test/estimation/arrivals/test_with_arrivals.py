@@ -279,6 +279,20 @@ def test_the_last_message_may_be_late_beyond_the_last_sample(
     assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.1)
 
 
+def test_the_last_message_may_have_acted_before_an_end_that_it_is_stamped_after(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    sequence, _ = record(arm, measure, 6, seconds=1.998)
+    (command,) = sequence.commands
+    times = command.times.copy()
+    assert times[204] + DELAY < sequence.duration + 0.002
+    times[204] += 0.003
+    assert times[204] + DELAY > sequence.duration + 0.002
+    stamped = dataclasses.replace(command, times=times)
+    found = fit_of(arm, [dataclasses.replace(sequence, commands=(stamped,))])
+    assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.1)
+
+
 def test_a_recorder_that_stalls_widens_no_interval(arm: mujoco.MjModel, measure: Measure) -> None:
     # Messages that are stamped alike hide each other: what one of them does says nothing.
     even = record(arm, measure, 6)
