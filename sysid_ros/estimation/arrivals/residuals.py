@@ -156,6 +156,9 @@ _UNEXPLAINED, _BESIDE_IT = 6.0, 3
 _STALLS = np.arange(0.0025, 0.0251, 0.0025)
 #: Or one of them may be aside from where it is taken to be, by these shares of a time step.
 _ASIDE = (-1.0, -0.5, -0.2, 0.2, 0.5, 1.0)
+#: Outside of a sequence a message does nothing, and says nothing of where it should be; inside, it
+#: does from this part of a time step on.
+_JUST = 0.05
 #: The robot receives messages as evenly as the recorder does. Errors that would have to be so many
 #: times as large are not what explains the residuals.
 _IMPLAUSIBLE = 10.0
@@ -510,6 +513,7 @@ class WithArrivals(DerivedResiduals):
             for stall in _STALLS:
                 earlier = [-stall] * len(best)
                 self._take_likelier(self._aside(centres, back, earlier, best), best, current)
+        self._take_likelier(self._inside(best), best, current)
         for own, run, error in zip(self._messages, self.runs, begun, strict=True):
             own.move(run, error)
         return self._try(x, residual, best)
@@ -530,6 +534,20 @@ class WithArrivals(DerivedResiduals):
                 until = own.effect[centre] + max(goal[centre], best[index][centre])
                 spans.append((index, np.array([centre]), until))
             own.move(self.runs[index], goal)
+        return spans
+
+    def _inside(self, best: Sequence[NDArray[np.float64]]) -> list[_Span]:
+        """Let the messages next to the ends of each sequence act just inside."""
+        spans = []
+        for index, (own, run) in enumerate(zip(self._messages, self.runs, strict=True)):
+            goal, acting = best[index].copy(), own.effect + best[index]
+            end, just = run.sequence.duration + run.timestep, _JUST * run.timestep
+            before, after = np.flatnonzero(acting < 0)[-1:], np.flatnonzero(acting >= end)[:1]
+            for which, moment in ((before, just), (after, end - just)):
+                if len(which):
+                    goal[which] = moment - own.effect[which]
+                    spans.append((index, which, max(moment, float(acting[which[0]]))))
+            own.move(run, goal)
         return spans
 
     def _take_likelier(

@@ -293,6 +293,17 @@ def test_the_last_message_may_have_acted_before_an_end_that_it_is_stamped_after(
     assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.1)
 
 
+def test_a_message_may_have_acted_just_after_the_start_that_it_is_stamped_before(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    # Message 4 would act at -2.7 ms: it was held up until 0.2 ms.
+    sequence, errors = record(arm, measure, 6, late={4: 0.0029})
+    found = fit_of(arm, [sequence])
+    (own,) = found.arrival_errors['run']
+    assert own[4] == pytest.approx(errors[4], abs=1e-4)
+    assert found.noise['e'] == pytest.approx(NOISE['e'], rel=0.1)
+
+
 def test_a_recorder_that_stalls_widens_no_interval(arm: mujoco.MjModel, measure: Measure) -> None:
     # Messages that are stamped alike hide each other: what one of them does says nothing.
     even = record(arm, measure, 6)
