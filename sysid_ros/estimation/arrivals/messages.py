@@ -60,11 +60,7 @@ class Messages:
         """Take other (k,) errors, as far as the order allows; return the sizes of changes, s."""
         before = self.error
         self.error = np.clip(error, -_FARTHEST, _FARTHEST)
-        moved = self.times(run)
-        for series, recorded in enumerate(run.sequence.commands):
-            chosen = self.series == series
-            place = self.place[chosen]
-            self.error[chosen] = moved[series][place] - recorded.times[place]
+        self.error = self.ordered(run)
         sizes: NDArray[np.float64] = np.abs(self.error - before)
         return sizes
 
@@ -79,16 +75,14 @@ class Messages:
             found.append(in_order(times))
         return found
 
-    def acting_in_order(
-        self, run: Run, more: NDArray[np.float64] | float = 0.0
-    ) -> NDArray[np.float64]:
-        """Return when they act, moved by (k,) more as far as the order allows, s."""
-        found = self.effect.copy()
+    def ordered(self, run: Run, more: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
+        """Return the errors and (k,) more, as far as the order allows, s."""
+        found = np.empty(len(self.effect))
         times = self.times(run, more)
         for series, recorded in enumerate(run.sequence.commands):
             chosen = self.series == series
             place = self.place[chosen]
-            found[chosen] += times[series][place] - recorded.times[place]
+            found[chosen] = times[series][place] - recorded.times[place]
         return found
 
     def apart(

@@ -111,7 +111,7 @@ class Pulses:
     def at(self, moves: Sequence[NDArray[np.float64]] | None = None) -> NDArray[np.float64]:
         """Return the (n,) residuals with messages where they are now, or (k,) seconds later."""
         for index, (run, own) in enumerate(zip(self._bare.runs, self._messages, strict=True)):
-            acting = own.acting if moves is None else own.acting_in_order(run, moves[index])
+            acting = own.acting if moves is None else own.effect + own.ordered(run, moves[index])
             self._move(index, acting)
         records = [
             _parted(rows, record) for rows, record in zip(self._now, self._begun, strict=True)

@@ -143,16 +143,16 @@ class Standing:
 #: move farther is measured anew.
 _MOVES, _SMALL_GAIN = 10, 1e-3
 _MOVED = 0.3
-#: A move that makes what follows less likely is halved down to this share, and then not made; in so
-#: many trials.
+#: A move that makes what follows less likely is halved down to this share, and then not made, in so
+#: many trials; in so many more, those near to it are not made either.
 _LEAST_SHARE, _TRIALS = 0.2, 16
 #: What superposition has found likelier may be less likely by this in a simulation, as minus twice
 #: the logarithm.
 _BESIDE = 0.5
-#: Residuals after a message are large from so many times the median of their squares on. So many
-#: messages before it may be the first that the robot received late, by so many seconds, and so many
-#: after it may be the one that the recorder did.
-_UNEXPLAINED, _BESIDE_IT = 6.0, 3
+#: Residuals after a message are large from so many times the median of their squares on. The last
+#: message that is followed by this part of them, or one of so many up to it, is the first that the
+#: robot received late, by so many seconds.
+_UNEXPLAINED, _NEARLY_ALL, _UP_TO = 6.0, 0.8, 3
 _STALLS = np.arange(0.0025, 0.0251, 0.0025)
 #: Or one of them may be aside from where it is taken to be, by these shares of a time step.
 _ASIDE = (-1.0, -0.5, -0.2, 0.2, 0.5, 1.0)
@@ -454,7 +454,7 @@ class WithArrivals(DerivedResiduals):
             exact: Whether to simulate what follows.
         """
         bearable = _BESIDE if exact and not self._trial.exact else 0.0
-        for _ in range(_TRIALS):
+        for trial in range(2 * _TRIALS):
             for own, run, start, goal, share in zip(
                 self._messages, self.runs, begun, goals, shares, strict=True
             ):
@@ -465,8 +465,11 @@ class WithArrivals(DerivedResiduals):
             ]
             if not any(each.any() for each in worse):
                 return found
-            for share, each in zip(shares, worse, strict=True):
+            for own, share, each in zip(self._messages, shares, worse, strict=True):
                 share[each] = np.where(share[each] > _LEAST_SHARE, 0.5 * share[each], 0.0)
+                # Messages that hide each other may not come to rest: they all stay then.
+                for place in np.flatnonzero(each) if trial >= _TRIALS else ():
+                    share[np.abs(own.effect - own.effect[place]) < self._length] = 0.0
         for run, own, start, share, each in zip(
             self.runs, self._messages, begun, shares, worse, strict=True
         ):
@@ -493,7 +496,7 @@ class WithArrivals(DerivedResiduals):
         )
         if not any(len(own) for own in centres):
             return residual, [np.zeros(len(own), dtype=bool) for own in begun]
-        for back in range(_BESIDE_IT):
+        for back in range(_UP_TO):
             for stall in _STALLS:
                 spans = []
                 for index, own in enumerate(self._messages):
@@ -508,33 +511,19 @@ class WithArrivals(DerivedResiduals):
                 self._take_likelier(spans, best, current)
             # What a message does bends where it enters another time step: it may stand before one.
             for share in _ASIDE:
-                steps = [share * run.timestep for run in self.runs]
-                self._take_likelier(self._aside(centres, -back, steps, best), best, current)
-            for stall in _STALLS:
-                earlier = [-stall] * len(best)
-                self._take_likelier(self._aside(centres, back, earlier, best), best, current)
+                spans = []
+                for index, own in enumerate(self._messages):
+                    goal, move = best[index].copy(), share * self.runs[index].timestep
+                    for centre in np.maximum(centres[index] - back, 0):
+                        goal[centre] += move
+                        until = own.effect[centre] + max(goal[centre], best[index][centre])
+                        spans.append((index, np.array([centre]), until))
+                    own.move(self.runs[index], goal)
+                self._take_likelier(spans, best, current)
         self._take_likelier(self._inside(best), best, current)
         for own, run, error in zip(self._messages, self.runs, begun, strict=True):
             own.move(run, error)
         return self._try(x, residual, best)
-
-    def _aside(
-        self,
-        centres: Sequence[NDArray[np.int64]],
-        beside: int,
-        moves: Sequence[float],
-        best: Sequence[NDArray[np.float64]],
-    ) -> list[_Span]:
-        """Move single messages, so many after some of each sequence, by a time each, s."""
-        spans = []
-        for index, own in enumerate(self._messages):
-            goal = best[index].copy()
-            for centre in np.clip(centres[index] + beside, 0, len(goal) - 1):
-                goal[centre] += moves[index]
-                until = own.effect[centre] + max(goal[centre], best[index][centre])
-                spans.append((index, np.array([centre]), until))
-            own.move(self.runs[index], goal)
-        return spans
 
     def _inside(self, best: Sequence[NDArray[np.float64]]) -> list[_Span]:
         """Let the messages next to the ends of each sequence act just inside."""
@@ -589,15 +578,18 @@ class WithArrivals(DerivedResiduals):
         first = np.searchsorted(time[order], own.effect - self.runs[index].timestep)
         last = np.searchsorted(time[order], own.effect + self._length)
         means = (squares[last] - squares[first]) / np.maximum(last - first, 1)
-        found: list[int] = []
-        for place in np.argsort(-means).tolist():
-            if means[place] < _UNEXPLAINED * np.median(means):
-                break
-            if (index, place) in self._scanned:
-                continue  # one of its neighbours may be the first that came late
-            apart = np.abs(own.effect[found] - own.effect[place]) if found else np.array([np.inf])
-            if np.min(apart) > 2 * (self._length + _STALLS[-1]):
-                found.append(place)
+        large = means > _UNEXPLAINED * np.median(means)
+        # One of its neighbours may be the first that came late.
+        large[[place for run, place in self._scanned if run == index]] = False
+        found = []
+        while large.any():
+            # They are large after all messages of the time before, up to the one that is misplaced.
+            worst = np.argmax(np.where(large, means, 0.0))
+            near = np.abs(own.effect - own.effect[worst]) < self._length
+            place = np.flatnonzero(large & near & (means > _NEARLY_ALL * means[worst]))[-1]
+            found.append(place)
+            apart = np.abs(own.effect - own.effect[place])
+            large &= apart > 2 * (self._length + _STALLS[-1])
         return np.array(found, dtype=np.int64)
 
     def _worse(

@@ -317,6 +317,14 @@ def test_a_recorder_that_stalls_widens_no_interval(arm: mujoco.MjModel, measure:
         assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.2)
 
 
+def test_robot_and_recorder_may_be_held_up_in_turn(arm: mujoco.MjModel, measure: Measure) -> None:
+    late = {92: 0.0212, 93: 0.0114, 94: 0.0016, 104: 0.0167, 105: 0.0069, 152: 0.0042}
+    sequence, _ = held_up(record(arm, measure, 26, late=late), {74: 2, 98: 2, 182: 2})
+    residuals, solution = located(arm, [*constants(arm), *shared_delay(arm)], [sequence])
+    spread = residuals.spread(residuals.locate(solution).residual)
+    assert spread == {sensor: pytest.approx(1.0, abs=0.1) for sensor in NOISE}
+
+
 def test_no_round_makes_the_whole_less_likely(arm: mujoco.MjModel, measure: Measure) -> None:
     recorded = record(arm, measure, 6, late={60: 0.012, 61: 0.003})
     sequence, _ = held_up(recorded, {90: 2, 130: 3})
