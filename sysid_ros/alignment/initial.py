@@ -66,7 +66,8 @@ def initial_state(
     velocities = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTVEL, at))
     for joint, (times, values) in positions.items():
         qpos[model.jnt_qposadr[joint]] = _value_at_zero(times, values)
-        qvel[model.jnt_dofadr[joint]] = _slope_at_zero(times, values)
+        if joint not in velocities:
+            qvel[model.jnt_dofadr[joint]] = _slope_at_zero(times, values)
     for joint, (times, values) in velocities.items():
         qvel[model.jnt_dofadr[joint]] = _value_at_zero(times, values)
     return InitialState(qpos, qvel, tuple(sorted(positions.keys() - velocities.keys())))
@@ -96,9 +97,11 @@ def _samples(
             if kind is not SignalType.MjSensor:
                 continue
             row = model.sensor(name).id
+            if model.sensor_type[row] != sensor:
+                continue
             values = series.data[:, columns[0]]
             finite = np.isfinite(values)
-            if model.sensor_type[row] == sensor and finite.any():
+            if finite.any():
                 yield int(model.sensor_objid[row]), (series.times[finite] - at, values[finite])
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.alignment.initial import InitialState
     from sysid_ros.config import CalibrationConfig, SolverConfig
     from sysid_ros.config.calibration import Role
     from sysid_ros.estimation.solver.least_squares import Solution
@@ -78,8 +79,8 @@ _MOST_STARTS = 40
 _MOST_SECONDS = 60.0
 #: The error at a horizon is that of the last part of the way to it.
 _LAST = 0.2
-#: Commands are kept from so long before a start: longer than any delay, s.
-_BEFORE = 2.0
+#: Commands are kept from so long before a start to so long after the end: longer than any delay, s.
+_AROUND = 2.0
 #: Stamps this much later than the end are at the end, s.
 _ROUNDING = 1e-9
 _SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
@@ -140,15 +141,16 @@ def residuals_of(
             columns = [
                 (name, c) for name, (_, place) in series.signal_mapping.items() for c in place
             ]
-            for place, (name, column) in enumerate(columns):
-                if name not in noise:
-                    continue
-                residual = (predicted[0, :, place] - series.data[:, column]) / noise[name]
-                residual = np.nan_to_num(residual, nan=np.nan, posinf=_DIVERGED, neginf=-_DIVERGED)
-                if prediction.diverged[0]:
-                    residual = np.where(np.isfinite(series.data[:, column]), _DIVERGED, np.nan)
-                residual = residual[rows]
-                own.setdefault(name, []).append(residual[np.isfinite(residual)])
+            places = [place for place, (name, _) in enumerate(columns) if name in noise]
+            names = [columns[place][0] for place in places]
+            measured = series.data[rows][:, [columns[place][1] for place in places]]
+            sigma = np.array([noise[name] for name in names])
+            residual = (predicted[0, rows][:, places] - measured) / sigma
+            residual = np.nan_to_num(residual, nan=np.nan, posinf=_DIVERGED, neginf=-_DIVERGED)
+            if prediction.diverged[0]:
+                residual = np.where(np.isfinite(measured), _DIVERGED, np.nan)
+            for name, values in zip(names, residual.T, strict=True):
+                own.setdefault(name, []).append(values[np.isfinite(values)])
         found.append({name: np.concatenate(parts) for name, parts in own.items()})
     return found
 
@@ -564,8 +566,10 @@ def horizon_errors(
     predictors = (nominal, fitted, None)
     observer = observer or Nobody()
     observer.stage('predicting ahead from measured states')
+    states: dict[tuple[str, float], InitialState] = {}
+    pieces = [_piece(model, start, number, states) for number, start in enumerate(starts)]
     every = [
-        _errors(model, starts, predictor, noise)
+        _errors(model, starts, pieces, predictor, noise)
         for predictor in counted(observer, predictors, len(predictors))
     ]
     points = []
@@ -618,21 +622,24 @@ def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list
 def _errors(
     model: mujoco.MjModel,
     starts: list[_Start],
+    pieces: list[Trajectory],
     predictor: Predictor | None,
     noise: Mapping[str, float],
 ) -> list[dict[str, NDArray[np.float64]]]:
     """Return the residuals at the ends of predictions; without a predictor, joints coast."""
-    activations = _activations(model, starts, predictor)
-    pieces, lengths = [], {}
-    for number, (start, act) in enumerate(zip(starts, activations, strict=True)):
-        pieces.append(_piece(model, start, number, act))
-        lengths[pieces[-1].name] = start.seconds
+    lengths = {piece.name: start.seconds for start, piece in zip(starts, pieces, strict=True)}
 
     def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
         return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
 
     if predictor is None:
         return [_coasting(model, piece, noise, late) for piece in pieces]
+    if model.na:
+        activations = _activations(model, starts, predictor)
+        pieces = [
+            dataclasses.replace(piece, initial_act=act)
+            for piece, act in zip(pieces, activations, strict=True)
+        ]
     return residuals_of(predictor, pieces, noise, late)
 
 
@@ -658,16 +665,12 @@ def _coasting(
 
 
 def _activations(
-    model: mujoco.MjModel,
-    starts: list[_Start],
-    predictor: Predictor | None,
-) -> list[NDArray[np.float64] | None]:
+    model: mujoco.MjModel, starts: list[_Start], predictor: Predictor
+) -> list[NDArray[np.float64]]:
     """Return the activation at each start, as predicted from the start of its sequence.
 
     Activations depend on commands, hardly on the state, so that they do not drift.
     """
-    if not model.na or predictor is None:
-        return [None] * len(starts)
     names = [model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]]
     widths = [int(model.actuator(name).actnum[0]) for name in names]
     edges = np.cumsum([0, *widths])
@@ -699,35 +702,45 @@ def _activations(
 
 
 def _piece(
-    model: mujoco.MjModel, start: _Start, number: int, act: NDArray[np.float64] | None
+    model: mujoco.MjModel,
+    start: _Start,
+    number: int,
+    states: dict[tuple[str, float], InitialState],
 ) -> Trajectory:
-    """Cut what a prediction needs out of a sequence."""
-    sequence, begin = start.sequence, start.begin
+    """Cut what a prediction needs out of a sequence; keep the states, where several may begin."""
+    sequence, begin, end = start.sequence, start.begin, start.begin + start.seconds
     qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
     if begin:
-        state = initial_state(model, sequence.measurements, begin)
-        qpos, qvel = state.qpos, state.qvel
+        if (sequence.name, begin) not in states:
+            states[sequence.name, begin] = initial_state(model, sequence.measurements, begin)
+        qpos, qvel, _ = states[sequence.name, begin]
     measurements = []
     for series in sequence.measurements:
-        inside = (series.times >= begin) & (series.times <= begin + start.seconds + _ROUNDING)
-        if inside.any():
-            times = series.times[inside] - begin
-            measurements.append(TimeSeries(times, series.data[inside], series.signal_mapping))
+        first = int(np.searchsorted(series.times, begin))
+        last = int(np.searchsorted(series.times, end + _ROUNDING, side='right'))
+        if first < last:
+            measurements.append(_cut(series, first, last, begin))
     commands = []
     for series in sequence.commands:
-        first = max(int(np.searchsorted(series.times, begin - _BEFORE, side='right')) - 1, 0)
-        times = series.times[first:] - begin
-        commands.append(TimeSeries(times, series.data[first:], series.signal_mapping))
+        first = max(int(np.searchsorted(series.times, begin - _AROUND, side='right')) - 1, 0)
+        # What is interpolated goes on to the sample after the last one.
+        last = int(np.searchsorted(series.times, end + _AROUND, side='right')) + 1
+        commands.append(_cut(series, first, last, begin))
     return dataclasses.replace(
         sequence,
         name=f'{sequence.name} start {number}',
         origin_ns=sequence.origin_ns + round(1e9 * begin),
         initial_qpos=qpos,
         initial_qvel=qvel,
-        initial_act=sequence.initial_act if act is None else act,
         commands=tuple(commands),
         measurements=tuple(measurements),
     )
+
+
+def _cut(series: TimeSeries, first: int, last: int, begin: float) -> TimeSeries:
+    """Return rows from the first to before the last, stamped from when a prediction begins."""
+    times, data = series.times[first:last] - begin, series.data[first:last]
+    return TimeSeries(times, data, series.signal_mapping)
 
 
 def fit_windows(
