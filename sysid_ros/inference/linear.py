@@ -85,7 +85,8 @@ class Linear:
         """(r, f) scaled rows of what is not measured, times the deviations expected of it."""
         rows, variance = self.samples.sensor < 0, self.samples.variance
         expected = 1.0 if variance is None else variance[rows, None]
-        weighted: NDArray[np.float64] = self.scaled[rows] * np.sqrt(expected)
+        scaled = self.jacobian[np.ix_(rows, self.free)] / self.scale[self.free]
+        weighted: NDArray[np.float64] = scaled * np.sqrt(expected)
         return weighted
 
     @property

@@ -401,9 +401,8 @@ def _of_instants(
     for sequence in np.unique(samples.sequence[measured]):
         rows = measured & (samples.sequence == sequence)
         _, place = np.unique(samples.time[rows], return_inverse=True)
-        sums = np.zeros((int(place.max()) + 1, len(variance)))
-        np.add.at(sums, place, weighted[rows])
-        variance += bartlett(sums, alike)
+        sums = [np.bincount(place, column) for column in weighted[rows].T]
+        variance += bartlett(np.stack(sums, axis=1), alike)
     expected = linear.unmeasured @ linear.inverse
     found: NDArray[np.float64] = np.sqrt(np.maximum(variance, 0.0) + np.sum(expected**2, axis=0))
     return found

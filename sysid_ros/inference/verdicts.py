@@ -328,9 +328,11 @@ class _Judge:
         seen = self._live[norms > 0]
         found = {}
         lengths = norms[norms > 0]
-        for dependent in exact_sets(scaled[:, seen] / lengths, priors[:, seen] / lengths):
+        unit = chosen[:, norms > 0]
+        unit /= lengths
+        for dependent in exact_sets(unit, priors[:, seen] / lengths):
             columns = tuple(int(seen[c]) for c in dependent.columns)
-            blind = dependent.blind / norms[norms > 0][list(dependent.columns), None]
+            blind = dependent.blind / lengths[list(dependent.columns), None]
             for column in columns:
                 found[column] = DependentSet(columns, blind)
         return found

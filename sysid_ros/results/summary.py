@@ -263,7 +263,7 @@ def thinned_plots(
     for curve in curves:
         stride = max(math.ceil(len(curve.times) / points), 1)
         times, measured, before, after = (
-            tuple(float(f'{value:.{_DIGITS}g}') for value in values[::stride])
+            tuple(float(f'{value:.{_DIGITS}g}') for value in values[::stride].tolist())
             for values in (curve.times, curve.measured, curve.before, curve.after)
         )
         yield SignalPlot(

@@ -351,28 +351,28 @@ def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) ->
 
 def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> Iterator[str]:
     """Look for commands that their joint goes against, or that another joint follows."""
-    measured = [
-        row
+    measured = {
+        joints[row]: motion.signals[row, Quantity.POSITION].rate
         for row, axis in enumerate(axes)
         if not axis.commanded and (row, Quantity.POSITION) in motion.signals
-    ]
+    }
+    names = {joints[row]: axis.name for row, axis in enumerate(axes)}
     for commanded, axis in enumerate(axes):
         command = motion.signals.get((commanded, Quantity.POSITION))
-        if not axis.commanded or command is None:
+        joint = joints[commanded]
+        if not axis.commanded or command is None or joint not in measured:
             continue
-        found = {
-            joints[row]: respond(
-                command.rate, motion.signals[row, Quantity.POSITION].rate, motion
-            ).correlation
-            for row in measured
-        }
-        own = found.pop(joints[commanded], None)
-        if own is None:
-            continue
+        own = respond(command.rate, measured[joint], motion).correlation
         name = axis.columns[Quantity.POSITION].name
         if own < -_CERTAIN:
             yield f'joint {axis.name!r} moves against its command {name}'
-        best = max(found, key=lambda joint: abs(found[joint]), default=None)
-        if abs(own) < _NONE and best is not None and abs(found[best]) > _CERTAIN:
-            other = next(axes[row].name for row in measured if joints[row] == best)
-            yield f'joint {other!r} follows the command {name}, not {axis.name!r}'
+        if abs(own) >= _NONE:
+            continue
+        others = {
+            of: abs(respond(command.rate, rate, motion).correlation)
+            for of, rate in measured.items()
+            if of != joint
+        }
+        best = max(others, key=lambda of: others[of], default=None)
+        if best is not None and others[best] > _CERTAIN:
+            yield f'joint {names[best]!r} follows the command {name}, not {axis.name!r}'
