@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from PIL import Image
 
 from sysid_ros.files import replace_file
 from sysid_ros.report import pictures, signals
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
     from sysid_ros.results.result import CalibrationResult
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 MEASURED, BEFORE, AFTER, INK = '#8a8f98', '#c2570c', '#0b5cad', '#22262b'
 
 _DPI = 120
+#: Of zlib, 0 to 9: from here on, the files of curves hardly become smaller, and take longer.
+_COMPRESSION = 3
 _WIDTH = 12.0  # inches
 _PANEL_HEIGHT = 2.1  # inches
 _ROW_HEIGHT = 0.3  # inches
@@ -45,7 +49,9 @@ class Drawing(Figure):
         try:
             # Other than savefig, this lays the figure out once, not before drawing and with it.
             canvas: Any = FigureCanvasAgg(self)
-            canvas.print_png(buffer)
+            canvas.draw()
+            image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert('RGB')
+            image.save(buffer, 'png', dpi=(_DPI, _DPI), compress_level=_COMPRESSION)
         finally:
             self.dpi = dpi
         return buffer.getvalue()
@@ -77,6 +83,12 @@ def _title(axes: Axes, text: str) -> None:
     axes.set_title(text, loc='left', y=1.0, fontsize=9, color=INK).set_parse_math(False)
 
 
+def _unlabelled(*every: Axis) -> None:
+    """Fix where labels of axes would be that have none, so that no draw looks for a place."""
+    for axis in every:
+        axis.set_label_coords(0.0, 0.0)
+
+
 def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
     """Draw values and intervals of the parameters that share an axis."""
     rows = range(len(panel.marks))
@@ -96,6 +108,7 @@ def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
     calm(axes)
     for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
         label.set_parse_math(False)
+    _unlabelled(axes.xaxis, axes.yaxis)
     axes.set_xlim(0, 1)
     axes.set_ylim(len(panel.marks) - 0.5, -0.5)
     _title(axes, panel.title + (' (logarithmic)' if panel.logarithmic else ''))
@@ -118,32 +131,59 @@ def draw_parameters(result: CalibrationResult) -> Drawing:
     return figure
 
 
+class _SequenceDrawing:
+    """A figure of any sequence with so many sensors: axes and ticks take longest to make."""
+
+    def __init__(self, count: int) -> None:
+        columns = min(_COLUMNS, count)
+        rows = math.ceil(count / columns)
+        self.figure = blank(_PANEL_HEIGHT * rows + 0.9)
+        grid = self.figure.subplots(rows, columns, squeeze=False, sharex=True)
+        self.panels: list[Axes] = list(grid.flat[:count])
+        for axes in self.panels:
+            axes.plot([], [], color=MEASURED, linewidth=2.4, label='measured')
+            axes.plot([], [], '--', color=BEFORE, linewidth=1.0, label='before')
+            axes.plot([], [], color=AFTER, linewidth=1.0, label='after')
+            calm(axes)
+            _unlabelled(axes.yaxis)
+        for axes in self.panels[:-columns]:
+            _unlabelled(axes.xaxis)
+        for axes in grid.flat[count:]:
+            axes.set_visible(False)
+        for axes in self.panels[-columns:]:
+            axes.tick_params(labelbottom=True)
+            axes.set_xlabel('time [s]', fontsize=8)
+        self.figure.legend(
+            *self.panels[0].get_legend_handles_labels(),
+            loc='outside upper right',
+            ncols=3,
+            fontsize=9,
+            frameon=False,
+        )
+
+    def show(self, group: signals.SequenceFigures) -> None:
+        """Draw one sequence in place of what was drawn before."""
+        for axes, entry in zip(self.panels, group.figures, strict=True):
+            plot = entry.plot
+            for line, values in zip(
+                axes.lines, (plot.measured, plot.before, plot.after), strict=True
+            ):
+                line.set_data(plot.times, values)
+            axes.relim()
+            axes.autoscale()
+            ends = signals.limits(plot)
+            if ends is not None:
+                axes.set_ylim(*ends)
+            _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
+        name = f'{group.sequence} ({signals.ROLE_NAMES[group.role]})'
+        self.figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
+
+
 def draw_sequence(group: signals.SequenceFigures) -> Drawing:
     """Draw what was measured in one sequence, and the predictions before and after."""
-    columns = min(_COLUMNS, len(group.figures))
-    count = math.ceil(len(group.figures) / columns)
-    figure = blank(_PANEL_HEIGHT * count + 0.9)
-    grid = figure.subplots(count, columns, squeeze=False, sharex=True)
-    for axes, entry in zip(grid.flat, group.figures, strict=False):
-        plot = entry.plot
-        axes.plot(plot.times, plot.measured, color=MEASURED, linewidth=2.4, label='measured')
-        axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='before')
-        axes.plot(plot.times, plot.after, color=AFTER, linewidth=1.0, label='after')
-        ends = signals.limits(plot)
-        if ends is not None:
-            axes.set_ylim(*ends)
-        calm(axes)
-        _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
-    for axes in grid.flat[len(group.figures) :]:
-        axes.set_visible(False)
-    for axes in grid.flat[max(len(group.figures) - columns, 0) : len(group.figures)]:
-        axes.tick_params(labelbottom=True)
-        axes.set_xlabel('time [s]', fontsize=8)
-    name = f'{group.sequence} ({signals.ROLE_NAMES[group.role]})'
-    figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
-    handles, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc='outside upper right', ncols=3, fontsize=9, frameon=False)
-    return figure
+    drawing = _SequenceDrawing(len(group.figures))
+    drawing.show(group)
+    return drawing.figure
 
 
 def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
@@ -198,8 +238,13 @@ def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
     if result.parameters:
         written.append(_save(draw_parameters(result), folder / 'parameters.png'))
     groups = signals.sequences(result)
+    drawings: dict[int, _SequenceDrawing] = {}
     for group, name in zip(groups, _file_names(groups), strict=True):
-        written.append(_save(draw_sequence(group), folder / name))
+        count = len(group.figures)
+        if count not in drawings:
+            drawings[count] = _SequenceDrawing(count)
+        drawings[count].show(group)
+        written.append(_save(drawings[count].figure, folder / name))
     if result.solver.trace:
         written.append(_trace(result, folder))
     return tuple(written)

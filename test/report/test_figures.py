@@ -47,6 +47,18 @@ def test_there_is_one_figure_per_sequence_held_out_first(
         assert image[..., :3].std() > 0.02
 
 
+def test_a_sequence_looks_as_if_it_were_the_only_one(
+    rich_result: CalibrationResult, tmp_path: Path
+) -> None:
+    large = _first(rich_result, sequence='a', before=(1e3,) * len(rich_result.plots[0].times))
+    small = _first(rich_result, sequence='b')
+    together = write_figures(_with_plots(rich_result, large, small), tmp_path / 'together')
+    alone = write_figures(_with_plots(rich_result, small), tmp_path / 'alone')
+    names = [file.name for file in together]
+    assert names[1:3] == ['sequence_a.png', 'sequence_b.png']
+    assert together[2].read_bytes() == alone[1].read_bytes()
+
+
 def test_pyplot_is_not_imported(rich_result: CalibrationResult, tmp_path: Path) -> None:
     assert 'matplotlib.pyplot' not in sys.modules
     write_figures(_with_plots(rich_result), tmp_path)
