@@ -225,11 +225,14 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
         moves = np.zeros((int(weak.sum()), len(norms)))
         moves[:, live] = right[weak] / norms[live]
         measured, found = _along(residuals, solution, moves, singular[weak])
-        directions = right[weak][found]
-        change = measured - scaled @ directions.T
+        # Noise of a difference must not be taken for more than columns that cancel say.
+        lengths, most = np.linalg.norm(measured, axis=0), threshold(len(live))
+        told = (lengths < singular[weak][found]) | (lengths > most)
+        directions = right[weak][found][told]
+        change = measured[:, told] - scaled @ directions.T
         scaled += change @ directions
         scaled[untouched] = 0.0
-        if not len(directions) or np.linalg.norm(change, axis=0).max() <= threshold(len(live)):
+        if not len(directions) or np.linalg.norm(change, axis=0).max() <= most:
             break
     jacobian[:, live] = scaled * norms[live]
     return jacobian

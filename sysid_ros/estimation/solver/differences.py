@@ -32,24 +32,25 @@ _ROUNDINGS = 1e5
 _LONGEST_STEP = 1e-2
 #: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
 _SCALE_OF_BOUNDS = 0.02
+#: Steps are this part of the tolerance of the solve, in standard errors, and at most the second:
+#: far above what simulations repeat to, and so short that few slopes change over them.
+_PART, _LONGEST = 0.5, 0.05
+#: Of residuals that are smaller than their noise, as those of exact data, the steps are as much
+#: shorter, but no shorter than this part.
+_EXACT = 1e-12
 #: A relative error of a column moves the optimum by about so many standard errors: accurate
 #: enough is a column with this part of the tolerance of the solve, at most the first, as intervals
 #: rest on it, too. The second can be had, and less where the tolerance itself is near it.
-_TOLERANCES = 0.1
-_LEAST_ACCURATE, _ACCURATE, _ACCURATE_TOLERANCES = 1e-3, 3e-5, 3.0
+_TOLERANCES = 0.3
+_LEAST_ACCURATE, _ACCURATE, _ACCURATE_TOLERANCES = 3e-3, 3e-5, 3.0
 #: Where a column is not accurate, a step is tried that would make it so many times as accurate as
-#: it needs to be, if noise is what spoils it, and one that is this part of that.
-_DROWNED, _OTHER = 3.0, 0.3
+#: it needs to be, if noise is what spoils it, or that of a standard error if that is shorter.
+_DROWNED = 3.0
+#: What noise made of a slope says little of its standard error: so many steps are tried at most,
+#: each so many times longer than the one before.
+_LENGTHENINGS, _LONGER = 4, 1.5
 #: A step is found anew with columns that were wrong by so many times what is accurate enough.
 _CHANGED = 30.0
-#: Where neither is right, all of these steps are tried, in units of the values or of their
-#: scales.
-_TRIED_STEPS = (2e-8, 2e-7, 2e-6, 2e-5, 2e-4, 2e-3, 1e-2)
-#: Slopes are the same up to this relative difference.
-_AGREEING = 0.1
-#: Norms of the residuals' change by steps of about a standard error, allowing for noise that is
-#: correlated.
-_WORTH, _MOST_WORTH = 0.5, 30.0
 #: Where residuals jump, as with every breakaway of a joint that sticks, slopes hold over so many
 #: standard errors, and at most over this part of a value.
 _WIDE, _LONGEST_COARSE = 3.0, 0.2
@@ -100,27 +101,6 @@ def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
     return np.where(scale > 0, scale, 1.0)
 
 
-def _left_over(found: Linearisation, probe: Probe, moved: NDArray[np.float64]) -> float:
-    """Return the norm of the part of a move's change that the columns do not explain."""
-    return float(np.linalg.norm(moved - found.residual - found.jacobian @ probe.move))
-
-
-class _TriedStep(NamedTuple):
-    """One step for each of c columns, and what it gives.
-
-    Attributes:
-        sizes: (c,) steps in the units in which they are kept.
-        lengths: (c,) the same in the units of the values, without sign.
-        forward: (n, c) differences to one side, per unit of the values.
-        central: (n, c) differences to both sides, where there is room for them.
-    """
-
-    sizes: NDArray[np.float64]
-    lengths: NDArray[np.float64]
-    forward: NDArray[np.float64]
-    central: NDArray[np.float64]
-
-
 class Differences:
     """Steps of the differences, chosen once per parameter and kept for a solve.
 
@@ -160,6 +140,9 @@ class Differences:
         self.checked = residuals.exact.copy()
         self.wide = np.zeros(len(unknowns), dtype=bool)
         self._least = np.zeros(len(unknowns))
+        self._slopes = np.zeros(len(unknowns))
+        self._change = np.full(len(unknowns), min(_PART * tolerance, _LONGEST))
+        self._noise = 1.0
         self.repairs = 0
 
     @property
@@ -177,6 +160,8 @@ class Differences:
         self.size[:count], self.central[:count] = other.size, other.central
         self.checked[:count] |= other.checked
         self.wide[:count], self._least[:count] = other.wide, other._least
+        self._slopes[:count], self._noise = other._slopes, other._noise
+        self._change[:count] = other._change
 
     def at(
         self,
@@ -191,6 +176,7 @@ class Differences:
             base: (n,) residuals there where they are known.
             columns: (p,) which unknowns; all unless given, and else the others' are zero.
         """
+        self._lengthen(x)
         steps = self._steps(x)
         around = self._residuals.step_changes(x, steps, columns, base)
         residual = around.residual
@@ -207,6 +193,9 @@ class Differences:
         self._adjust(found, steps)
         if self.central.any():
             self._centre(found)
+        norms = np.linalg.norm(jacobian, axis=0)
+        self._slopes = np.where(norms > 0, norms, self._slopes)
+        self._noise = float(np.clip(np.sqrt(np.mean(residual**2)), _EXACT, 1.0))
         return found
 
     def check(self, found: Linearisation) -> bool:
@@ -214,11 +203,10 @@ class Differences:
 
         All parameters move at once by their steps to the other side, or by half of them at a
         bound. For residuals that are smooth at this scale, that changes them by the sum of the
-        columns; what is left over is curvature and noise.
-        Columns that this could have spoilt are moved alone, then differenced on both sides with
-        steps in which that noise is lost. Those that this does not mend are differenced with many
-        steps: the shortest whose sides agree is taken, or, if none do, the central difference
-        that changes least from one step to the next, where neither noise nor curvature rules.
+        columns; what is left over is curvature and noise, or a jump.
+        Columns that this could have spoilt are moved alone. Of those whose sides differ, central
+        differences serve, over longer steps where these say something else: over steps in which
+        noise is lost, but no longer than a standard error, over which jumps are lost as well.
 
         Args:
             found: What ``at`` returned; its Jacobian is mended in place.
@@ -329,73 +317,73 @@ class Differences:
             moved: (n,) residuals after the probe's move.
             unstable: Whether the simulation became unstable after the probe's move.
         """
-        doubted = self._doubted(found, probe, moved, unstable=unstable)
-        while doubted.any():
-            # What the others leave over is no fault of these columns.
-            probe = Probe(
-                np.where(doubted, probe.move, 0.0), np.where(doubted, probe.changes, np.inf)
-            )
-            moved = self._residuals((found.x + probe.move)[None, :])[:, 0]
-            fewer = self._doubted(found, probe, moved, unstable=bool(self._residuals.unstable[0]))
-            if fewer.sum() == doubted.sum():
-                break
-            doubted = fewer
+        judged = np.isfinite(probe.changes)
+        left = moved - found.residual - found.jacobian @ probe.move
+        # What a column does not act on is left over by others.
+        left = np.sqrt(left**2 @ (found.jacobian != 0))
+        limit = self._accurate * probe.changes * np.sqrt(judged.sum())
+        doubted = judged & ((left > limit) | unstable)
         if not doubted.any():
             return False
         self.repairs += int(doubted.sum())
         before = found.jacobian.copy()
-        left = self._lengthen(found, doubted, _left_over(found, probe, moved))
-        if left.any():
-            self._choose(found, left)
+        self._mend(found, doubted)
         changed = np.linalg.norm(found.jacobian - before, axis=0)
         return bool(np.any(changed > _CHANGED * self._accurate * np.linalg.norm(before, axis=0)))
 
-    def _doubted(
-        self, found: Linearisation, probe: Probe, moved: NDArray[np.float64], *, unstable: bool
-    ) -> NDArray[np.bool_]:
-        """Return (p,) which columns could be what a probe leaves over."""
-        judged = np.isfinite(probe.changes)
-        limit = self._accurate * probe.changes * np.sqrt(judged.sum())
-        doubted: NDArray[np.bool_] = judged & ((_left_over(found, probe, moved) > limit) | unstable)
-        return doubted
-
-    def _lengthen(
-        self, found: Linearisation, columns: NDArray[np.bool_], noise: float
-    ) -> NDArray[np.bool_]:
-        """Difference columns again over steps in which noise is lost; return (p,) those it spoils.
-
-        Central differences over such a step serve if its two sides agree, or else if another step
-        gives the same.
+    def _mend(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
+        """Replace columns whose sides differ by central differences.
 
         Args:
             found: What ``at`` returned; its Jacobian is mended in place.
-            columns: (p,) which.
-            noise: Norm of what the columns leave over.
+            columns: (p,) which are doubted.
         """
         x, residual, jacobian, _ = found
-        change = np.linalg.norm(jacobian, axis=0) * np.abs(self._steps(x))
-        with np.errstate(divide='ignore'):
-            factor = _DROWNED * noise / (self._accurate * change)
-        size = np.clip(self.size * np.maximum(factor, 1.0), _SMALLEST_STEP, _LONGEST_STEP)
-        left = columns.copy()
-        before = None
-        for length in (size, _OTHER * size):
-            steps = self._steps(x, length)
-            tried = left & self._is_inside(x - steps)
-            if not tried.any():
-                break
-            ahead = self._residuals.step_changes(x, steps, tried, residual)
-            back = self._residuals.step_changes(x, -steps, tried, residual)
+        steps = self._steps(x)
+        left = columns & self._is_inside(x - steps)
+        if not left.any():
+            return
+        back = self._residuals.step_changes(x, -steps, left, residual)
+        middle = (jacobian - back.changes / steps) / 2
+        skew = np.linalg.norm(jacobian - middle, axis=0)
+        left &= ~back.diverged & (skew > self._accurate * np.linalg.norm(middle, axis=0))
+        self.central |= left
+        jacobian[:, left] = middle[:, left]
+        unit = self._unit(x)
+        # A value near zero may be moved by a part of its scale.
+        most = _LONGEST_STEP * np.maximum(self._scale / unit, 1.0)
+        for _ in range(_LENGTHENINGS):
+            norms = np.maximum(np.linalg.norm(jacobian, axis=0), np.finfo(np.float64).tiny)
+            drowned = _DROWNED * skew / (self._accurate * norms) * self.size
+            size = np.minimum(np.minimum(drowned, 1.0 / (norms * unit)), most)
+            left &= size > _LONGER * self.size
+            steps = self._steps(x, np.where(left, size, self.size))
+            left &= self._is_inside(x - steps)
+            if not left.any():
+                return
+            ahead = self._residuals.step_changes(x, steps, left, residual)
+            back = self._residuals.step_changes(x, -steps, left, residual)
             middle = (ahead.changes - back.changes) / (2 * steps)
-            compared = ahead.changes / steps if before is None else before
-            apart = np.linalg.norm(compared - middle, axis=0)
-            agreed = apart <= self._accurate * np.linalg.norm(middle, axis=0)
-            mended = tried & agreed & ~ahead.diverged & ~back.diverged
-            jacobian[:, mended] = middle[:, mended]
-            self.size[mended], self.central[mended] = length[mended], before is not None
-            left &= ~mended
-            before = middle
-        return left
+            apart = np.linalg.norm(middle - jacobian, axis=0) > self._accurate * norms
+            norms = np.linalg.norm(middle, axis=0)
+            before, skew = skew, np.linalg.norm(ahead.changes / steps - middle, axis=0)
+            # Sides that come apart do so by curvature, not by noise.
+            left &= ~(ahead.diverged | back.diverged) & apart & (skew < before)
+            jacobian[:, left] = middle[:, left]
+            self.size[left] = size[left]
+            self._change[left] = norms[left] * np.abs(steps[left]) / self._noise
+            # Where noise was all that the sides differed by, one of them serves.
+            self.central &= ~(left & (skew < self._accurate * norms))
+
+    def _lengthen(self, x: NDArray[np.float64]) -> None:
+        """Lengthen steps that hardly change the residuals, by the slopes at the last point."""
+        known = (self._slopes > 0) & ~(self.wide | self._residuals.exact)
+        unit = self._unit(x)
+        most = _LONGEST_STEP * np.maximum(self._scale / unit, 1.0)
+        with np.errstate(divide='ignore', invalid='ignore'):
+            size = self._change * self._noise / (self._slopes * unit)
+        size = np.minimum(np.maximum(size, np.minimum(self.size, _STEP)), most)
+        self.size = np.where(known, size, self.size)
 
     def _steps(
         self, x: NDArray[np.float64], size: NDArray[np.float64] | None = None
@@ -459,72 +447,3 @@ class Differences:
         other = self._residuals.step_changes(x, -steps, wanted, residual)
         good = wanted & ~other.diverged
         jacobian[:, good] = (jacobian[:, good] - other.changes[:, good] / steps[good]) / 2
-
-    def _choose(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
-        """Choose step and kind of columns from many steps, and replace these columns."""
-        x, residual, jacobian, _ = found
-        unit = self._unit(x)
-        tried = []
-        for step in _TRIED_STEPS:
-            size = step * np.maximum(self._scale / unit, 1.0)
-            steps = self._steps(x, size)
-            inside = self._is_inside(x - steps)
-            ahead = self._residuals.step_changes(x, steps, columns, residual)
-            back = self._residuals.step_changes(x, -steps, columns & inside, residual)
-            here = ahead.changes / steps
-            there = np.where(inside & ~back.diverged, -back.changes / steps, here)
-            middle = (here + there)[:, columns] / 2
-            tried.append(
-                _TriedStep(size[columns], np.abs(steps)[columns], here[:, columns], middle)
-            )
-        for place, column in enumerate(np.flatnonzero(columns)):
-            kept, smooth = _best_step(tried, place, self._accurate)
-            self.central[column] = not smooth
-            self.size[column] = tried[kept].sizes[place]
-            jacobian[:, column] = tried[kept].central[:, place]
-
-
-def _best_step(tried: Sequence[_TriedStep], column: int, accurate: float) -> tuple[int, bool]:
-    """Return the step whose central difference is the slope, and whether one side suffices.
-
-    That is the shortest step whose sides agree, as longer ones may cross a kink, or, if none do,
-    the step whose slope changes least from the one before, where neither noise nor curvature
-    rules. A slope has to hold over about a standard error, though: where residuals jump more often
-    than that, the slope between two jumps is exact and means nothing.
-
-    Args:
-        tried: At least two, shortest steps first.
-        column: Which of the columns.
-        accurate: Relative difference of sides and of neighbouring steps that agree.
-    """
-    middle = np.stack([step.central[:, column] for step in tried])
-    norms = np.maximum(np.linalg.norm(middle, axis=1), np.finfo(np.float64).tiny)
-    one_sided = np.stack([step.forward[:, column] for step in tried])
-    skew = np.linalg.norm(one_sided - middle, axis=1) / norms
-    drift = np.linalg.norm(np.diff(middle, axis=0), axis=1) / norms[1:]
-    # Two steps at the end of the range are the same step twice.
-    drift[drift == 0] = np.inf
-    fine = skew[:-1] + drift < accurate
-    smooth = bool(fine.any())
-    # Noise is less with the longer one of the two steps that agree best.
-    kept = int(np.argmax(fine)) if smooth else int(np.argmin(drift)) + 1
-    changes = norms * [step.lengths[column] for step in tried]
-    far = _steadiest(changes, drift)
-    apart = np.linalg.norm(middle[kept] - middle[far]) / norms[far]
-    if changes[kept] < _WORTH and apart > _AGREEING:
-        smooth, kept = False, far
-    return kept, smooth or not skew[kept] > 0
-
-
-def _steadiest(changes: NDArray[np.float64], drift: NDArray[np.float64]) -> int:
-    """Return the step whose slope differs least from that of the next shorter one.
-
-    Args:
-        changes: (s,) norm of the residuals' change by each step, shortest first. Steps that change
-            much less, or much more, than a standard error's worth are not looked at.
-        drift: (s - 1,) relative difference of neighbours' slopes.
-    """
-    low = min(_WORTH, float(changes[-1]))
-    high = max(_MOST_WORTH, float(changes[changes >= low].min()))
-    worth = (changes[1:] >= low) & (changes[1:] <= high)
-    return int(np.argmin(np.where(worth, drift, np.inf))) + 1
