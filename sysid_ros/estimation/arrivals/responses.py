@@ -46,17 +46,19 @@ class System:
         for band in range(1, len(gram)):
             gram[-1 - band, band:] *= ratio[:-band]
         gram[-1] *= ratio
-        scaled = self.responses @ scipy.sparse.diags_array(ratio)
-        return System(scipy.sparse.csr_array(scaled), gram)
+        return System(_with_data(self.responses, ratio[self.responses.indices]), gram)
 
     def with_columns(self, other: System, columns: NDArray[np.bool_]) -> System:
         """Return the same with (k,) columns of another."""
-        ours, theirs = (scipy.sparse.diags_array(c.astype(float)) for c in (~columns, columns))
-        return System(scipy.sparse.csr_array(self.responses @ ours + other.responses @ theirs))
+        ours, theirs = (
+            _with_data(own, chosen[own.indices])
+            for own, chosen in ((self.responses, ~columns), (other.responses, columns))
+        )
+        return System(scipy.sparse.csr_array(ours + theirs))
 
     def scaled(self, factor: NDArray[np.float64]) -> System:
         """Return the same for residuals that are multiplied by (n,) factors."""
-        return System(scipy.sparse.csr_array(scipy.sparse.diags_array(factor) @ self.responses))
+        return System(_with_data(self.responses, np.repeat(factor, np.diff(self.responses.indptr))))
 
     def best(
         self, residual: NDArray[np.float64], known: NDArray[np.float64] | float = 0.0
@@ -81,6 +83,14 @@ class System:
             return normal
         found: NDArray[np.float64] = scipy.linalg.solve_banded((0, reach), self._factor, normal)
         return found
+
+
+def _with_data(
+    matrix: scipy.sparse.csr_array, factors: NDArray[np.float64] | NDArray[np.bool_]
+) -> scipy.sparse.csr_array:
+    """Return a matrix with each of its numbers multiplied by a factor."""
+    parts = (matrix.data * factors, matrix.indices, matrix.indptr)
+    return scipy.sparse.csr_array(parts, shape=matrix.shape)
 
 
 def _banded(responses: scipy.sparse.csr_array) -> NDArray[np.float64]:

@@ -101,6 +101,12 @@ def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
     return np.where(scale > 0, scale, 1.0)
 
 
+def column_norms(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the (p,) norms of the columns of an (n, p) matrix, without a copy of it."""
+    found: NDArray[np.float64] = np.sqrt(np.einsum('ij,ij->j', matrix, matrix))
+    return found
+
+
 class Differences:
     """Steps of the differences, chosen once per parameter and kept for a solve.
 
@@ -193,7 +199,7 @@ class Differences:
         self._adjust(found, steps)
         if self.central.any():
             self._centre(found)
-        norms = np.linalg.norm(jacobian, axis=0)
+        norms = column_norms(jacobian)
         self._slopes = np.where(norms > 0, norms, self._slopes)
         self._noise = float(np.clip(np.sqrt(np.mean(residual**2)), _EXACT, 1.0))
         return found
@@ -236,7 +242,7 @@ class Differences:
             Whether a column was changed.
         """
         x, residual, jacobian, _ = found
-        norms = np.linalg.norm(jacobian, axis=0)
+        norms = column_norms(jacobian)
         left = ~self._residuals.exact & (norms > 0)
         self._least = _CLEAR * norms * np.abs(self._steps(x)) / np.sqrt(len(residual))
         self.wide, wide = left.copy(), np.zeros(len(x), dtype=bool)
@@ -250,12 +256,12 @@ class Differences:
             ahead = self._residuals.step_changes(x, steps, left, residual)
             back = self._residuals.step_changes(x, -steps, left, residual)
             left &= ~(ahead.diverged | back.diverged)
-            across = np.linalg.norm(ahead.changes - back.changes, axis=0) / 2
+            across = column_norms(ahead.changes - back.changes) / 2
             slopes = (ahead.changes - back.changes) / (2 * steps)
-            apart = np.linalg.norm(slopes - jacobian, axis=0) * np.abs(steps)
+            apart = column_norms(slopes - jacobian) * np.abs(steps)
             left &= apart > _APART * across
             # Of jumps little is left over such steps, but of a curved valley more.
-            bent = np.linalg.norm(ahead.changes + back.changes, axis=0) / 2
+            bent = column_norms(ahead.changes + back.changes) / 2
             wide = np.where(left, bent < _BENT * across, wide)
             wider[:, left] = slopes[:, left]
             self.size[left & wide] = size[left & wide]
@@ -289,7 +295,7 @@ class Differences:
         self, found: Linearisation, columns: NDArray[np.bool_], alike: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (p,) norms by which wide steps change the residuals, and these steps."""
-        norms = np.where(columns, np.linalg.norm(found.jacobian, axis=0), 1.0)
+        norms = np.where(columns, column_norms(found.jacobian), 1.0)
         worth = np.maximum(_WIDE * np.sqrt(alike), self._least * np.sqrt(len(found.residual)))
         size = np.clip(worth / (norms * self._unit(found.x)), _SMALLEST_STEP, _LONGEST_COARSE)
         return worth, size
@@ -297,7 +303,7 @@ class Differences:
     def probe(self, found: Linearisation) -> Probe | None:
         """Return where `check` looks; None where no column is a difference to one side."""
         x, steps = found.x, self._steps(found.x)
-        changes = np.linalg.norm(found.jacobian, axis=0) * np.abs(steps)
+        changes = column_norms(found.jacobian) * np.abs(steps)
         judged = ~self.checked & ~self.central & (changes > 0)
         self.checked[:] = True
         if not judged.any():
@@ -326,10 +332,10 @@ class Differences:
         if not doubted.any():
             return False
         self.repairs += int(doubted.sum())
-        before = found.jacobian.copy()
+        before = found.jacobian[:, doubted]
         self._mend(found, doubted)
-        changed = np.linalg.norm(found.jacobian - before, axis=0)
-        return bool(np.any(changed > _CHANGED * self._accurate * np.linalg.norm(before, axis=0)))
+        changed = column_norms(found.jacobian[:, doubted] - before)
+        return bool(np.any(changed > _CHANGED * self._accurate * column_norms(before)))
 
     def _mend(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
         """Replace columns whose sides differ by central differences.
@@ -340,40 +346,46 @@ class Differences:
         """
         x, residual, jacobian, _ = found
         steps = self._steps(x)
-        left = columns & self._is_inside(x - steps)
-        if not left.any():
+        inside = columns & self._is_inside(x - steps)
+        if not inside.any():
             return
-        back = self._residuals.step_changes(x, -steps, left, residual)
-        middle = (jacobian - back.changes / steps) / 2
-        skew = np.linalg.norm(jacobian - middle, axis=0)
-        left &= ~back.diverged & (skew > self._accurate * np.linalg.norm(middle, axis=0))
-        self.central |= left
-        jacobian[:, left] = middle[:, left]
+        back = self._residuals.step_changes(x, -steps, inside, residual)
+        left = np.flatnonzero(inside & ~back.diverged)
+        middle = (jacobian[:, left] - back.changes[:, left] / steps[left]) / 2
+        skew = column_norms(jacobian[:, left] - middle)
+        norms = column_norms(middle)
+        apart = skew > self._accurate * norms
+        left, skew, norms = left[apart], skew[apart], norms[apart]
+        jacobian[:, left] = middle[:, apart]
+        self.central[left] = True
         unit = self._unit(x)
         # A value near zero may be moved by a part of its scale.
         most = _LONGEST_STEP * np.maximum(self._scale / unit, 1.0)
         for _ in range(_LENGTHENINGS):
-            norms = np.maximum(np.linalg.norm(jacobian, axis=0), np.finfo(np.float64).tiny)
-            drowned = _DROWNED * skew / (self._accurate * norms) * self.size
-            size = np.minimum(np.minimum(drowned, 1.0 / (norms * unit)), most)
-            left &= size > _LONGER * self.size
-            steps = self._steps(x, np.where(left, size, self.size))
-            left &= self._is_inside(x - steps)
-            if not left.any():
+            size = self.size.copy()
+            norms = np.maximum(norms, np.finfo(np.float64).tiny)
+            drowned = _DROWNED * skew / (self._accurate * norms) * size[left]
+            size[left] = np.minimum(np.minimum(drowned, 1.0 / (norms * unit[left])), most[left])
+            steps = self._steps(x, size)
+            longer = (size > _LONGER * self.size) & self._is_inside(x - steps)
+            if not longer[left].any():
                 return
-            ahead = self._residuals.step_changes(x, steps, left, residual)
-            back = self._residuals.step_changes(x, -steps, left, residual)
-            middle = (ahead.changes - back.changes) / (2 * steps)
-            apart = np.linalg.norm(middle - jacobian, axis=0) > self._accurate * norms
-            norms = np.linalg.norm(middle, axis=0)
-            before, skew = skew, np.linalg.norm(ahead.changes / steps - middle, axis=0)
+            ahead = self._residuals.step_changes(x, steps, longer, residual)
+            back = self._residuals.step_changes(x, -steps, longer, residual)
+            kept = longer[left] & ~(ahead.diverged | back.diverged)[left]
+            left, before, norms = left[kept], skew[kept], norms[kept]
+            middle = (ahead.changes[:, left] - back.changes[:, left]) / (2 * steps[left])
+            apart = column_norms(middle - jacobian[:, left]) > self._accurate * norms
+            norms = column_norms(middle)
+            skew = column_norms(ahead.changes[:, left] / steps[left] - middle)
             # Sides that come apart do so by curvature, not by noise.
-            left &= ~(ahead.diverged | back.diverged) & apart & (skew < before)
-            jacobian[:, left] = middle[:, left]
+            kept = apart & (skew < before)
+            left, skew, norms = left[kept], skew[kept], norms[kept]
+            jacobian[:, left] = middle[:, kept]
             self.size[left] = size[left]
-            self._change[left] = norms[left] * np.abs(steps[left]) / self._noise
+            self._change[left] = norms * np.abs(steps[left]) / self._noise
             # Where noise was all that the sides differed by, one of them serves.
-            self.central &= ~(left & (skew < self._accurate * norms))
+            self.central[left] = skew >= self._accurate * norms
 
     def _lengthen(self, x: NDArray[np.float64]) -> None:
         """Lengthen steps that hardly change the residuals, by the slopes at the last point."""
@@ -414,7 +426,8 @@ class Differences:
     def _adjust(self, found: Linearisation, steps: NDArray[np.float64]) -> None:
         """Difference columns again whose change was too large or lost in rounding."""
         x, residual, jacobian, _ = found
-        change = np.sqrt(np.mean(jacobian**2, axis=0)) * np.abs(steps)
+        root = np.sqrt(len(residual))
+        change = column_norms(jacobian) * np.abs(steps) / root
         free = ~self._residuals.exact & (change > 0)
         coarse = free & (change > _LARGEST_CHANGE) & (self.size > _SMALLEST_STEP)
         rounding = np.finfo(np.float64).eps * np.sqrt(np.mean(residual**2))
@@ -430,7 +443,7 @@ class Differences:
         renewed = self._steps(x, size)
         other = self._residuals.step_changes(x, renewed, again, residual)
         # A jump is as large for a short step: that would pass for a steep slope.
-        shorter = np.sqrt(np.mean(other.changes**2, axis=0))
+        shorter = column_norms(other.changes) / root
         jump = coarse & (shorter > np.sqrt(change * _LARGEST_CHANGE)) & (shorter > _JUMP)
         good = again & ~other.diverged & ~jump
         self.size = np.where(again & ~jump, size, self.size)

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.estimation.solver.differences import column_norms
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -84,7 +86,7 @@ class _Damping:
         jacobian = descent.current.jacobian
         assert jacobian is not None  # noqa: S101
         x = descent.current.z[:, None]
-        unit = 1.0 / np.maximum(np.linalg.norm(jacobian, axis=0), _SHORTEST_COLUMN)[:, None]
+        unit = 1.0 / np.maximum(column_norms(jacobian), _SHORTEST_COLUMN)[:, None]
         gradient = model.gradient[:, None]
         lower = (np.maximum(descent.lower, -_FAR)[:, None] - x) / unit
         upper = (np.minimum(descent.upper, _FAR)[:, None] - x) / unit
