@@ -217,6 +217,10 @@ class Descent:
             self._differentiate(point)
         self._points = {point.z.tobytes(): point}
         self._accept(point, 0.0)
+        # What is differenced for the first time beside a solution is to be right at once.
+        if known is not None and self.status is None and not (self.checked or self._jumps):
+            self._check()
+            self.status = self._converged()
 
     def evaluate(self, candidates: Sequence[NDArray[np.float64]]) -> list[Point] | None:
         """Return residuals of several candidates from one batch.
