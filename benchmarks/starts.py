@@ -55,6 +55,7 @@ def main() -> None:
     """Print, for each contender, how many starts ended at the truth, and where the others did."""
     parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
     parser.add_argument('--starts', type=int, default=STARTS)
+    parser.add_argument('--seed', type=int, default=SEED, help='of the starts')
     parser.add_argument('--only', choices=list(MODULES), help='run one contender')
     arguments = parser.parse_args()
     if robots.missing():
@@ -62,7 +63,7 @@ def main() -> None:
     case = robots.torque_arm_case()
     limit = _SIGMAS * case.standard_errors()
     low, high = arm.BOUNDS
-    starts = np.random.default_rng(SEED).uniform(low, high, (arguments.starts, case.size))
+    starts = np.random.default_rng(arguments.seed).uniform(low, high, (arguments.starts, case.size))
     print(f'{case.title}, {arm.SECONDS:g} s, {arm.NOISE:g} rad of noise, {len(starts)} starts')
     for name in MODULES:
         if arguments.only not in (None, name) or load(name) is None:

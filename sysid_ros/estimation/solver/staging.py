@@ -38,6 +38,8 @@ _SHARES = (0.1, 0.2, 0.4)
 _PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 _PATIENT_ROUGH = 1.0
 _DOUBTFUL = 1.15
+#: Residuals with this part of the noise's squares are not those of exact data.
+_NOISY = 0.1
 #: The sum of so many squares is larger by chance, by so many standard deviations at most.
 _CHANCE = 3.0
 #: A stage has so many residuals for each unknown at least, or it is left out.
@@ -100,7 +102,7 @@ def solve_in_stages(
     before = residuals.evaluations
     stages = _Stages(residuals, start, settings, tolerance, noise_known, cancel, observe)
     best = stages.solve(parts, _ROUGH)
-    if best is None or (best.status != 'time' and (is_stuck(best) or stages.unexplained(best))):
+    if best is None or (best.status != 'time' and (is_stuck(best) or stages.doubted(best))):
         again = stages.solve(parts_of(residuals, _PATIENT_SHARES), _PATIENT_ROUGH)
         best = min(filter(None, (best, again)), key=lambda each: each.cost)
     if best.cost > stages.at_start:
@@ -195,6 +197,16 @@ class _Stages:
         if last is not None and self._cost(last.x) > self.at_start:
             last = None  # what parts say is not so of all
         return self.solve_all(self._start if last is None else last.x, last)
+
+    def doubted(self, solution: Solution) -> bool:
+        """Return whether known noise says that finer stages may end elsewhere.
+
+        Residuals are larger than it, or the cost ends where no step lowers it although there is
+        noise, which is rather beside one of the many ridges that chaotic motion gives it.
+        """
+        ridge = solution.status in {'cost', 'stalled'}
+        ridge = ridge and 2 * solution.cost > _NOISY * len(solution.residual)
+        return self._noise_known and (ridge or self.unexplained(solution))
 
     def unexplained(self, solution: Solution) -> bool:
         """Return whether residuals are larger than known noise makes so many of them."""
