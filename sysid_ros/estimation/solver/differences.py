@@ -359,7 +359,7 @@ class Differences:
         norms = column_norms(middle)
         apart = skew > self._accurate * norms
         left, skew, norms = left[apart], skew[apart], norms[apart]
-        jacobian[:, left] = middle[:, apart]
+        jacobian[:, left], self._slopes[left] = middle[:, apart], norms
         self.central[left] = True
         unit = self._unit(x)
         # A value near zero may be moved by a part of its scale.
@@ -385,7 +385,7 @@ class Differences:
             kept = apart & (skew < before)
             left, skew, norms = left[kept], skew[kept], norms[kept]
             jacobian[:, left] = middle[:, kept]
-            self.size[left] = size[left]
+            self.size[left], self._slopes[left] = size[left], norms
             self._change[left] = norms * np.abs(steps[left]) / self._noise
             # Where noise was all that the sides differed by, one of them serves.
             self.central[left] = skew >= self._accurate * norms

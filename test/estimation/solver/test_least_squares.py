@@ -682,3 +682,23 @@ def test_steps_that_gain_nothing_are_not_tried() -> None:
     solution = solve(FunctionResiduals(kinked, line), np.array([0.25 + 1e-9]))
     assert solution.x[0] == pytest.approx(0.25, abs=1e-6)
     assert calls < 80
+
+
+@pytest.mark.parametrize(('bend', 'kept'), [(1e-3, True), (0.1, False)])
+def test_a_jacobian_serves_after_a_step_that_hardly_bends(bend: float, kept: bool) -> None:
+    rng = np.random.default_rng(3)
+    slopes, noise = rng.normal(size=(200, 4)), rng.normal(size=(200, 1))
+    curved = rng.normal(size=(200, 4))
+
+    def residual(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return slopes @ x.T + bend * (curved @ x.T) ** 2 + noise
+
+    line = [Unknown(name, (), 0.3, -5.0, 5.0) for name in 'abcd']
+    solution = solve(FunctionResiduals(residual, line), np.full(4, 0.3))
+    exact = solve(FunctionResiduals(residual, line), np.full(4, 0.3), tolerance=1e-7)
+    errors = standard_errors(exact)
+    assert solution.success
+    assert np.linalg.norm((solution.x - exact.x) / errors) < 0.02
+    # A point with its Jacobian, four steps beside it, and whether differences add up.
+    assert (solution.evaluations == 1 + 4 + 4 + 1) == kept
+    assert (solution.trace[1].jacobian == 'kept') == kept

@@ -186,3 +186,41 @@ def test_only_the_parameter_whose_column_noise_spoils_is_differenced_again() -> 
     expected = 1e-3 * times[:, 0] ** 2
     far = np.linalg.norm(linear.jacobian[:, 2] - expected) / np.linalg.norm(expected)
     assert far < 1e-3
+
+
+def test_steps_are_a_part_of_the_accuracy_in_standard_errors() -> None:
+    moved: list[NDArray[np.float64]] = []
+
+    def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = 100.0 * waves(x)
+        moved.append(values)
+        return values
+
+    differences = Differences(FunctionResiduals(function, unknowns()), 0.01)
+    x = np.array([3.0, 1.0])
+    differences.at(x)
+    differences.at(x)
+    base, *others = moved[-1].T
+    changes = [float(np.linalg.norm(other - base)) for other in others]
+    assert changes == pytest.approx([0.005, 0.005], rel=0.01)
+
+
+def test_a_jump_beside_the_point_does_not_pass_for_a_slope() -> None:
+    x = np.array([3.0, 1.0])
+    error = 1 / np.linalg.norm(100.0 * derivative(x), axis=0)[0]
+
+    def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        late = (x[:, 0] < 3.0 - 1e-3 * error).astype(float)
+        return 100.0 * waves(x) + 0.03 * late * np.cos(5.0 * TIMES)
+
+    differences = Differences(FunctionResiduals(function, unknowns()), 0.01)
+    differences.at(x)
+    linear = differences.at(x)
+    expected = 100.0 * derivative(x)
+    norms = np.linalg.norm(expected, axis=0)
+    assert np.linalg.norm(linear.jacobian - expected, axis=0)[0] > 3 * norms[0]
+    assert differences.check(linear)
+    assert np.linalg.norm(linear.jacobian - expected, axis=0)[0] < 0.3 * norms[0]
+    assert differences.names == ('w',)
+    again = differences.at(x).jacobian
+    assert np.linalg.norm(again - expected, axis=0)[0] < 0.3 * norms[0]

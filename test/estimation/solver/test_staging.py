@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,15 @@ from builders.models import Drive, rod
 from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver import staging
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.staging import PARTS, parts_of, solve_in_stages
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from builders.trajectories import Measure, Sweep
     from sysid_ros.estimation.solver.problem import Iteration
@@ -131,3 +134,23 @@ def test_a_cancelled_solve_does_not_begin(
     with pytest.raises(CancelledError, match='cancelled'):
         solve_in_stages(whole, start, cancel=cancel)
     assert whole.evaluations == 0
+
+
+@pytest.mark.parametrize(('status', 'rounds'), [('gradient', 1), ('cost', 2), ('stalled', 2)])
+def test_an_end_on_a_ridge_is_compared_with_that_of_finer_stages(
+    residuals: Callable[..., tuple[Residuals, np.ndarray]],
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    rounds: int,
+) -> None:
+    whole, start = residuals(1)
+    ended: list[Solution] = []
+
+    def ends(*args: Any, **settings: Any) -> Solution:
+        ended.append(dataclasses.replace(solve(*args, **settings), status=status))
+        return ended[-1]
+
+    monkeypatch.setattr(staging, 'solve', ends)
+    found = solve_in_stages(whole, start, noise_known=True)
+    assert len(ended) == rounds
+    assert found.cost == min(end.cost for end in ended)
