@@ -47,7 +47,7 @@ def learn(
 
     All values are moved together, twice and by different ratios, so that the ratio of its two
     changes says which value a number follows. What was learnt is then compared with the compiled
-    model at both ends of the bounds and between them.
+    model at both ends of the bounds.
 
     Args:
         compiled: Compiles a candidate.
@@ -86,9 +86,8 @@ def learn(
             return None
     if learnt is None:
         return None
-    writer = Writer(base, [], learnt=learnt)
-    for point in (low, high, random.uniform(low, high)):
-        model = base.__copy__()
+    writer, model = Writer(base, [], learnt=learnt), base.__copy__()
+    for point in (low, high):
         writer.write(model, at(point))
         mujoco.mj_setConst(model, mujoco.MjData(model))
         set_all_apart(model)

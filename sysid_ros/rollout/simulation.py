@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25
 #: What a batch records is kept below this, bytes, so that memory does not grow with the data.
-_LARGEST_RECORD = 1.5e6
+_LARGEST_RECORD = 3e6
 #: So many simulations for each thread are one batch at most: each needs memory of its own.
 _PER_THREAD = 8
 #: The same where laws are evaluated between steps, at a cost that hardly grows with the number of
