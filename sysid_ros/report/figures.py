@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from PIL import Image
 
 from sysid_ros.files import replace_file
 from sysid_ros.report import pictures, signals
@@ -49,9 +48,7 @@ class Drawing(Figure):
         try:
             # Other than savefig, this lays the figure out once, not before drawing and with it.
             canvas: Any = FigureCanvasAgg(self)
-            canvas.draw()
-            image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert('RGB')
-            image.save(buffer, 'png', dpi=(_DPI, _DPI), compress_level=_COMPRESSION)
+            canvas.print_png(buffer, pil_kwargs={'compress_level': _COMPRESSION})
         finally:
             self.dpi = dpi
         return buffer.getvalue()

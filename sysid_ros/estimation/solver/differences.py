@@ -146,10 +146,7 @@ class Differences:
         self.checked = residuals.exact.copy()
         self.wide = np.zeros(len(unknowns), dtype=bool)
         self._least = np.zeros(len(unknowns))
-        # A state at the start, near zero, has no other scale than how well it was measured.
-        self._slopes = np.array(
-            [1 / u.prior[1] if u.prior and u.of_single_runs else 0.0 for u in unknowns]
-        )
+        self._slopes = np.zeros(len(unknowns))
         self._change = np.full(len(unknowns), min(_PART * tolerance, _LONGEST))
         self._noise = 1.0
         self.repairs = 0
