@@ -263,7 +263,7 @@ class Residuals:
             )
             for run in range(len(self.runs))
         ]
-        for part, block in self._simulate(candidates, jobs):
+        for part, block in self._simulate(candidates, jobs, candidates[0]):
             moved = block.candidates > 0
             unstable |= bool(block.diverged[~moved].any())
             # Of the unknowns that a candidate moves, one acts on this sequence.
@@ -475,7 +475,10 @@ class Residuals:
         return [np.array(members) for members, _ in groups]
 
     def _simulate(
-        self, candidates: NDArray[np.float64], jobs: Sequence[NDArray[np.int64]]
+        self,
+        candidates: NDArray[np.float64],
+        jobs: Sequence[NDArray[np.int64]],
+        beside: NDArray[np.float64] | None = None,
     ) -> Iterator[tuple[Part, Block]]:
         """Yield every sequence with its simulations, no two of them for the same dynamics."""
         keys = [bytes(x[: len(self.exact)][~self.exact].tobytes()) for x in candidates]
@@ -495,7 +498,7 @@ class Residuals:
                     leading = leading[1:]
                     yield from self._shared(first + run, run, followers[run][0], known[first + run])
                 wanted.append(np.array(leading, dtype=np.int64))
-            for block in simulator.simulate(candidates, wanted):
+            for block in simulator.simulate(candidates, wanted, beside):
                 self._diverged += int(block.diverged.sum())
                 if block.candidates[0] == 0 and not block.diverged[0]:
                     keep[first + block.run] = {k: v[:1].copy() for k, v in block.rows.items()}

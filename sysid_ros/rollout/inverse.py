@@ -263,7 +263,10 @@ class InverseSimulator(Simulator):
         return prepare(self.model, sequence, self._lead, motion.interval * motion.stride)
 
     def simulate(
-        self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
+        self,
+        candidates: NDArray[np.float64],
+        wanted: Sequence[NDArray[np.int64]],
+        beside: NDArray[np.float64] | None = None,  # noqa: ARG002
     ) -> Iterator[Block]:
         """Yield the forces along each motion for some candidates; see `Simulator.simulate`."""
         self.refused = {}

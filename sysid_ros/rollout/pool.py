@@ -17,6 +17,7 @@ from sysid_ros.model.targets.writer import APART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -57,7 +58,7 @@ class Pool:
         threads: int,
         size: int,
         *,
-        also: frozenset[str] = frozenset(),
+        also: AbstractSet[str] = frozenset(),
     ) -> None:
         """Keep what the batch is made of.
 

@@ -15,6 +15,7 @@ import numpy as np
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.targets import Role, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
+from sysid_ros.rollout.contacts import WITHOUT, Contacts, may_touch
 from sysid_ros.rollout.controls import Controls, Timing
 from sysid_ros.rollout.drives import check_compiled_once, no_law
 from sysid_ros.rollout.measurement import SENSORS
@@ -44,7 +45,7 @@ _PER_THREAD = 8
 #: The same where laws are evaluated between steps, at a cost that hardly grows with the number of
 #: simulations: so many of them, as long as their record is below this, bytes, and never fewer.
 _FEWEST_DRIVEN, _MOST_DRIVEN = 16, 256
-_LARGEST_DRIVEN_RECORD = 64e6
+_LARGEST_DRIVEN_RECORD = 128e6
 
 
 def most_at_once(size: int, threads: int, *, driven: bool) -> int:
@@ -75,6 +76,8 @@ def of_like_length(steps: list[int]) -> list[list[int]]:
 
 #: The state vector that holds nothing but the time.
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
+#: The number of contacts, and what tells simulations whether to look for them.
+_CONTACTS, _FLAGS = 'ncon', 'opt.disableflags'
 #: Recorded after each step, so that row k describes the state at ``(k + 1) * timestep``.
 _STATE = ('qpos', 'qvel', 'act')
 
@@ -191,7 +194,7 @@ class Simulator:
             self._writer if build is None else None,
             self.threads,
             min(1 + len(self.parameters), most_at_once(0, self.threads, driven=drives is not None)),
-            also=frozenset() if self._stepper is None else self._stepper.fields,
+            also={_FLAGS} if self._stepper is None else self._stepper.fields,
         )
         self._prepare(sequences)
 
@@ -208,6 +211,10 @@ class Simulator:
             for s in self._record[1:]
         ]
         self._batches = of_like_length([run.steps for run in self.runs])
+        self._contacts: Contacts | None = None
+        if self._build is None and self._stepper is None and may_touch(self.model):
+            acting = np.asarray(self.acts().any(axis=1))
+            self._contacts = Contacts(len(self.runs), acting)
 
     def _prepared(self, sequence: Trajectory) -> Run:
         return prepare(self.model, sequence, self._lead)
@@ -339,13 +346,17 @@ class Simulator:
         return self.controls(run, steps, np.array([p.nominal for p in self.parameters]))
 
     def simulate(
-        self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
+        self,
+        candidates: NDArray[np.float64],
+        wanted: Sequence[NDArray[np.int64]],
+        beside: NDArray[np.float64] | None = None,
     ) -> Iterator[Block]:
         """Simulate some candidates on each sequence.
 
         Args:
             candidates: (m, p) parameter values.
             wanted: For each sequence, the indices of the candidates to simulate it with.
+            beside: (p,) what all of them differ from by no more than the step of a difference.
 
         Yields:
             One block per sequence, or several where their record would be large; those of a
@@ -362,7 +373,8 @@ class Simulator:
             most = most_at_once(size, self.threads, driven=self._stepper is not None)
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
-                yield from self._roll(jobs[first : first + most], steps, candidates, models)
+                some = jobs[first : first + most]
+                yield from self._roll(some, steps, candidates, models, beside)
 
     def _compiled(
         self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
@@ -394,6 +406,7 @@ class Simulator:
         steps: int,
         candidates: NDArray[np.float64],
         models: list[mujoco.MjModel] | None,
+        beside: NDArray[np.float64] | None,
     ) -> Iterator[Block]:
         count = len(jobs)
         runs = np.array([run for run, _ in jobs])
@@ -427,10 +440,19 @@ class Simulator:
             for item, width in zip(self._record, self._widths, strict=True)
         }
         with unlogged():
-            if self._stepper is None:
+            if self._stepper is not None:
+                self._stepper.roll(batch, control, candidates[which], out)
+            elif self._contacts is None:
                 batch.rollout(steps, control, record=self._record, ids=ids, out=out)
             else:
-                self._stepper.roll(batch, control, candidates[which], out)
+                free = self._contacts.free(beside)[runs]
+                flags = self.model.opt.disableflags
+                batch.expand(_FLAGS)[:count] = flags | np.where(free, WITHOUT, 0)
+                record = self._record if free.all() else (*self._record, _CONTACTS)
+                found = batch.rollout(steps, control, record=record, ids=ids, out=out)
+                for place in np.flatnonzero(~free):
+                    contacts = found[_CONTACTS][place]
+                    self._contacts.note(candidates[which[place]], runs[place], contacts)
         self.rollouts += count
         for run in dict.fromkeys(runs.tolist()):
             places = np.flatnonzero(runs == run)
