@@ -38,6 +38,8 @@ _SHARES = (0.1, 0.2, 0.4)
 _PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 _PATIENT_ROUGH = 1.0
 _DOUBTFUL = 1.15
+#: They say nothing of the end where the shortest part has this much of what they are above noise.
+_FROM_THE_FIRST = 0.25
 #: Residuals with this part of the noise's squares are not those of exact data.
 _NOISY = 0.1
 #: The sum of so many squares is larger by chance, by so many standard deviations at most.
@@ -102,7 +104,7 @@ def solve_in_stages(
     before = residuals.evaluations
     stages = _Stages(residuals, start, settings, tolerance, noise_known, cancel, observe)
     best = stages.solve(parts, _ROUGH)
-    if best is None or (best.status != 'time' and (is_stuck(best) or stages.doubted(best))):
+    if best is None or (best.status != 'time' and stages.doubted(best, parts[0])):
         again = stages.solve(parts_of(residuals, _PATIENT_SHARES), _PATIENT_ROUGH)
         best = min(filter(None, (best, again)), key=lambda each: each.cost)
     if best.cost > stages.at_start:
@@ -183,7 +185,7 @@ class _Stages:
             self._residuals.also(part)
         last: Solution | None = None
         for part in parts:
-            if last is not None and rough > _PATIENT_ROUGH and self.unexplained(last):
+            if last is not None and rough > _PATIENT_ROUGH and self._is_false(last):
                 return None
             found = attempt(
                 part,
@@ -198,21 +200,36 @@ class _Stages:
             last = None  # what parts say is not so of all
         return self.solve_all(self._start if last is None else last.x, last)
 
-    def doubted(self, solution: Solution) -> bool:
-        """Return whether known noise says that finer stages may end elsewhere.
+    def doubted(self, solution: Solution, beginning: Residuals) -> bool:
+        """Return whether finer stages may end elsewhere.
 
-        Residuals are larger than it, or the cost ends where no step lowers it although there is
-        noise, which is rather beside one of the many ridges that chaotic motion gives it.
+        No step lowered the cost although its slope is not zero; where the noise is known, that is
+        rather beside one of the many ridges that chaotic motion gives the cost. Or residuals are
+        larger than known noise. But where they are larger from the beginning on, the model lacks
+        something, as it will at every end: another motion is wrong the more the longer it takes.
+
+        Args:
+            solution: For all data.
+            beginning: The residuals of the shortest part.
         """
         ridge = solution.status in {'cost', 'stalled'}
         ridge = ridge and 2 * solution.cost > _NOISY * len(solution.residual)
-        return self._noise_known and (ridge or self.unexplained(solution))
+        false = self._is_false(solution)
+        if not (is_stuck(solution) or false or (self._noise_known and ridge)):
+            return False
+        begun = beginning(solution.x[None])[:, 0]
+        first = 2 * cost(begun, self._settings.loss) / len(begun) - 1
+        whole = 2 * solution.cost / len(solution.residual) - 1
+        return not (_is_large(solution) and first > _FROM_THE_FIRST * whole)
 
-    def unexplained(self, solution: Solution) -> bool:
-        """Return whether residuals are larger than known noise makes so many of them."""
-        count = len(solution.residual)
-        most = _DOUBTFUL * count + _CHANCE * math.sqrt(2 * count)
-        return self._noise_known and 2 * solution.cost > most
+    def _is_false(self, solution: Solution) -> bool:
+        return self._noise_known and _is_large(solution)
+
+
+def _is_large(solution: Solution) -> bool:
+    """Return whether residuals are larger than noise of one makes so many of them."""
+    count = len(solution.residual)
+    return 2 * solution.cost > _DOUBTFUL * count + _CHANCE * math.sqrt(2 * count)
 
 
 def is_stuck(solution: Solution) -> bool:

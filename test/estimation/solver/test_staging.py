@@ -154,3 +154,28 @@ def test_an_end_on_a_ridge_is_compared_with_that_of_finer_stages(
     found = solve_in_stages(whole, start, noise_known=True)
     assert len(ended) == rounds
     assert found.cost == min(end.cost for end in ended)
+
+
+@pytest.mark.parametrize(('since', 'rounds'), [(0.0, 1), (1.0, 2)])
+def test_what_the_model_lacks_from_the_beginning_on_casts_no_doubt_on_the_end(
+    residuals: Callable[..., tuple[Residuals, np.ndarray]],
+    monkeypatch: pytest.MonkeyPatch,
+    since: float,
+    rounds: int,
+) -> None:
+    right, start = residuals(1)
+    (run,) = (run.sequence for run in right.runs)
+    (series,) = run.measurements
+    more = np.random.default_rng(5).normal(0, (0.03, 0.3), series.data.shape)
+    noisy = series.data + more * (series.times >= since)[:, None]
+    wrong = dataclasses.replace(series, data=noisy)
+    whole = right.of([[dataclasses.replace(run, measurements=(wrong,))]])
+    ended: list[Solution] = []
+
+    def ends(*args: Any, **settings: Any) -> Solution:
+        ended.append(dataclasses.replace(solve(*args, **settings), status='stalled'))
+        return ended[-1]
+
+    monkeypatch.setattr(staging, 'solve', ends)
+    solve_in_stages(whole, start)
+    assert len(ended) == rounds
