@@ -17,7 +17,6 @@ from sysid_ros.model.targets.writer import APART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -58,7 +57,7 @@ class Pool:
         threads: int,
         size: int,
         *,
-        also: AbstractSet[str] = frozenset(),
+        also: frozenset[str] = frozenset(),
     ) -> None:
         """Keep what the batch is made of.
 

@@ -194,7 +194,7 @@ class Simulator:
             self._writer if build is None else None,
             self.threads,
             min(1 + len(self.parameters), most_at_once(0, self.threads, driven=drives is not None)),
-            also={_FLAGS} if self._stepper is None else self._stepper.fields,
+            also=frozenset() if self._stepper is None else self._stepper.fields,
         )
         self._prepare(sequences)
 
@@ -279,8 +279,7 @@ class Simulator:
         Args:
             x: (p,) parameter values, or the first of them, the others being nominal.
         """
-        rest = [parameter.nominal for parameter in self.parameters[len(x) :]]
-        values = np.concatenate([x, rest])
+        values = self._whole(x)
         model = self.model.__copy__() if self._build is None else self._build(values)
         self._writer.write(model, values)
         if self._writer.fields and not self._writer.constant:
@@ -290,6 +289,10 @@ class Simulator:
         for field, rows in self._writer.frames.items():
             getattr(model, field)[rows] = APART
         return model
+
+    def _whole(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        rest = [parameter.nominal for parameter in self.parameters[len(x) :]]
+        return np.concatenate([x, rest])
 
     def check(self, x: NDArray[np.float64]) -> None:
         """Check that a model can be built with a candidate's values, where it has to be.
@@ -307,6 +310,19 @@ class Simulator:
         """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
         control: NDArray[np.float64] = self._controls.of(run, steps, x[None], Timing())[0]
         return control
+
+    def applied(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence, when they act, for (p,) values."""
+        run, whole = self.runs[index], self._whole(x)[None]
+        control: NDArray[np.float64] = self._controls.of(
+            run, run.steps, whole, self._timing(index)
+        )[0]
+        return control
+
+    def start(self, index: int, x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Return ``qpos``, ``qvel`` and ``act`` where a sequence starts, for (p,) values."""
+        whole = self._whole(x)[None]
+        return {source: self._initial(index, source, whole)[0] for source in _STATE}
 
     def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how much later than its stamps each command of a sequence acts, s."""
