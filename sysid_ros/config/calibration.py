@@ -49,6 +49,7 @@ class VerdictKind(StrEnum):
     NOT_EXCITED = 'not excited'
     CONFOUNDED = 'confounded'
     PRIOR_DOMINATED = 'prior-dominated'
+    MODEL_LIMITED = 'model-limited'
 
     def among(self, others: Sequence[str]) -> str:
         """Return the verdict in words, with the parameters that one is confounded with."""
@@ -74,6 +75,7 @@ class GateConfig(Section):
             VerdictKind.AT_BOUND,
             VerdictKind.CONFOUNDED,
             VerdictKind.PRIOR_DOMINATED,
+            VerdictKind.MODEL_LIMITED,
         ),
         description='what may be said of a parameter',
     )

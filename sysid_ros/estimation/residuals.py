@@ -384,16 +384,21 @@ class Residuals:
 
     def of_records(self, x: NDArray[np.float64], records: Sequence[Record]) -> NDArray[np.float64]:
         """Return the (n,) residuals of a (p,) candidate whose simulations recorded this."""
-        candidates = self._complete(x[None])
         found = np.empty(len(self.samples.time))
-        for part, record in zip(self._parts, records, strict=True):
-            rows = {field: values[None] for field, values in record.items()}
-            wild = np.array([not all(np.isfinite(values).all() for values in rows.values())])
-            block = Block(part.run, np.zeros(1, dtype=np.int64), rows, wild)
-            for compared in part.compared:
-                found[compared.rows] = self._residual(compared, block, candidates)[0]
+        for index, record in enumerate(records):
+            found[self.rows(index)] = self.of_record(index, x, record)
         found[self.prior_rows] = self.priors.residual(x[None])[0]
         return found
+
+    def of_record(self, index: int, x: NDArray[np.float64], record: Record) -> NDArray[np.float64]:
+        """Return the residuals of one sequence, as `rows` has them."""
+        part, candidates = self._parts[index], self._complete(x[None])
+        rows = {field: values[None] for field, values in record.items()}
+        wild = np.array([not all(np.isfinite(values).all() for values in rows.values())])
+        block = Block(part.run, np.zeros(1, dtype=np.int64), rows, wild)
+        return np.concatenate(
+            [self._residual(compared, block, candidates)[0] for compared in part.compared]
+        )
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""

@@ -34,6 +34,7 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
+from sysid_ros.estimation.terms import terms
 from sysid_ros.estimation.weighting import solve_weighted, with_steady_slopes
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.inference.inference import data_only
@@ -309,6 +310,8 @@ def fit(  # noqa: PLR0913 (documented API)
             loss=settings.loss,
             method=intervals,
             residuals=residuals,
+            # What a fit did not get to would pass for what its model lacks.
+            terms=terms(residuals, x) if first.window is None and solution.success else (),
             cancel=cancel,
         )
         if starts_fixed:

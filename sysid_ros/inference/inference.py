@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.drift import JointEstimate
+from sysid_ros.inference.lacking import lacking
 from sysid_ros.inference.linear import linearised, robot_priors
 from sysid_ros.inference.profile import profiled
 from sysid_ros.inference.spread import LEVEL, Ends, spread
-from sysid_ros.inference.verdicts import verdicts
+from sysid_ros.inference.verdicts import Verdict, verdicts
 
 if TYPE_CHECKING:
     import threading
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.calibration import Loss, VerdictKind
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import ResidualLike
+    from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.combinations import Combination
+    from sysid_ros.inference.lacking import Lacking
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Spread
     from sysid_ros.model.unknown import Unknown
@@ -37,6 +41,11 @@ if TYPE_CHECKING:
 #: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold
 #: the truth in less than 94 % of cases then instead of 95 %.
 _SETTLED = 0.25
+#: Half-width of an interval in standard errors.
+_QUANTILE = float(ndtri((1 + LEVEL) / 2))
+#: What terms that the model lacks would change by more than this, in standard errors, is not
+#: identified: intervals would hold the truth in less than 92 % of cases without them.
+_LIMITED = 0.5
 #: Draws of all errors together.
 _DRAWS = 20_000
 
@@ -98,6 +107,7 @@ class Inference:
         all_at_once: What the half-widths are to be multiplied by to hold all parameters at once.
         left: How far the fit ended from the optimum, in standard errors of that parameter of which
             it is most.
+        lacking: What the model lacks and residuals follow, the most certain first.
     """
 
     intervals: tuple[Interval, ...]
@@ -109,9 +119,10 @@ class Inference:
     noises: tuple[SensorNoise, ...] = ()
     all_at_once: float = 1.0
     left: float = 0.0
+    lacking: tuple[str, ...] = ()
 
 
-def infer(
+def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     solution: Solution,
     jacobian: NDArray[np.float64],
     parameters: Sequence[Unknown],
@@ -120,9 +131,12 @@ def infer(
     loss: Loss = 'linear',
     method: IntervalMethod | None = None,
     residuals: ResidualLike | None = None,
+    terms: Sequence[Term] = (),
     cancel: threading.Event | None = None,
 ) -> Inference:
     """Return intervals and verdicts of all parameters.
+
+    What terms that the model lacks would change counts as a standard deviation beside the others.
 
     Args:
         solution: Where the solver ended.
@@ -132,6 +146,7 @@ def infer(
         loss: The loss of the fit; robust losses weight residuals.
         method: How intervals are found; sandwich unless given.
         residuals: The residual function, for ``profile`` only.
+        terms: What the model may lack.
         cancel: Ends the fits of a profile when it is set.
 
     Raises:
@@ -156,10 +171,18 @@ def infer(
     if method.name == 'profile' and residuals is not None:
         ends, more = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
         notes = (*notes, *more)
-    # np.maximum passes NaN on: no interval stays no interval.
-    low = np.maximum(ends.low, [unknown.min_value for unknown in parameters])
-    high = np.minimum(ends.high, [unknown.max_value for unknown in parameters])
     left = _left(linear, found)
+    lacks = lacking(solution, jacobian, parameters, samples, terms, loss) if terms else ()
+    shift = lacks[-1].shift if lacks else np.zeros(len(parameters))
+    each = _limited(judged.each, lacks, found.half, solution.x)
+    covariance = covariance + np.outer(shift, shift)
+    out = _QUANTILE * shift
+    # np.maximum passes NaN on: no interval stays no interval.
+    low = solution.x - np.hypot(solution.x - ends.low, out)
+    low = np.maximum(low, [unknown.min_value for unknown in parameters])
+    high = solution.x + np.hypot(ends.high - solution.x, out)
+    high = np.minimum(high, [unknown.max_value for unknown in parameters])
+    notes = (*_lacks(lacks), *notes)
     return Inference(
         tuple(
             Interval(
@@ -169,7 +192,7 @@ def infer(
                 verdict.confounded_with,
                 verdict.explanation,
             )
-            for index, verdict in enumerate(judged.each)
+            for index, verdict in enumerate(each)
         ),
         covariance,
         f'{found.method}; {ends.said}' if ends.said else found.method,
@@ -182,7 +205,45 @@ def infer(
         ),
         all_at_once(covariance, parameters),
         left,
+        tuple(each.title for each in lacks),
     )
+
+
+def _limited(
+    each: Sequence[Verdict],
+    lacks: Sequence[Lacking],
+    half: NDArray[np.float64],
+    x: NDArray[np.float64],
+) -> list[Verdict]:
+    """Say of what is identified if it would be another value in a model that lacks nothing."""
+    found = list(each)
+    if not lacks:
+        return found
+    shift = lacks[-1].shift
+    for index, verdict in enumerate(each):
+        if verdict.kind is not VerdictKind.IDENTIFIED:
+            continue
+        if not abs(shift[index]) > _LIMITED * half[index] / _QUANTILE:
+            continue
+        own = max(lacks, key=lambda term: abs(term.own[index]))
+        found[index] = Verdict(
+            VerdictKind.MODEL_LIMITED,
+            explanation=f'With {own.title} it would be about {x[index] + shift[index]:.3g}: add '
+            'that to the model, or record motion on which it has no effect.',
+        )
+    return found
+
+
+def _lacks(lacks: Sequence[Lacking]) -> tuple[str, ...]:
+    """Say what the residuals follow."""
+    if not lacks:
+        return ()
+    told = '; '.join(f'{each.title} ({each.sigmas:.2g} standard errors)' for each in lacks)
+    note = (
+        f'The model lacks something; residuals follow {told}. Intervals allow for what that would '
+        'change.'
+    )
+    return (note,)
 
 
 def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) -> float:

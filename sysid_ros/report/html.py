@@ -36,6 +36,7 @@ _VERDICTS = {
     VerdictKind.IDENTIFIED: ('✓', 'good'),
     VerdictKind.AT_BOUND: ('▲', 'warn'),
     VerdictKind.PRIOR_DOMINATED: ('◐', 'warn'),
+    VerdictKind.MODEL_LIMITED: ('≠', 'warn'),
     VerdictKind.CONFOUNDED: ('⇄', 'bad'),
     VerdictKind.NOT_EXCITED: ('○', 'bad'),
 }

@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment.health import FindingKind
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.results.result import GateCheck, SolverStatus
 
@@ -32,6 +33,7 @@ def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
         'each sensor': _worse_than_nominal(result),
         'motion ahead': _worse_ahead(result),
         'identified': _nothing_identified(result),
+        'model': _lacking(result),
         'optimum': _not_at_the_optimum(result),
         'recordings': _faults(result),
     }
@@ -88,6 +90,16 @@ def _worse_ahead(result: UnjudgedResult) -> Iterator[str]:
 def _nothing_identified(result: UnjudgedResult) -> Iterator[str]:
     if result.parameters and not any(parameter.identified for parameter in result.parameters):
         yield 'No parameter is identified: values rest on each other, on priors or on bounds.'
+
+
+def _lacking(result: UnjudgedResult) -> Iterator[str]:
+    limited = [
+        parameter.name
+        for parameter in result.parameters
+        if parameter.verdict_kind is VerdictKind.MODEL_LIMITED
+    ]
+    if limited:
+        yield f'The model lacks something that moves {some(limited)}: see their verdicts.'
 
 
 def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:

@@ -86,7 +86,7 @@ class Standing:
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (n, m) residuals of (m, p) candidates."""
-        values = self.bare(self._taken_back(candidates))
+        values = self.bare(self.taken_back(candidates))
         values[self.bare.prior_rows] = self.bare.priors.residual(candidates).T
         return values
 
@@ -100,7 +100,7 @@ class Standing:
         """Evaluate a candidate and its neighbours in one batch, as the bare residuals do."""
         columns = wanted & ~self.only_delays
         columns[self._offsets] |= bool(np.any(columns & self._partial))
-        around = self.bare.step_changes(self._taken_back(x[None])[0], steps, columns, base)
+        around = self.bare.step_changes(self.taken_back(x[None])[0], steps, columns, base)
         self.take_back(around.changes, np.where(wanted, steps, 0.0), steps)
         around.residual[self.bare.prior_rows] = self.bare.priors.residual(x[None])[0]
         return around
@@ -132,7 +132,8 @@ class Standing:
         found: NDArray[np.float64] = self.common @ (candidates - self.reference).T
         return found
 
-    def _taken_back(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def taken_back(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (m, p) candidates of the bare residuals whose commands act where they stand."""
         found: NDArray[np.float64] = candidates.copy()
         found[:, self._offsets] -= self.later(candidates).T
         return found
@@ -648,6 +649,16 @@ class WithArrivals(DerivedResiduals):
             -own / messages.deviation[:, None]
             for messages, own in zip(self._messages, later, strict=True)
         ]
+
+    def bare_point(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) candidate of the bare residuals that moves as one of these does."""
+        found: NDArray[np.float64] = self._standing.taken_back(x[None])[0]
+        return found
+
+    def of_change(self, change: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n + k,) change of these residuals with an (n,) change of the bare ones."""
+        known = [np.zeros((len(own.effect), 1)) for own in self._messages]
+        return self._without(change[:, None], known)[:, 0]
 
     def _without(
         self, values: NDArray[np.float64], known: list[NDArray[np.float64]]

@@ -1,0 +1,324 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a model may lack, and what each such term would do to the residuals."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+from mujoco.rollout import Rollout
+
+from sysid_ros.estimation.arrivals import WithArrivals
+from sysid_ros.rollout.measurement import SENSORS
+from sysid_ros.rollout.pool import unlogged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.estimation.residuals import Record, Residuals
+
+    Array = NDArray[np.float64]
+
+_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+_INPUTS = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_QFRC_APPLIED.value
+_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+_OF_POSITION = int(mujoco.mjtSensor.mjSENS_JOINTPOS)
+_OF_VELOCITY = int(mujoco.mjtSensor.mjSENS_JOINTVEL)
+#: Friction is larger near rest up to about these parts of the joint's fastest speed.
+_NEAR_REST = (0.03, 0.1, 0.3)
+#: The sign of a speed or of a force changes over this part of the largest.
+_SIGN = 0.02
+#: Terms are tried in this part of the forces, gains, masses and gravity that are there: far above
+#: rounding, and so small that what they do is in proportion.
+_SMALL = 1e-3
+#: What is between an encoder and its link is tried in that part of this, rad or m.
+_TURNED = 0.01
+#: So many numbers are recorded at once, at most.
+_LARGEST_RECORD = 4e6
+
+
+class Lack(enum.StrEnum):
+    """What a model may lack."""
+
+    STRIBECK = 'friction that is larger near rest (Stribeck)'
+    DRAG = 'friction that grows with the square of the speed'
+    ASYMMETRY = 'asymmetric friction or another constant force'
+    LOAD = 'friction that grows with the load'
+    SPRING = 'a spring'
+    ELASTICITY = 'elasticity'
+    BACKLASH = 'backlash'
+    GAIN = 'another gain'
+    DELAY = 'another delay of the commands'
+    PAYLOAD = 'another mass'
+    TILT = 'another direction of gravity'
+
+
+class Term(NamedTuple):
+    """Something that a model may lack.
+
+    Attributes:
+        lack: What it is.
+        where: Name of the joint, actuator or body that it is of; empty where it is of all.
+        change: (n,) change of the residuals by one unit of it.
+    """
+
+    lack: Lack
+    where: str
+    change: Array
+
+    @property
+    def title(self) -> str:
+        """What it is and where, for people."""
+        return f'{self.lack} of {self.where!r}' if self.where else str(self.lack)
+
+
+class _Try(NamedTuple):
+    """A simulation with a term.
+
+    Attributes:
+        lack: What it is.
+        where: Of what.
+        force: (steps, nv) generalised forces that are added, if any.
+        control: (steps, nu) controls in place of the sequence's, if others.
+        model: In place of the nominal one, if another.
+    """
+
+    lack: Lack
+    where: str
+    force: Array | None = None
+    control: Array | None = None
+    model: mujoco.MjModel | None = None
+
+
+class _Motion:
+    """What a sequence's simulation does without any term.
+
+    Attributes:
+        model: The model.
+        control: (steps, nu) when it acts.
+        record: What is recorded, a row per state.
+    """
+
+    def __init__(
+        self, model: mujoco.MjModel, control: Array, start: dict[str, Array], threads: int
+    ) -> None:
+        self.model, self.control = model, control
+        self._start, self._threads = start, threads
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:], data.act[:] = start['qpos'], start['qvel'], start['act']
+        self._physics = np.empty(mujoco.mj_stateSize(model, _PHYSICS))
+        mujoco.mj_getState(model, data, self._physics, _PHYSICS)
+        self._places = {'qpos': 1, 'qvel': 1 + model.nq, 'act': 1 + model.nq + model.nv}
+        (record,) = self.simulate([_Try(Lack.GAIN, '')])
+        self.record = record
+
+    def simulate(self, tries: Sequence[_Try]) -> Iterator[Record]:
+        """Yield what each simulation records, a row per state, the first being the start."""
+        model, steps = self.model, len(self.control)
+        width = len(self._physics) + model.nsensordata + model.nu + model.nv
+        most = max(int(_LARGEST_RECORD / (steps * width)), 1)
+        with Rollout(nthread=self._threads) as pool:
+            data = [mujoco.MjData(model) for _ in range(self._threads)]
+            for first in range(0, len(tries), most):
+                some = tries[first : first + most]
+                inputs = np.zeros((len(some), steps, model.nu + model.nv))
+                for place, each in enumerate(some):
+                    control = self.control if each.control is None else each.control
+                    inputs[place, :, : model.nu] = control
+                    if each.force is not None:
+                        inputs[place, :, model.nu :] = each.force
+                with unlogged():
+                    states, sensors = pool.rollout(
+                        [each.model or model for each in some],
+                        data,
+                        np.tile(self._physics, (len(some), 1)),
+                        inputs,
+                        control_spec=_INPUTS,
+                        nstep=steps,
+                    )
+                for state, read in zip(states, sensors, strict=True):
+                    found = {SENSORS: read}
+                    for source, place in self._places.items():
+                        start = self._start[source]
+                        after = state[:-1, place : place + len(start)]
+                        found[source] = np.concatenate([start[None], after])
+                    yield found
+
+    def forces(self) -> Array:
+        """Return the (steps, nv) forces of actuators on single joints."""
+        model, found = self.model, np.zeros((len(self.control), self.model.nv))
+        for actuator in range(model.nu):
+            joint = int(model.actuator_trnid[actuator, 0])
+            if (
+                model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_JOINT
+                or model.actuator_gaintype[actuator] != mujoco.mjtGain.mjGAIN_FIXED
+                or model.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE
+                or int(model.jnt_type[joint]) not in _SCALAR
+            ):
+                continue
+            gear = model.actuator_gear[actuator, 0]
+            dof, place = int(model.jnt_dofadr[joint]), int(model.jnt_qposadr[joint])
+            control = self.control[:, actuator]
+            if model.actuator_ctrllimited[actuator]:
+                control = np.clip(control, *model.actuator_ctrlrange[actuator])
+            force = model.actuator_gainprm[actuator, 0] * control
+            if model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE:
+                bias = model.actuator_biasprm[actuator]
+                force = force + bias[0] + bias[1] * gear * self.record['qpos'][:, place]
+                force = force + bias[2] * gear * self.record['qvel'][:, dof]
+            if model.actuator_forcelimited[actuator]:
+                force = np.clip(force, *model.actuator_forcerange[actuator])
+            found[:, dof] += gear * force
+        return found
+
+
+def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
+    """Return what terms that the model may lack would do to the residuals at a (p,) candidate.
+
+    Each is simulated in an amount so small that what it does is in proportion; what is between an
+    encoder and its link is added to what the encoder reads. There are none where motions are
+    prescribed or driven by laws that MuJoCo lacks, and none that do nothing.
+    """
+    if isinstance(residuals, WithArrivals):
+        return [
+            each._replace(change=residuals.of_change(each.change))
+            for each in terms(residuals.bare, residuals.bare_point(x))
+        ]
+    if any(s.prescribed or s.drives is not None for s in residuals.simulators):
+        return []
+    motions = [
+        _Motion(model, simulator.applied(index, x), simulator.start(index, x), simulator.threads)
+        for simulator in residuals.simulators
+        for model in [simulator.compiled(x)]
+        for index in range(len(simulator.runs))
+    ]
+    sizes = _sizes(motions)
+    changes: dict[tuple[Lack, str, int], Array] = {}
+    for index, motion in enumerate(motions):
+        rows, at = residuals.rows(index), residuals.of_record(index, x, motion.record)
+        tries = list(_tries(motion, sizes))
+        simulated = zip(tries, motion.simulate(tries), strict=True)
+        for number, (lack, where, record) in enumerate(
+            itertools.chain(
+                ((each.lack, each.where, record) for each, record in simulated),
+                _read(motion, sizes),
+            )
+        ):
+            change = changes.setdefault(
+                (lack, where, number), np.zeros(len(residuals.samples.time))
+            )
+            change[rows] = (residuals.of_record(index, x, record) - at) / _SMALL
+    return [
+        Term(lack, where, change)
+        for (lack, where, _), change in changes.items()
+        if np.all(np.isfinite(change)) and np.any(change)
+    ]
+
+
+class _Size(NamedTuple):
+    """How far and fast a joint moves in all sequences, and how strong its drive is.
+
+    Attributes:
+        reach: From its least to its greatest position.
+        fastest: Its greatest speed.
+        strongest: The greatest force of its actuators; 0 where that is not known.
+        usual: Their root mean square, 1 where that is not known.
+    """
+
+    reach: float
+    fastest: float
+    strongest: float
+    usual: float
+
+
+def _joints(model: mujoco.MjModel) -> Iterator[tuple[str, int, int]]:
+    """Yield name, degree of freedom and place in ``qpos`` of each hinge and slide."""
+    for joint in range(model.njnt):
+        if int(model.jnt_type[joint]) in _SCALAR:
+            dof, place = int(model.jnt_dofadr[joint]), int(model.jnt_qposadr[joint])
+            yield model.joint(joint).name or f'joint {joint}', dof, place
+
+
+def _sizes(motions: Sequence[_Motion]) -> dict[str, _Size]:
+    """Return the size of each joint's motion: a term is as large in one sequence as in others."""
+    found: dict[str, list[tuple[Array, Array, Array]]] = {}
+    for motion in motions:
+        forces = motion.forces()
+        for name, dof, place in _joints(motion.model):
+            record = motion.record
+            rows = record['qpos'][:, place], record['qvel'][:, dof], forces[:, dof]
+            found.setdefault(name, []).append(rows)
+    sizes = {}
+    for name, parts in found.items():
+        angle, speed, force = (np.concatenate(rows) for rows in zip(*parts, strict=True))
+        sizes[name] = _Size(
+            float(np.ptp(angle)) or 1.0,
+            float(np.abs(speed).max()) or 1.0,
+            float(np.abs(force).max()),
+            float(np.sqrt(np.mean(force**2))) or 1.0,
+        )
+    return sizes
+
+
+def _tries(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[_Try]:
+    """Yield the simulations with terms of a sequence, the same ones for each."""
+    model, forces = motion.model, motion.forces()
+    for name, dof, place in _joints(model):
+        size, force = sizes[name], forces[:, dof]
+        angle, speed = motion.record['qpos'][:, place], motion.record['qvel'][:, dof]
+        moves = speed / size.fastest
+        way = np.tanh(moves / _SIGN)
+        shapes = [
+            *((Lack.STRIBECK, -way * np.exp(-((moves / part) ** 2))) for part in _NEAR_REST),
+            (Lack.DRAG, -way * moves**2),
+            (Lack.ASYMMETRY, np.ones_like(speed)),
+            (Lack.SPRING, -angle / size.reach),
+        ]
+        if size.strongest:
+            load = force / size.strongest
+            shapes += [(Lack.LOAD, -way * np.abs(load)), (Lack.GAIN, load)]
+        for lack, shape in shapes:
+            added = np.zeros((len(speed), model.nv))
+            added[:, dof] = _SMALL * size.usual * shape
+            yield _Try(lack, name, force=added)
+    before = np.concatenate([motion.control[:1], motion.control[:-1]])
+    late = (1.0 - _SMALL) * motion.control + _SMALL * before
+    yield _Try(Lack.DELAY, '', control=late)
+    for axis in range(3):
+        other = model.__copy__()
+        other.opt.gravity[axis] += _SMALL * (float(np.linalg.norm(model.opt.gravity)) or 1.0)
+        yield _Try(Lack.TILT, '', model=other)
+    for body in range(1, model.nbody):
+        if model.body_mass[body] > 0:
+            other = model.__copy__()
+            other.body_mass[body] *= 1.0 + _SMALL
+            mujoco.mj_setConst(other, mujoco.MjData(other))
+            yield _Try(Lack.PAYLOAD, model.body(body).name or f'body {body}', model=other)
+
+
+def _read(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[tuple[Lack, str, Record]]:
+    """Yield what encoders read with something between them and the links."""
+    model, forces = motion.model, motion.forces()
+    for name, dof, place in _joints(model):
+        if not sizes[name].strongest:
+            continue
+        load = forces[:, dof] / sizes[name].strongest
+        for lack, shape in ((Lack.ELASTICITY, load), (Lack.BACKLASH, np.tanh(load / _SIGN))):
+            turned = _SMALL * _TURNED * shape
+            rate = np.gradient(turned, model.opt.timestep)
+            found = {source: rows.copy() for source, rows in motion.record.items()}
+            found['qpos'][:, place] += turned
+            found['qvel'][:, dof] += rate
+            for sensor in np.flatnonzero(model.sensor_objid == model.dof_jntid[dof]):
+                column = int(model.sensor_adr[sensor])
+                if model.sensor_type[sensor] == _OF_POSITION:
+                    found[SENSORS][:, column] += turned
+                elif model.sensor_type[sensor] == _OF_VELOCITY:
+                    found[SENSORS][:, column] += rate
+            yield lack, name, found

@@ -1,0 +1,182 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether residuals follow something that the model lacks, and how far that moves parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.special
+
+from sysid_ros.inference.linear import linearised
+from sysid_ros.inference.spread import LEVEL, bartlett, spread
+from sysid_ros.inference.stationary import channel_noises
+from sysid_ros.model.unknown import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sysid_ros.config.calibration import Loss
+    from sysid_ros.estimation.layout import Samples
+    from sysid_ros.estimation.solver.least_squares import Solution
+    from sysid_ros.estimation.terms import Term
+    from sysid_ros.inference.linear import Linear
+
+    Array = NDArray[np.float64]
+
+#: Residuals follow a term if noise would make them do so, in any of all terms, with less than this
+#: probability.
+_CHANCE = 0.01
+#: Half-width of an interval in standard errors.
+_QUANTILE = float(scipy.special.ndtri((1 + LEVEL) / 2))
+#: So many terms are found at most.
+_MOST = 4
+#: A term of which less than this part is left once parameters follow is theirs.
+_OWN = 1e-3
+#: Terms have no bounds.
+_FAR = 1e100
+#: So many terms are looked at side by side.
+_SIDE_BY_SIDE = 8
+
+
+class Lacking(NamedTuple):
+    """A term that the residuals follow.
+
+    Attributes:
+        title: What it is and where, for people.
+        sigmas: How many standard errors its amount is from none.
+        shift: (p,) by how much parameters would change with it and the terms before it.
+        own: (p,) by how much more than with the terms before it.
+    """
+
+    title: str
+    sigmas: float
+    shift: Array
+    own: Array
+
+
+def lacking(
+    solution: Solution,
+    jacobian: Array,
+    unknowns: Sequence[Unknown],
+    samples: Samples,
+    terms: Sequence[Term],
+    loss: Loss = 'linear',
+) -> tuple[Lacking, ...]:
+    """Find the terms that residuals follow, and how far parameters would move with them.
+
+    A term is one more parameter that is zero: its amount is what one Gauss-Newton step makes of it
+    (a score test; C. R. Rao, Mathematical Proceedings of the Cambridge Philosophical Society 44,
+    1948), with the standard error that the noise inside of recordings gives it, as with a right
+    model nothing else makes it differ from zero. The most significant is taken into the model, and
+    the others are tried again.
+
+    Args:
+        solution: Where the solver ended.
+        jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
+        unknowns: The parameters, p of them.
+        samples: What each residual is.
+        terms: What is tried.
+        loss: Of the fit.
+    """
+    # All recordings are one: their disagreement may be what a term explains.
+    samples = dataclasses.replace(samples, bags=('all',) * int(samples.sequence.max() + 1))
+
+    def problem(chosen: Sequence[Term]) -> Linear:
+        return _with(solution, jacobian, unknowns, samples, chosen, loss)
+
+    def certain(chosen: Sequence[Term]) -> Array:
+        """Return which terms noise does not make differ from zero, by their standard errors."""
+        sigmas = _sigmas(problem(chosen), len(unknowns))
+        return np.where(2 * scipy.special.ndtr(-sigmas) * len(terms) < _CHANCE, sigmas, 0.0)
+
+    chosen: list[Term] = []
+    left = list(terms)
+    while left and len(chosen) < _MOST:
+        chances = _screened(problem(chosen), left)
+        best = int(np.argmin(chances))
+        term = left.pop(best)
+        if chances[best] * len(terms) > _CHANCE:
+            break
+        sigmas = certain([*chosen, term])
+        if sigmas[-1]:
+            # What stood in for the new one goes.
+            chosen = [each for each, own in zip([*chosen, term], sigmas, strict=True) if own]
+    if not chosen:
+        return ()
+    sigmas = _sigmas(problem(chosen), len(unknowns))
+    order = np.argsort(-sigmas)
+    steps = [_step(problem([chosen[k] for k in order[:count]])) for count in range(len(order) + 1)]
+    return tuple(
+        Lacking(chosen[k].title, float(sigmas[k]), steps[0] - after, before - after)
+        for k, before, after in (
+            (k, steps[place][: len(unknowns)], steps[place + 1][: len(unknowns)])
+            for place, k in enumerate(order)
+        )
+    )
+
+
+def _step(linear: Linear) -> Array:
+    """Return how far all parameters are above their optimum, none of them at a bound."""
+    found = np.zeros(len(linear.x))
+    found[linear.free] = linear.step
+    return found
+
+
+def _sigmas(linear: Linear, count: int) -> Array:
+    """Return by how many standard errors each term, after so many parameters, is not zero."""
+    half = spread(linear).half[count:]
+    with np.errstate(invalid='ignore', divide='ignore'):
+        found = np.abs(_step(linear)[count:]) / half * _QUANTILE
+    return np.nan_to_num(found, nan=0.0, posinf=0.0)
+
+
+def _with(
+    solution: Solution,
+    jacobian: Array,
+    unknowns: Sequence[Unknown],
+    samples: Samples,
+    terms: Sequence[Term],
+    loss: Loss,
+) -> Linear:
+    """Return the linearised problem with terms as parameters that are zero."""
+    more = tuple(Unknown(f'term {k}', (), 0.0, -_FAR, _FAR) for k in range(len(terms)))
+    return linearised(
+        dataclasses.replace(solution, x=np.concatenate([solution.x, np.zeros(len(more))])),
+        np.concatenate([jacobian, *(term.change[:, None] for term in terms)], axis=1),
+        (*unknowns, *more),
+        samples,
+        loss,
+    )
+
+
+def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
+    """Return (k,) probabilities that noise makes residuals follow each term as they do."""
+    scaled, samples = linear.scaled, linear.samples
+    noises = channel_noises(linear).values()
+    alike = max(1.0 + 2.0 * float(np.abs(noise.correlation[1:]).sum()) for noise in noises)
+    measured = samples.sensor >= 0
+    instants = []
+    for sequence in np.unique(samples.sequence[measured]):
+        rows = np.flatnonzero((samples.sequence == sequence) & measured)
+        instants.append((rows, np.unique(samples.time[rows], return_inverse=True)[1]))
+    found = np.ones(len(terms))
+    for first in range(0, len(terms), _SIDE_BY_SIDE):
+        some = slice(first, first + _SIDE_BY_SIDE)
+        rest = np.stack([term.change for term in terms[some]], axis=1)
+        rest /= np.sqrt(np.einsum('ij,ij->j', rest, rest))
+        rest -= scaled @ (linear.inverse @ (scaled.T @ rest))
+        own = np.einsum('ij,ij->j', rest, rest)
+        score = rest.T @ linear.residual
+        variance = np.zeros(len(score))
+        for rows, instant in instants:
+            products = rest[rows] * linear.residual[rows, None]
+            sums = [np.bincount(instant, column) for column in products.T]
+            variance += bartlett(np.stack(sums, axis=1), alike)
+        sigmas = np.abs(score) / np.sqrt(np.maximum(variance, 1e-300))
+        found[some] = np.where(own > _OWN, 2 * scipy.special.ndtr(-sigmas), 1.0)
+    return found

@@ -1,0 +1,96 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What terms that a model may lack do to residuals, against parameters that do the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+import pytest
+
+from builders.models import rod
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.terms import Lack, Term, terms
+from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.rollout.simulation import Simulator
+
+if TYPE_CHECKING:
+    from builders.trajectories import Measure, Sweep
+
+ARM = rod(timestep=0.002, damping=0.3, armature=0.01)
+NOISE = {'q': 0.01, 'v': 0.1}
+
+
+@pytest.fixture(scope='module')
+def made(measure: Measure, sweep: Sweep) -> tuple[Residuals, np.ndarray, list[Term]]:
+    """Residuals of two runs of a servo, one of them wider, by five parameters, and all terms."""
+    model = mujoco.MjModel.from_xml_string(ARM)
+    unknowns = [
+        u
+        for path in (
+            'option/gravity[0]',
+            'actuator/a/biasprm[0]',
+            'body/upper/mass',
+            'actuator/*/delay',
+            'joint/j/stiffness',
+        )
+        for u in make_unknowns(path, model, bounds=(-100, 100) if 'gravity' in path else None)
+    ]
+    runs = [
+        measure(model, name=str(k), commands=sweep('a', amplitude=1.0 + k), noise=NOISE, seed=k)
+        for k in range(2)
+    ]
+    residuals = Residuals(Simulator(model, unknowns, runs, threads=1), NOISE)
+    x = np.array([unknown.nominal for unknown in unknowns])
+    return residuals, x, terms(residuals, x)
+
+
+@pytest.mark.parametrize(
+    ('lack', 'parameter'),
+    [
+        (Lack.TILT, 'option/gravity[0]'),
+        (Lack.ASYMMETRY, 'actuator/a/biasprm[0]'),
+        (Lack.PAYLOAD, 'body/upper/mass'),
+        (Lack.DELAY, 'actuator/a/delay'),
+        (Lack.SPRING, 'joint/j/stiffness'),
+    ],
+)
+def test_a_term_does_what_the_parameter_does(
+    made: tuple[Residuals, np.ndarray, list[Term]], lack: Lack, parameter: str
+) -> None:
+    residuals, x, every = made
+    names = [unknown.name for unknown in residuals.unknowns]
+    steps = np.full(len(x), 1e-5)
+    change = residuals.step_changes(x, steps).changes[:, names.index(parameter)]
+    alike = [
+        abs(float(change @ term.change))
+        / float(np.linalg.norm(change) * np.linalg.norm(term.change))
+        for term in every
+        if term.lack is lack
+    ]
+    # Between samples on the grid, a command that comes later is not quite a mean of two.
+    assert max(alike) > (0.99 if lack is Lack.DELAY else 0.999)
+
+
+def test_each_joint_has_each_term_and_all_change_something(
+    made: tuple[Residuals, np.ndarray, list[Term]],
+) -> None:
+    residuals, _, every = made
+    assert {term.lack for term in every} == set(Lack)
+    assert {term.where for term in every if term.lack is Lack.STRIBECK} == {'j'}
+    for term in every:
+        assert term.change.shape == residuals.samples.time.shape
+        assert np.any(term.change != 0)
+
+
+def test_friction_near_rest_acts_where_the_joint_is_slow(
+    made: tuple[Residuals, np.ndarray, list[Term]],
+) -> None:
+    _, _, every = made
+    near, wide = (
+        next(t for t in every if t.lack is Lack.STRIBECK),
+        [t for t in every if t.lack is Lack.STRIBECK][-1],
+    )
+    assert np.linalg.norm(near.change) < np.linalg.norm(wide.change)
