@@ -396,13 +396,14 @@ class Residuals:
         rows = {field: values[None] for field, values in record.items()}
         wild = np.array([not all(np.isfinite(values).all() for values in rows.values())])
         block = Block(part.run, np.zeros(1, dtype=np.int64), rows, wild)
-        return np.concatenate(
-            [self._residual(compared, block, candidates)[0] for compared in part.compared]
-        )
+        found = [self._residual(compared, block, candidates)[0] for compared in part.compared]
+        return np.concatenate([np.zeros(0), *found])
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""
         compared = self._parts[index].compared
+        if not compared:
+            return slice(0, 0)
         return slice(compared[0].rows.start, compared[-1].rows.stop)
 
     def shifted(

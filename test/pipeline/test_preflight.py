@@ -55,7 +55,8 @@ def _wild(sequence: Trajectory) -> Trajectory:
 
 @pytest.mark.slow
 def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
-    truth = workshop.spec(damping=0.11, mass=1.05)
+    # Of a heavier bob the inertia would be another as well, which the mass alone does not change.
+    truth = workshop.spec(damping=0.11)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]
     problem = workshop.problem(workshop.spec(), TARGETS, *runs)
     found = predicted(workshop.config, problem)

@@ -54,7 +54,7 @@ function measure(frame) {{
 }}
 const wait = setInterval(() => {{
   const frames = Array.from(document.querySelectorAll('iframe'));
-  if (!frames.every((frame) => frame.contentDocument.documentElement.dataset.drawn)) return;
+  if (!frames.every((frame) => frame.contentDocument.documentElement?.dataset.drawn)) return;
   clearInterval(wait);
   document.getElementById('measured').textContent = JSON.stringify(frames.map(measure));
 }}, 100);

@@ -43,6 +43,16 @@ def unidentified() -> dict[str, Any]:
     return {'parameters': tuple(parameters)}
 
 
+def limited() -> dict[str, Any]:
+    first, *others = HONEST.parameters
+    return {
+        'parameters': (
+            first.model_copy(update={'verdict_kind': VerdictKind.MODEL_LIMITED}),
+            *others,
+        )
+    }
+
+
 def worse_sensor() -> dict[str, Any]:
     first, *others = HONEST.errors
     grown = first.model_copy(update={'after': 1.2 * first.before, 'role': 'validate'})
@@ -82,6 +92,7 @@ def test_an_honest_result_has_none() -> None:
         ('generalises', lambda: {'held_out_after': 5.36, 'training_after': 1.01}),
         ('each sensor', worse_sensor),
         ('identified', unidentified),
+        ('model', limited),
         ('optimum', out_of_iterations),
         ('optimum', out_of_time),
         ('recordings', jumping_clock),
