@@ -36,7 +36,7 @@ def test_a_profile_shows_phases_that_add_up(quick: Project, sysid: Sysid):
     rows = [re.split(r'\s{2,}', line.strip()) for line in table.splitlines()[1:]]
     seconds = {row[0]: float(row[1]) for row in rows}
     total = seconds.pop('all')
-    assert total <= took
+    assert total <= took + 0.05  # it is rounded to tenths
     assert sum(seconds.values()) == pytest.approx(total, abs=0.06 * len(seconds))
     assert {'parameters and noise', 'result, report and model'} <= set(seconds)
     (parameters,) = [row for row in rows if row[0] == 'parameters and noise']
