@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cases import noisy
-from sysid_ros.estimation.terms import Lack
+from sysid_ros.estimation.terms import TermKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Plant(NamedTuple):
     """
 
     title: str
-    lack: Lack | None
+    lack: TermKind | None
     mjcf: str = noisy.ARM
     change: Callable[[mujoco.MjModel], object] = lambda _: None
     force: Callable[[Array], Array] = np.zeros_like
@@ -82,18 +82,20 @@ def _asymmetric(speed: Array) -> Array:
 
 PLANTS = {
     'clean': Plant('nothing', None),
-    'stribeck': Plant('Stribeck friction', Lack.STRIBECK, force=_stribeck),
-    'asymmetric': Plant('asymmetric friction', Lack.ASYMMETRY, force=_asymmetric),
+    'stribeck': Plant('Stribeck friction', TermKind.STRIBECK, force=_stribeck),
+    'asymmetric': Plant('asymmetric friction', TermKind.ASYMMETRY, force=_asymmetric),
     'backlash': Plant(
         'backlash of .6 degrees',
-        Lack.BACKLASH,
+        TermKind.BACKLASH,
         _between('limited="true" range="-.3 .3" solreflimit=".01 1" damping=".02"'),
     ),
-    'payload': Plant('forearm 30 % heavier', Lack.PAYLOAD, change=_scaled('body_mass', 2, 1.3)),
-    'gain': Plant('gain of the shoulder 10 % higher', Lack.GAIN, change=_gain),
-    'elastic': Plant('elastic joints', Lack.ELASTICITY, _between('stiffness="600" damping="1"')),
-    'delay': Plant('commands 8 ms later', Lack.DELAY, late=0.008),
-    'tilt': Plant('gravity tilted by 3 degrees', Lack.TILT, change=_tilt),
+    'payload': Plant('forearm 30 % heavier', TermKind.PAYLOAD, change=_scaled('body_mass', 2, 1.3)),
+    'gain': Plant('gain of the shoulder 10 % higher', TermKind.GAIN, change=_gain),
+    'elastic': Plant(
+        'elastic joints', TermKind.ELASTICITY, _between('stiffness="600" damping="1"')
+    ),
+    'delay': Plant('commands 8 ms later', TermKind.DELAY, late=0.008),
+    'tilt': Plant('gravity tilted by 3 degrees', TermKind.TILT, change=_tilt),
 }
 
 

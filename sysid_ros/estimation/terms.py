@@ -43,7 +43,7 @@ _TURNED = 0.01
 _LARGEST_RECORD = 4e6
 
 
-class Lack(enum.StrEnum):
+class TermKind(enum.StrEnum):
     """What a model may lack."""
 
     STRIBECK = 'friction that is larger near rest (Stribeck)'
@@ -68,7 +68,7 @@ class Term(NamedTuple):
         change: (n,) change of the residuals by one unit of it.
     """
 
-    lack: Lack
+    lack: TermKind
     where: str
     change: Array
 
@@ -89,7 +89,7 @@ class _Try(NamedTuple):
         model: In place of the nominal one, if another.
     """
 
-    lack: Lack
+    lack: TermKind
     where: str
     force: Array | None = None
     control: Array | None = None
@@ -115,7 +115,7 @@ class _Motion:
         self._physics = np.empty(mujoco.mj_stateSize(model, _PHYSICS))
         mujoco.mj_getState(model, data, self._physics, _PHYSICS)
         self._places = {'qpos': 1, 'qvel': 1 + model.nq, 'act': 1 + model.nq + model.nv}
-        (record,) = self.simulate([_Try(Lack.GAIN, '')])
+        (record,) = self.simulate([_Try(TermKind.GAIN, '')])
         self.record = record
 
     def simulate(self, tries: Sequence[_Try]) -> Iterator[Record]:
@@ -153,20 +153,22 @@ class _Motion:
     def forces(self) -> Array:
         """Return the (steps, nv) forces of actuators on single joints."""
         model, found = self.model, np.zeros((len(self.control), self.model.nv))
-        for actuator in range(model.nu):
+        for actuator in range(model.nactuator):
             joint = int(model.actuator_trnid[actuator, 0])
             if (
                 model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_JOINT
                 or model.actuator_gaintype[actuator] != mujoco.mjtGain.mjGAIN_FIXED
                 or model.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE
                 or int(model.jnt_type[joint]) not in _SCALAR
+                or model.actuator_ctrlnum[actuator] != 1
             ):
                 continue
             gear = model.actuator_gear[actuator, 0]
             dof, place = int(model.jnt_dofadr[joint]), int(model.jnt_qposadr[joint])
-            control = self.control[:, actuator]
-            if model.actuator_ctrllimited[actuator]:
-                control = np.clip(control, *model.actuator_ctrlrange[actuator])
+            column = int(model.actuator_ctrladr[actuator])
+            control = self.control[:, column]
+            if model.actuator_ctrllimited[column]:
+                control = np.clip(control, *model.actuator_ctrlrange[column])
             force = model.actuator_gainprm[actuator, 0] * control
             if model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE:
                 bias = model.actuator_biasprm[actuator]
@@ -199,7 +201,7 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
         for index in range(len(simulator.runs))
     ]
     sizes = _sizes(motions)
-    changes: dict[tuple[Lack, str, int], Array] = {}
+    changes: dict[tuple[TermKind, str, int], Array] = {}
     for index, motion in enumerate(motions):
         rows, at = residuals.rows(index), residuals.of_record(index, x, motion.record)
         tries = list(_tries(motion, sizes))
@@ -275,41 +277,44 @@ def _tries(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[_Try]:
         moves = speed / size.fastest
         way = np.tanh(moves / _SIGN)
         shapes = [
-            *((Lack.STRIBECK, -way * np.exp(-((moves / part) ** 2))) for part in _NEAR_REST),
-            (Lack.DRAG, -way * moves**2),
-            (Lack.ASYMMETRY, np.ones_like(speed)),
-            (Lack.SPRING, -angle / size.reach),
+            *((TermKind.STRIBECK, -way * np.exp(-((moves / part) ** 2))) for part in _NEAR_REST),
+            (TermKind.DRAG, -way * moves**2),
+            (TermKind.ASYMMETRY, np.ones_like(speed)),
+            (TermKind.SPRING, -angle / size.reach),
         ]
         if size.strongest:
             load = force / size.strongest
-            shapes += [(Lack.LOAD, -way * np.abs(load)), (Lack.GAIN, load)]
+            shapes += [(TermKind.LOAD, -way * np.abs(load)), (TermKind.GAIN, load)]
         for lack, shape in shapes:
             added = np.zeros((len(speed), model.nv))
             added[:, dof] = _SMALL * size.usual * shape
             yield _Try(lack, name, force=added)
     before = np.concatenate([motion.control[:1], motion.control[:-1]])
     late = (1.0 - _SMALL) * motion.control + _SMALL * before
-    yield _Try(Lack.DELAY, '', control=late)
+    yield _Try(TermKind.DELAY, '', control=late)
     for axis in range(3):
         other = model.__copy__()
         other.opt.gravity[axis] += _SMALL * (float(np.linalg.norm(model.opt.gravity)) or 1.0)
-        yield _Try(Lack.TILT, '', model=other)
+        yield _Try(TermKind.TILT, '', model=other)
     for body in range(1, model.nbody):
         if model.body_mass[body] > 0:
             other = model.__copy__()
             other.body_mass[body] *= 1.0 + _SMALL
             mujoco.mj_setConst(other, mujoco.MjData(other))
-            yield _Try(Lack.PAYLOAD, model.body(body).name or f'body {body}', model=other)
+            yield _Try(TermKind.PAYLOAD, model.body(body).name or f'body {body}', model=other)
 
 
-def _read(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[tuple[Lack, str, Record]]:
+def _read(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[tuple[TermKind, str, Record]]:
     """Yield what encoders read with something between them and the links."""
     model, forces = motion.model, motion.forces()
     for name, dof, place in _joints(model):
         if not sizes[name].strongest:
             continue
         load = forces[:, dof] / sizes[name].strongest
-        for lack, shape in ((Lack.ELASTICITY, load), (Lack.BACKLASH, np.tanh(load / _SIGN))):
+        for lack, shape in (
+            (TermKind.ELASTICITY, load),
+            (TermKind.BACKLASH, np.tanh(load / _SIGN)),
+        ):
             turned = _SMALL * _TURNED * shape
             rate = np.gradient(turned, model.opt.timestep)
             found = {source: rows.copy() for source, rows in motion.record.items()}

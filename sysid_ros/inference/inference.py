@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference.bootstrap import bootstrap
@@ -17,7 +16,7 @@ from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.lacking import lacking
 from sysid_ros.inference.linear import linearised, robot_priors
 from sysid_ros.inference.profile import profiled
-from sysid_ros.inference.spread import LEVEL, Ends, spread
+from sysid_ros.inference.spread import LEVEL, QUANTILE, Ends, spread
 from sysid_ros.inference.verdicts import Verdict, verdicts
 
 if TYPE_CHECKING:
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 #: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold
 #: the truth in less than 94 % of cases then instead of 95 %.
 _SETTLED = 0.25
-#: Half-width of an interval in standard errors.
-_QUANTILE = float(ndtri((1 + LEVEL) / 2))
 #: What terms that the model lacks would change by more than this, in standard errors, is not
 #: identified: intervals would hold the truth in less than 92 % of cases without them.
 _LIMITED = 0.5
@@ -176,7 +173,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     shift = lacks[-1].shift if lacks else np.zeros(len(parameters))
     each = _limited(judged.each, lacks, found.half, solution.x)
     covariance = covariance + np.outer(shift, shift)
-    out = _QUANTILE * shift
+    out = QUANTILE * shift
     # np.maximum passes NaN on: no interval stays no interval.
     low = solution.x - np.hypot(solution.x - ends.low, out)
     low = np.maximum(low, [unknown.min_value for unknown in parameters])
@@ -223,7 +220,7 @@ def _limited(
     for index, verdict in enumerate(each):
         if verdict.kind is not VerdictKind.IDENTIFIED:
             continue
-        if not abs(shift[index]) > _LIMITED * half[index] / _QUANTILE:
+        if not abs(shift[index]) > _LIMITED * half[index] / QUANTILE:
             continue
         own = max(lacks, key=lambda term: abs(term.own[index]))
         found[index] = Verdict(
@@ -268,7 +265,7 @@ def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) 
     draws = np.random.default_rng(0).standard_normal((_DRAWS, len(chosen)))
     errors = draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     largest = np.abs(errors).max(axis=1)
-    return max(float(np.quantile(largest, LEVEL) / ndtri((1 + LEVEL) / 2)), 1.0)
+    return max(float(np.quantile(largest, LEVEL) / QUANTILE), 1.0)
 
 
 def _left(linear: Linear, found: Spread) -> float:

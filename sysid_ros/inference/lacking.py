@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.inference.linear import linearised
-from sysid_ros.inference.spread import LEVEL, bartlett, spread
+from sysid_ros.inference.spread import QUANTILE, bartlett, spread
 from sysid_ros.inference.stationary import channel_noises
 from sysid_ros.model.unknown import Unknown
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 #: Residuals follow a term if noise would make them do so, in any of all terms, with less than this
 #: probability.
 _CHANCE = 0.01
-#: Half-width of an interval in standard errors.
-_QUANTILE = float(scipy.special.ndtri((1 + LEVEL) / 2))
 #: So many terms are found at most.
 _MOST = 4
 #: A term of which less than this part is left once parameters follow is theirs.
@@ -131,7 +129,7 @@ def _sigmas(linear: Linear, count: int) -> Array:
     """Return by how many standard errors each term, after so many parameters, is not zero."""
     half = spread(linear).half[count:]
     with np.errstate(invalid='ignore', divide='ignore'):
-        found = np.abs(_step(linear)[count:]) / half * _QUANTILE
+        found = np.abs(_step(linear)[count:]) / half * QUANTILE
     return np.nan_to_num(found, nan=0.0, posinf=0.0)
 
 

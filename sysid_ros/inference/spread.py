@@ -78,6 +78,8 @@ def bartlett(series: NDArray[np.float64], alike: float) -> NDArray[np.float64]:
 
 #: Level of all intervals.
 LEVEL = 0.95
+#: Their half-width in standard errors.
+QUANTILE = float(scipy.special.ndtri((1 + LEVEL) / 2))
 #: From so many recordings on, their disagreement is known well enough.
 ENOUGH = 8
 #: Noise whose effective samples are below this share of all is correlated.

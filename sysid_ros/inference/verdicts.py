@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
 from sysid_ros.estimation.layout import PRIOR
@@ -16,7 +15,7 @@ from sysid_ros.inference.combinations import Combination, combinations, plus_min
 from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
 from sysid_ros.inference.linear import robot_priors
 from sysid_ros.inference.remedies import exciting, separating
-from sysid_ros.inference.spread import LEVEL
+from sysid_ros.inference.spread import QUANTILE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +34,7 @@ _WIDE_OF_BOUNDS = 0.02
 #: Of the information, more than this part is the priors' where they dominate.
 _PRIOR_SHARE = 0.5
 #: Beyond a bound by more standard errors than this, the data push outwards.
-_PUSHED = float(ndtri((1 + LEVEL) / 2))
+_PUSHED = QUANTILE
 #: So many combinations are told in a sentence.
 _TOLD = 2
 

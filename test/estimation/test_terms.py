@@ -12,7 +12,7 @@ import pytest
 
 from builders.models import rod
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.terms import Lack, Term, terms
+from sysid_ros.estimation.terms import Term, TermKind, terms
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 
@@ -50,15 +50,15 @@ def made(measure: Measure, sweep: Sweep) -> tuple[Residuals, np.ndarray, list[Te
 @pytest.mark.parametrize(
     ('lack', 'parameter'),
     [
-        (Lack.TILT, 'option/gravity[0]'),
-        (Lack.ASYMMETRY, 'actuator/a/biasprm[0]'),
-        (Lack.PAYLOAD, 'body/upper/mass'),
-        (Lack.DELAY, 'actuator/a/delay'),
-        (Lack.SPRING, 'joint/j/stiffness'),
+        (TermKind.TILT, 'option/gravity[0]'),
+        (TermKind.ASYMMETRY, 'actuator/a/biasprm[0]'),
+        (TermKind.PAYLOAD, 'body/upper/mass'),
+        (TermKind.DELAY, 'actuator/a/delay'),
+        (TermKind.SPRING, 'joint/j/stiffness'),
     ],
 )
 def test_a_term_does_what_the_parameter_does(
-    made: tuple[Residuals, np.ndarray, list[Term]], lack: Lack, parameter: str
+    made: tuple[Residuals, np.ndarray, list[Term]], lack: TermKind, parameter: str
 ) -> None:
     residuals, x, every = made
     names = [unknown.name for unknown in residuals.unknowns]
@@ -71,15 +71,15 @@ def test_a_term_does_what_the_parameter_does(
         if term.lack is lack
     ]
     # Between samples on the grid, a command that comes later is not quite a mean of two.
-    assert max(alike) > (0.99 if lack is Lack.DELAY else 0.999)
+    assert max(alike) > (0.99 if lack is TermKind.DELAY else 0.999)
 
 
 def test_each_joint_has_each_term_and_all_change_something(
     made: tuple[Residuals, np.ndarray, list[Term]],
 ) -> None:
     residuals, _, every = made
-    assert {term.lack for term in every} == set(Lack)
-    assert {term.where for term in every if term.lack is Lack.STRIBECK} == {'j'}
+    assert {term.lack for term in every} == set(TermKind)
+    assert {term.where for term in every if term.lack is TermKind.STRIBECK} == {'j'}
     for term in every:
         assert term.change.shape == residuals.samples.time.shape
         assert np.any(term.change != 0)
@@ -90,7 +90,7 @@ def test_friction_near_rest_acts_where_the_joint_is_slow(
 ) -> None:
     _, _, every = made
     near, wide = (
-        next(t for t in every if t.lack is Lack.STRIBECK),
-        [t for t in every if t.lack is Lack.STRIBECK][-1],
+        next(t for t in every if t.lack is TermKind.STRIBECK),
+        [t for t in every if t.lack is TermKind.STRIBECK][-1],
     )
     assert np.linalg.norm(near.change) < np.linalg.norm(wide.change)

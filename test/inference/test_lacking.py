@@ -12,7 +12,7 @@ import pytest
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.estimation.terms import Lack, Term
+from sysid_ros.estimation.terms import Term, TermKind
 from sysid_ros.inference import infer
 from sysid_ros.inference.lacking import Lacking, lacking
 from sysid_ros.model.unknown import Unknown
@@ -35,11 +35,12 @@ def waves(*frequencies: float) -> NDArray[np.float64]:
 
 JACOBIAN = waves(3.1, 7.3)
 #: Mostly something of its own, and partly what the first parameter does.
-SPRING = Term(Lack.SPRING, 'elbow', waves(11.7)[:, 0] + 0.7 * JACOBIAN[:, 0])
+SPRING = Term(TermKind.SPRING, 'elbow', waves(11.7)[:, 0] + 0.7 * JACOBIAN[:, 0])
 #: Nothing but what both parameters do.
-HIDDEN = Term(Lack.GAIN, 'elbow', JACOBIAN @ [1.0, 2.0])
+HIDDEN = Term(TermKind.GAIN, 'elbow', JACOBIAN @ [1.0, 2.0])
 OTHERS = [
-    Term(Lack.DRAG, str(k), waves(13.0 + 1.37 * k)[:, 0] + 0.2 * JACOBIAN[:, 1]) for k in range(20)
+    Term(TermKind.DRAG, str(k), waves(13.0 + 1.37 * k)[:, 0] + 0.2 * JACOBIAN[:, 1])
+    for k in range(20)
 ]
 
 
@@ -63,8 +64,10 @@ def fitted(
     return solution, samples
 
 
-def told(amount: float, terms: list[Term], seed: int = 0, **how: float) -> tuple[Lacking, ...]:
-    solution, samples = fitted(amount, seed, **how)  # type: ignore[arg-type]
+def told(
+    amount: float, terms: list[Term], seed: int = 0, memory: float = 0.0
+) -> tuple[Lacking, ...]:
+    solution, samples = fitted(amount, seed, memory)
     return lacking(solution, JACOBIAN, UNKNOWNS, samples, terms)
 
 
