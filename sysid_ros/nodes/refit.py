@@ -7,6 +7,7 @@ What ``ros2 service call`` and ``ros2 topic echo`` do, for machines without the 
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _TOPIC_SECONDS = 10.0
 #: How often it looks whether the calibrator is still there, s.
 _LOOK_SECONDS = 1.0
+#: How often in a row the calibrator may say that it is not fitting, without having answered.
+_IDLE_MESSAGES = 5
 
 
 class RefitCall:
@@ -60,14 +63,7 @@ class RefitCall:
         if not client.wait_for_service(self._config.timeout):
             msg = f'No service {name}/refit appeared within {self._config.timeout:g} s.'
             raise RosError(msg)
-        answered = threading.Event()
-        future = client.call_async(Trigger.Request())
-        future.add_done_callback(lambda _: answered.set())
-        while not answered.wait(_LOOK_SECONDS):
-            if not client.service_is_ready():
-                msg = f'{name} ended before it answered.'
-                raise RosError(msg)
-        answer = future.result()
+        answer = self._answer(client)
         print(f'success: {answer.success}\nmessage: {answer.message}', flush=True)  # noqa: T201
         if not answer.success:
             raise RosError(answer.message)
@@ -91,6 +87,45 @@ class RefitCall:
             if not event.wait(_TOPIC_SECONDS):
                 msg = f'Nothing arrived on {topic} within {_TOPIC_SECONDS:g} s.'
                 raise RosError(msg)
+
+    def _answer(self, client: Any) -> Any:
+        """Call, and call again while the calibrator is idle and has not answered.
+
+        A service that has just been discovered may not have discovered its client: Fast DDS then
+        loses the request, or the answer (github.com/ros2/rmw_fastrtps/issues/842).
+        """
+        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (needs ROS)
+        from std_srvs.srv import Trigger  # noqa: PLC0415
+
+        name = self._node.resolve_service_name(client.srv_name).removesuffix('/refit')
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        idle = 0
+
+        def hear(message: Any) -> None:
+            nonlocal idle
+            for status in message.status:
+                if status.name == f'{name}: calibration':
+                    values = {pair.key: pair.value for pair in status.values}
+                    idle = idle + 1 if values['fitting'] == 'false' else 0
+
+        def call() -> None:
+            client.call_async(Trigger.Request()).add_done_callback(
+                lambda done: answers.put(done.result())
+            )
+
+        self._node.create_subscription(DiagnosticArray, '/diagnostics', hear, 10)
+        call()
+        while True:
+            try:
+                return answers.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                pass
+            if not client.service_is_ready():
+                msg = f'{self._config.calibrator} ended before it answered.'
+                raise RosError(msg)
+            if idle >= _IDLE_MESSAGES:
+                idle = 0
+                call()
 
 
 def _show_parameters(message: Any) -> str:

@@ -604,3 +604,43 @@ def test_the_refit_client_ends_with_2_when_the_calibrator_goes(
     client = start_node('sysid_ros.nodes.refit')
     assert client.wait() == 2
     assert client.output == 'refit: /calibrator ended before it answered.'
+
+
+#: A calibrator that never hears of the first request, and says that it is idle.
+FORGETFUL = """
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.task import Future
+from std_srvs.srv import Trigger
+
+asked = []
+
+async def second(request, response):
+    asked.append(request)
+    if len(asked) == 1:
+        await Future()
+    response.message = f'Heard {len(asked)} times.'
+    return response
+
+rclpy.init()
+node = rclpy.create_node('calibrator')
+node.create_service(Trigger, '~/refit', second, callback_group=ReentrantCallbackGroup())
+idle = DiagnosticStatus(
+    name='/calibrator: calibration', values=[KeyValue(key='fitting', value='false')]
+)
+diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
+node.create_timer(.1, lambda: diagnostics.publish(DiagnosticArray(status=[idle])))
+rclpy.spin(node)
+"""
+
+
+def test_the_refit_client_asks_again_when_its_request_was_lost(
+    start_node: StartNode, tmp_path: Path
+):
+    program = tmp_path / 'forgetful.py'
+    program.write_text(FORGETFUL)
+    start_node(program)
+    client = start_node('sysid_ros.nodes.refit')
+    assert client.wait() == 2
+    assert 'message: Heard 2 times.' in client.output

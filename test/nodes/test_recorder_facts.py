@@ -56,13 +56,71 @@ executor.spin()
 """
 
 
-def _has_heard_all(bag: Path) -> bool:
-    """Tell whether the facts of both controllers and the robot are in a bag being recorded."""
+def _facts(bag: Path) -> dict[str, str]:
+    """Return the facts in a bag that is being recorded."""
     connection = sqlite3.connect(bag / 'bag_0.db3')
     facts = dict(connection.execute('select key, value from sysid_ros').fetchall())
     connection.close()
+    return facts
+
+
+def _has_heard_all(bag: Path) -> bool:
+    """Tell whether the facts of both controllers and the robot are in a bag being recorded."""
+    facts = _facts(bag)
     known = json.loads(facts.get('controllers', '{}'))
     return len(known) == 3 and 'type' in known['/left/fpc'] and 'robot_description' in facts
+
+
+#: A controller that never hears of the first request for the names of its parameters.
+FORGETFUL = """
+import rclpy
+from rcl_interfaces.srv import GetParameters, ListParameters
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.parameter import Parameter
+from rclpy.task import Future
+
+asked = []
+
+async def second(request, response):
+    asked.append(request)
+    if len(asked) == 1:
+        await Future()
+    response.result.names = ['joints']
+    return response
+
+def get(request, response):
+    response.values = [Parameter('joints', value=['pan']).get_parameter_value()]
+    return response
+
+rclpy.init()
+node = rclpy.create_node('arm_controller', start_parameter_services=False)
+group = ReentrantCallbackGroup()
+node.create_service(ListParameters, '~/list_parameters', second, callback_group=group)
+node.create_service(GetParameters, '~/get_parameters', get, callback_group=group)
+rclpy.spin(node)
+"""
+
+
+def test_a_controller_is_asked_again_when_a_request_was_lost(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    start_node: StartNode,
+    wait_for_status: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / 'forgetful.py'
+    script.write_text(FORGETFUL)
+    start_node(script)
+    recorder = record(output=tmp_path / 'bag', topics='/joint_states', storage='sqlite3')
+    publish('/joint_states', rate=100)
+    for _ in range(20):
+        wait_for_status(state='recording', fresh=True)
+        if 'controllers' in _facts(tmp_path / 'bag'):
+            break
+    assert recorder.stop() == 0
+    assert json.loads(_facts(tmp_path / 'bag')['controllers']) == {
+        '/arm_controller': {'joints': ['pan']}
+    }
 
 
 def test_facts_are_in_the_bag(

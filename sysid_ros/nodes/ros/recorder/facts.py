@@ -75,6 +75,8 @@ _INTERFACES = ('interface_name', 'interface_names', 'command_interfaces')
 _MOST = 1000
 #: A node has so many looks to answer, once its services are there.
 _PATIENCE = 50
+#: It is asked once more after so many looks without an answer.
+_AGAIN = 10
 
 
 class ClockReading(NamedTuple):
@@ -332,22 +334,25 @@ class _ParameterQuery:
         self._name = name
         self._answer = answer
         self._looks = 0
-        self._listed = self._answered = False
+        self._answered = False
         self._list: Client = node.create_client(ListParameters, f'{name}/list_parameters')
         self._get: Client = node.create_client(GetParameters, f'{name}/get_parameters')
         self._open = True
 
     def look(self) -> None:
-        """Ask when both services are there; let go of a node that has answered, or is too slow."""
+        """Ask when both services are there; let go of a node that has answered, or is too slow.
+
+        Fast DDS may lose the first request to a node that has just been discovered, or its answer
+        (github.com/ros2/rmw_fastrtps/issues/842), so that it is asked more than once.
+        """
         if not self._open:
             return
-        if not self._listed and self._list.service_is_ready() and self._get.service_is_ready():
-            self._listed = True
-            self._list.call_async(ListParameters.Request()).add_done_callback(self._on_names)
-        elif self._listed:
+        if self._answered or self._looks > _PATIENCE:
+            self.end()
+        elif self._looks or (self._list.service_is_ready() and self._get.service_is_ready()):
+            if self._looks % _AGAIN == 0:
+                self._list.call_async(ListParameters.Request()).add_done_callback(self._on_names)
             self._looks += 1
-            if self._answered or self._looks > _PATIENCE:
-                self.end()
 
     def end(self) -> None:
         """Ask no more."""
