@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.descent import RESERVED
 from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.rollout.prediction import make_simulator
 
@@ -60,14 +61,14 @@ class FitContext:
     @property
     def may_go_on(self) -> bool:
         """Whether neither the limit of iterations nor that of time is reached."""
-        late = time.monotonic() + self.log.longest > self.settings.deadline
+        late = time.monotonic() + RESERVED * self.log.longest > self.settings.deadline
         return len(self.log.trace) < self.settings.max_iterations and not late
 
     @property
     def settings_left(self) -> SolverSettings:
-        """The settings with the iterations that are left, one at least."""
+        """The settings with the iterations that are left, one at least, and what one may take."""
         left = max(self.settings.max_iterations - len(self.log.trace), 1)
-        return dataclasses.replace(self.settings, max_iterations=left)
+        return dataclasses.replace(self.settings, max_iterations=left, longest=self.log.longest)
 
     def simulator(
         self,

@@ -93,8 +93,8 @@ _ROUGH_JUMPS, _JUMPS, _ARRIVED = 2.0, 0.3, 1.0
 #: was predicted, and differenced anew after others.
 _LEARNS = 0.2
 #: Where time is limited, that of so many of the longest iterations is kept: another one, and
-#: differences on both sides for the intervals.
-_RESERVED = 3.0
+#: differences that look for jumps and the rest of the intervals, if there are any.
+RESERVED, _RESERVED_ROUGH = 3.0, 1.0
 #: Residuals that are not finite become this many times the largest at the start, or at least …
 _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
@@ -117,6 +117,8 @@ class Descent:
         unchecked: Whether the differences need not be right, as for a start.
         smooth: Whether residuals have a second derivative along a step.
         near: Steps below this, in standard errors, are taken with the Jacobian that is there.
+        longest: Wall time of an iteration, as far as it is known before, s.
+        hurried: Whether there is no time for another Jacobian; one step is taken with the last.
         passing: Whether another solve begins at the end of this one, which went on from a solution:
             what was learnt of the Jacobian from steps then serves as it is.
     """
@@ -137,6 +139,7 @@ class Descent:
         self.differences = differences
         self.unchecked = False
         self.smooth = self.passing = False
+        self.longest = 0.0
         self.loss = loss
         self.limit = limit
         self._deadline = deadline
@@ -145,6 +148,7 @@ class Descent:
         self.trace: list[Iteration] = []
         self._poor = self._idle = self._look_from = 0
         self._looked = self._renewed = False
+        self.hurried = False
         self._cancel = cancel
         self._observe = observe
         self._began = time.monotonic()
@@ -261,7 +265,8 @@ class Descent:
         That is so where both take no longer than the point alone.
         """
         at_once = 1 + int((~self.residuals.exact).sum()) <= self.residuals.at_once
-        if at_once and self.expects_success and not self._keeping and not self._jumps:
+        hopeful = self.expects_success and not (self._keeping or self._jumps or self.hurried)
+        if at_once and hopeful:
             return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
         return self.evaluate(candidates)
 
@@ -291,7 +296,7 @@ class Descent:
                 least = self.differences.clear(len(point.residual))
                 point.jacobian = updated(before, point, model.unit, least)
                 point.kind = UPDATED
-            elif self._holds(point):
+            elif self.hurried or self._holds(point):
                 point.jacobian, point.kind = before.jacobian, KEPT
             else:
                 self._differentiate(point)
@@ -473,6 +478,9 @@ class Descent:
         self.model = quadratic(point, self.lower, self.upper, self._secant)
         self._note(step)
         status = self._converged()
+        if self.hurried:
+            self.status = status or 'time'
+            return
         if (status or self._idle >= _IDLE_STEPS) and self._renew():
             status, self._idle = self._converged(), 0
         self._keeping = self.current.kind != UPDATED and self._may_keep(before)
@@ -485,7 +493,9 @@ class Descent:
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         if not status and self._out_of_time():
-            status = 'time'
+            # A step along a Jacobian that has been found takes hardly any of its time.
+            self.hurried = self.current.kind not in {KEPT, UPDATED}
+            status = None if self.hurried else 'time'
         self.status = status
         if self._jumps and self.current.kind not in {KEPT, UPDATED}:
             self.differences.lengthen(self._by_values(self.current), self.model.alike)
@@ -494,7 +504,9 @@ class Descent:
         """Return whether there is no time for another iteration and what follows the last one."""
         moments = [0.0, *(iteration.seconds for iteration in self.trace)]
         longest = max(after - before for before, after in itertools.pairwise(moments))
-        return time.monotonic() + _RESERVED * longest > self._deadline
+        longest = max(longest, self.longest)
+        reserved = _RESERVED_ROUGH if self.unchecked else RESERVED
+        return time.monotonic() + reserved * longest > self._deadline
 
     def _note(self, step: float) -> None:
         iteration = Iteration(

@@ -254,8 +254,13 @@ class Differences:
             if not left.any():
                 break
             ahead = self._residuals.step_changes(x, steps, left, residual)
+            # Where one side goes on as the slope has it, the other does so, too.
+            apart = column_norms(ahead.changes - jacobian * steps)
+            left &= ~ahead.diverged & (apart > _APART * column_norms(ahead.changes))
+            if not left.any():
+                break
             back = self._residuals.step_changes(x, -steps, left, residual)
-            left &= ~(ahead.diverged | back.diverged)
+            left &= ~back.diverged
             across = column_norms(ahead.changes - back.changes) / 2
             slopes = (ahead.changes - back.changes) / (2 * steps)
             apart = column_norms(slopes - jacobian) * np.abs(steps)

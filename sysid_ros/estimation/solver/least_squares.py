@@ -67,6 +67,7 @@ class SolverSettings:
         smooth: The residuals have a second derivative along a step, without noise: curved valleys
             are followed by it.
         deadline: When what follows the solve, too, is to be done, in ``time.monotonic()``.
+        longest: Wall time of an iteration, as far as it is known before, s.
     """
 
     backend: Backend = 'mujoco'
@@ -76,6 +77,7 @@ class SolverSettings:
     rough: bool = False
     smooth: bool = False
     deadline: float = math.inf
+    longest: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -190,6 +192,7 @@ def solve(
     )
     descent.unchecked = settings.rough
     descent.smooth = settings.smooth
+    descent.longest = settings.longest
     descent.expects_success = begun is not None
     descent.passing = known is not None and tolerance > settings.accuracy
     z = np.clip(

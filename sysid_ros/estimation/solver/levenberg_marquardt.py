@@ -139,6 +139,8 @@ def run_levenberg_marquardt(descent: Descent) -> str:
             lowered = before - descent.current.cost
             damping.follow(found, lowered / expected if expected > 0 else 0.0)
             continue
+        if descent.hurried:
+            return 'time'
         mended = found is _Ended.RENEWED or descent.mend()
         if not mended and (found is _Ended.NO_STEP or descent.at_precision):
             return descent.verdict()
@@ -151,7 +153,7 @@ class _Ended(Enum):
     """Why a search ended without a step."""
 
     NO_STEP = 'no damping gives a step that lowers the cost'
-    DOUBTFUL = 'a short step has failed: what is wrong is rather the Jacobian than its length'
+    DOUBTFUL = 'a step has failed: the Jacobian may be wrong, or there is no time for another one'
     RENEWED = 'the Jacobian was wrong, and has been made anew'
 
 
@@ -187,7 +189,7 @@ def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _E
     size = 1 if descent.expects_success else _BATCH
     first = True
     while batch := list(itertools.islice(series, size)):
-        if not first and descent.doubtful and not trusted:
+        if not first and (descent.hurried or (descent.doubtful and not trusted)):
             return _Ended.DOUBTFUL
         if descent.smooth:
             batch = [_bent(descent, step) for step in batch]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -237,6 +236,7 @@ class FitLog:
 
     Attributes:
         trace: What is kept, counted from 0.
+        longest: Wall time of the longest iteration so far, s; the first finds a Jacobian.
     """
 
     def __init__(
@@ -250,6 +250,8 @@ class FitLog:
         self._stage = stage
         self._count = 0
         self._started = time.monotonic()
+        self._before = 0.0
+        self.longest = 0.0
         self.trace: list[Iteration] = []
 
     @property
@@ -257,14 +259,11 @@ class FitLog:
         """Wall time so far."""
         return time.monotonic() - self._started
 
-    @property
-    def longest(self) -> float:
-        """Wall time of the longest iteration so far, s."""
-        moments = [0.0, *(iteration.seconds for iteration in self.trace)]
-        return max(after - before for before, after in itertools.pairwise(moments))
-
     def __call__(self, iteration: Iteration) -> None:
         """Show and keep an iteration."""
+        before = self._before if iteration.number else 0.0
+        self.longest = max(self.longest, iteration.seconds - before)
+        self._before = iteration.seconds
         shown = iteration._replace(number=self._count, seconds=self.seconds, limit=self._limit)
         self._count += 1
         self.trace.append(shown._replace(number=len(self.trace)))

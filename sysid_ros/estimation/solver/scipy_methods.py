@@ -43,6 +43,8 @@ def run_scipy(method: str, descent: Descent) -> str:
         except _Interrupted:
             continue
         if descent.move(z):
+            if descent.hurried:
+                return 'time'
             if not finished:
                 return 'iterations'
             if not descent.mend():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -30,6 +31,7 @@ from sysid_ros.estimation.start.windows import (
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -160,6 +162,9 @@ ROUGH_TOLERANCE = 0.1
 #: Parts of long recordings lead to the neighbourhood of the optimum: so far from it, with so many
 #: iterations. The first, which begins with the weights of the nominal values, is weighted again.
 _PART_TOLERANCE, _PART_ITERATIONS, _PART_WEIGHTINGS = 1.0, 8, (2, 1)
+#: They leave the time of so many Jacobians of all data: one, and what looks for jumps beside it.
+#: The time of one is taken from so many simulations of the first part.
+_JACOBIANS_LEFT, _TIMED = 2.5, 4
 #: Of several starts so many are solved, those with the least cost.
 SOLVED_STARTS = 3
 #: From this share of the data on, windows hold all of them.
@@ -383,13 +388,21 @@ def _led_by_parts(context: FitContext, residuals: Residuals, start: Start) -> So
     """
     if _impossible(residuals) is not None:
         return None
-    settings = dataclasses.replace(context.settings, rough=True, max_iterations=_PART_ITERATIONS)
     last: Solution | None = None
     noise, floors = residuals.noise, smallest_noise(residuals.runs)
-    for part, weightings in zip(spread_parts(residuals), _PART_WEIGHTINGS, strict=False):
+    parts = spread_parts(residuals)
+    settings = dataclasses.replace(
+        context.settings,
+        rough=True,
+        max_iterations=_PART_ITERATIONS,
+        deadline=_deadline_of_parts(context, residuals, parts, start),
+    )
+    for part, weightings in zip(parts, _PART_WEIGHTINGS, strict=False):
         residuals.also(part)
         context.log.stage(f'starting on {len(part.runs)} windows from all over the recordings')
         for _ in range(weightings):
+            if last is not None and time.monotonic() > settings.deadline:
+                break
             part.set_noise(noise)
             found = attempt(
                 part,
@@ -417,6 +430,20 @@ def _led_by_parts(context: FitContext, residuals: Residuals, start: Start) -> So
         return last
     residuals.set_noise(first)
     return None
+
+
+def _deadline_of_parts(
+    context: FitContext, residuals: Residuals, parts: Sequence[Residuals], start: Start
+) -> float:
+    """Return when parts are to be done, for the whole to have its time after them."""
+    deadline = context.settings.deadline
+    if parts and np.isfinite(deadline):
+        began = time.monotonic()
+        parts[0](np.tile(start.x, (_TIMED, 1)))
+        each = (time.monotonic() - began) / _TIMED
+        larger = len(residuals.samples.time) / len(parts[0].samples.time)
+        deadline -= _JACOBIANS_LEFT * each * larger * (1 + len(start.x))
+    return deadline
 
 
 def _solved(

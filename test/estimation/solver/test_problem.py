@@ -12,7 +12,7 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
-from sysid_ros.estimation.solver.problem import FunctionResiduals
+from sysid_ros.estimation.solver.problem import FitLog, FunctionResiduals, Iteration
 from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -224,3 +224,35 @@ def test_a_jump_beside_the_point_does_not_pass_for_a_slope() -> None:
     assert differences.names == ('w',)
     again = differences.at(x).jacobian
     assert np.linalg.norm(again - expected, axis=0)[0] < 0.3 * norms[0]
+
+
+def test_jumps_are_looked_for_on_the_second_side_only_where_the_first_shows_some() -> None:
+    rng = np.random.default_rng(3)
+    columns, phases = rng.normal(size=(400, 3)), rng.uniform(size=400)
+    asked: list[int] = []
+
+    def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        asked.append(len(x))
+        teeth = np.floor(x[:, 2] / 1e-3 + phases[:, None]) - x[:, 2] / 1e-3
+        return columns @ x.T + 5e-4 * teeth * columns[:, 2:]
+
+    several = [Unknown(name, (), 1.0, -10.0, 10.0) for name in 'abc']
+    differences = Differences(FunctionResiduals(function, several))
+    linear = differences.at(np.ones(3))
+    wrong = np.linalg.norm(linear.jacobian - columns, axis=0) / np.linalg.norm(columns, axis=0)
+    assert (wrong > 0.3).tolist() == [False, False, True]
+    asked.clear()
+    assert differences.widen(linear)
+    assert differences.names == ('c',)
+    np.testing.assert_allclose(linear.jacobian[:, :2], columns[:, :2], rtol=1e-6)
+    right = np.linalg.norm(linear.jacobian - columns, axis=0) / np.linalg.norm(columns, axis=0)
+    assert right[2] < 0.05
+    # All three on one side, the third on the other, and the third over a longer step once more.
+    assert asked == [3, 1, 1, 1]
+
+
+def test_the_longest_iteration_is_that_within_a_solve() -> None:
+    log = FitLog(10, None)
+    for number, seconds in ((0, 2.0), (1, 5.0), (0, 1.0), (1, 3.5)):
+        log(Iteration(number, 1.0, 0.0, 0, 0, seconds, 10))
+    assert log.longest == 3.0
