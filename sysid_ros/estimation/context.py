@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -57,6 +58,11 @@ class FitContext:
     threads: int = 0
     cancel: threading.Event | None = None
     opened: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit of time."""
+        return math.isfinite(self.settings.deadline)
 
     @property
     def may_go_on(self) -> bool:

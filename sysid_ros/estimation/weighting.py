@@ -4,19 +4,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.noise import smallest_noise
-from sysid_ros.estimation.solver.differences import Differences, Linearisation
-from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 
 if TYPE_CHECKING:
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.estimation.arrivals import Arrivals, WithArrivals
+    from sysid_ros.estimation.arrivals import Arrivals
     from sysid_ros.estimation.context import FitContext
-    from sysid_ros.estimation.residuals import Residuals
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.start import FirstSolution
 
@@ -63,17 +58,3 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
         if settled:
             break
     return solution
-
-
-def with_steady_slopes(
-    residuals: Residuals | WithArrivals, solution: Solution, loss: Loss
-) -> Solution:
-    """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
-    differences = Differences(residuals)
-    if solution.differences is not None:
-        differences.take_steps(solution.differences)
-    jacobian = solution.jacobian.copy()
-    differences.widen(Linearisation(solution.x, solution.residual, jacobian))
-    weight = rho(solution.residual, loss)[1]
-    gradient = jacobian.T @ (weight * solution.residual)
-    return dataclasses.replace(solution, jacobian=jacobian, gradient=gradient)

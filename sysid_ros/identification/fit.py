@@ -21,7 +21,7 @@ from sysid_ros.estimation.nuisances import (
     initial_states,
     torque_delay,
 )
-from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings
+from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings, with_steady_slopes
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.stamps import examine_stamps
@@ -35,7 +35,7 @@ from sysid_ros.estimation.start import (
     resume,
 )
 from sysid_ros.estimation.terms import terms
-from sysid_ros.estimation.weighting import solve_weighted, with_steady_slopes
+from sysid_ros.estimation.weighting import solve_weighted
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.inference.inference import data_only
 from sysid_ros.model.targets import Role
@@ -294,7 +294,8 @@ def fit(  # noqa: PLR0913 (documented API)
         arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
         solution = solve_weighted(context, first, arrivals)
         residuals, x = arrivals.residuals, solution.x
-        if solution.status in LIMITS:
+        if solution.status in LIMITS and not solution.jumps:
+            # It may not have arrived for jumps.
             solution = with_steady_slopes(residuals, solution, settings.loss)
         steps = {
             sensor: step / residuals.noise[sensor]

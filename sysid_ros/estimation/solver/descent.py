@@ -95,6 +95,8 @@ _LEARNS = 0.2
 #: Where time is limited, that of so many of the longest iterations is kept: another one, and
 #: differences that look for jumps and the rest of the intervals, if there are any.
 RESERVED, _RESERVED_ROUGH = 3.0, 1.0
+#: Where there is none for another Jacobian, so many steps are taken with the last one.
+_LAST_STEPS = 3
 #: Residuals that are not finite become this many times the largest at the start, or at least …
 _PENALTY = 10.0
 _SMALLEST_PENALTY = 1e4
@@ -118,7 +120,7 @@ class Descent:
         smooth: Whether residuals have a second derivative along a step.
         near: Steps below this, in standard errors, are taken with the Jacobian that is there.
         longest: Wall time of an iteration, as far as it is known before, s.
-        hurried: Whether there is no time for another Jacobian; one step is taken with the last.
+        hurried: Whether there is no time for another Jacobian, and the last steps are taken.
         passing: Whether another solve begins at the end of this one, which went on from a solution:
             what was learnt of the Jacobian from steps then serves as it is.
     """
@@ -146,7 +148,7 @@ class Descent:
         self.tolerance = tolerance
         self.status: str | None = None
         self.trace: list[Iteration] = []
-        self._poor = self._idle = self._look_from = 0
+        self._poor = self._idle = self._look_from = self._last_steps = 0
         self._looked = self._renewed = False
         self.hurried = False
         self._cancel = cancel
@@ -310,7 +312,7 @@ class Descent:
             return False
         poor, most = (_POOR_ALIKE, 1) if self.model.alike > _ALIKE else (_POOR_RATIO, _POOR_STEPS)
         self._poor = self._poor + 1 if ratio < poor else 0
-        if self._poor >= most and not self._jumps:
+        if self._poor >= most and not (self._jumps or self.hurried):
             if self._widen():
                 self._poor = 0
             elif self._looked and self._poor >= _POOR_STEPS:
@@ -479,7 +481,8 @@ class Descent:
         self._note(step)
         status = self._converged()
         if self.hurried:
-            self.status = status or 'time'
+            self._last_steps += 1
+            self.status = status or ('time' if self._last_steps == _LAST_STEPS else None)
             return
         if (status or self._idle >= _IDLE_STEPS) and self._renew():
             status, self._idle = self._converged(), 0
@@ -493,7 +496,7 @@ class Descent:
         if not status and len(self.trace) > self.limit:
             status = 'iterations'
         if not status and self._out_of_time():
-            # A step along a Jacobian that has been found takes hardly any of its time.
+            # Steps along a Jacobian that has been found take hardly any of its time.
             self.hurried = self.current.kind not in {KEPT, UPDATED}
             status = None if self.hurried else 'time'
         self.status = status

@@ -14,7 +14,7 @@ import numpy as np
 from sysid_ros.config.calibration import ACCURACY, Backend
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.solver.descent import Descent
-from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.differences import Differences, Linearisation
 from sysid_ros.estimation.solver.levenberg_marquardt import run_levenberg_marquardt
 from sysid_ros.estimation.solver.losses import LOSSES, REDESCENDING, cost, rho
 from sysid_ros.estimation.solver.quadratic import Point
@@ -234,6 +234,18 @@ def solve(
         evaluations=residuals.evaluations - before,
         differences=descent.differences,
     )
+
+
+def with_steady_slopes(residuals: ResidualLike, solution: Solution, loss: Loss) -> Solution:
+    """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
+    differences = Differences(residuals)
+    if solution.differences is not None:
+        differences.take_steps(solution.differences)
+    jacobian = solution.jacobian.copy()
+    differences.widen(Linearisation(solution.x, solution.residual, jacobian))
+    weight = rho(solution.residual, loss)[1]
+    gradient = jacobian.T @ (weight * solution.residual)
+    return replace(solution, jacobian=jacobian, gradient=gradient, differences=differences)
 
 
 def attempt(

@@ -153,7 +153,7 @@ class _Ended(Enum):
     """Why a search ended without a step."""
 
     NO_STEP = 'no damping gives a step that lowers the cost'
-    DOUBTFUL = 'a step has failed: the Jacobian may be wrong, or there is no time for another one'
+    DOUBTFUL = 'a short step has failed: what is wrong is rather the Jacobian than its length'
     RENEWED = 'the Jacobian was wrong, and has been made anew'
 
 
@@ -187,10 +187,12 @@ def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _E
     gradient = descent.model.gradient[:, None]
     series = damping.series(descent)
     size = 1 if descent.expects_success else _BATCH
-    first = True
+    first, tried = True, 0
     while batch := list(itertools.islice(series, size)):
-        if not first and (descent.hurried or (descent.doubtful and not trusted)):
+        if not first and descent.doubtful and not trusted:
             return _Ended.DOUBTFUL
+        if descent.hurried and tried > len(descent.lower):
+            return _Ended.NO_STEP
         if descent.smooth:
             batch = [_bent(descent, step) for step in batch]
         candidates = [step.z for step in batch]
@@ -203,4 +205,5 @@ def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _E
             if descent.current.cost - cost + _ARMIJO * (gradient.T @ step.dx).item() > 0:
                 return step
         size, first = _BATCH, False
+        tried += len(batch)
     return _Ended.NO_STEP

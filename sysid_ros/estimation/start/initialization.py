@@ -14,7 +14,7 @@ import numpy as np
 from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.estimation.noise import smallest_noise
-from sysid_ros.estimation.solver.least_squares import attempt
+from sysid_ros.estimation.solver.least_squares import attempt, with_steady_slopes
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.staging import is_stuck, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
@@ -162,9 +162,10 @@ ROUGH_TOLERANCE = 0.1
 #: Parts of long recordings lead to the neighbourhood of the optimum: so far from it, with so many
 #: iterations. The first, which begins with the weights of the nominal values, is weighted again.
 _PART_TOLERANCE, _PART_ITERATIONS, _PART_WEIGHTINGS = 1.0, 8, (2, 1)
-#: They leave the time of so many Jacobians of all data: one, and what looks for jumps beside it.
-#: The time of one is taken from so many simulations of the first part.
-_JACOBIANS_LEFT, _TIMED = 2.5, 4
+#: They leave the time for the derivative of all data, which takes so many times its columns where
+#: jumps are still to be looked for. The time of a simulation is taken from so many of the first
+#: part.
+_LOOKS_LEFT, _TIMED = 2.5, 4
 #: Of several starts so many are solved, those with the least cost.
 SOLVED_STARTS = 3
 #: From this share of the data on, windows hold all of them.
@@ -389,38 +390,43 @@ def _led_by_parts(context: FitContext, residuals: Residuals, start: Start) -> So
     if _impossible(residuals) is not None:
         return None
     last: Solution | None = None
+    solved: Residuals | None = None
     noise, floors = residuals.noise, smallest_noise(residuals.runs)
     parts = spread_parts(residuals)
-    settings = dataclasses.replace(
-        context.settings,
-        rough=True,
-        max_iterations=_PART_ITERATIONS,
-        deadline=_deadline_of_parts(context, residuals, parts, start),
-    )
-    for part, weightings in zip(parts, _PART_WEIGHTINGS, strict=False):
-        residuals.also(part)
-        context.log.stage(f'starting on {len(part.runs)} windows from all over the recordings')
-        for _ in range(weightings):
-            if last is not None and time.monotonic() > settings.deadline:
-                break
-            part.set_noise(noise)
-            found = attempt(
-                part,
-                start.x if last is None else last.x,
-                settings=settings,
-                tolerance=_PART_TOLERANCE,
-                begun=last,
-                cancel=context.cancel,
-            )
-            if isinstance(found, FitError):
-                return None
-            last = found
-            ratio = part.spread(found.residual, robust=context.settings.loss != 'linear')
-            noise = noise | {
-                sensor: max(noise[sensor] * ratio[sensor], floors[sensor])
-                for sensor in ratio
-                if sensor not in context.known_noise
-            }
+    each = _time_of_simulation(residuals, parts, start) if context.is_limited else 0.0
+    for part in [p for p, n in zip(parts, _PART_WEIGHTINGS, strict=False) for _ in range(n)]:
+        settings = dataclasses.replace(
+            context.settings,
+            rough=True,
+            max_iterations=_PART_ITERATIONS,
+            deadline=context.settings.deadline - each * _simulations_left(start, last),
+        )
+        if last is not None and time.monotonic() > settings.deadline:
+            break
+        if part is not solved:
+            residuals.also(part)
+            context.log.stage(f'starting on {len(part.runs)} windows from all over the recordings')
+        part.set_noise(noise)
+        found = attempt(
+            part,
+            start.x if last is None else last.x,
+            settings=settings,
+            tolerance=_PART_TOLERANCE,
+            begun=last,
+            cancel=context.cancel,
+        )
+        if isinstance(found, FitError):
+            return None
+        if context.is_limited and not found.jumps:
+            # Over which steps slopes hold costs less here than on all data.
+            found = with_steady_slopes(part, found, context.settings.loss)
+        solved, last = part, found
+        ratio = part.spread(found.residual, robust=context.settings.loss != 'linear')
+        noise = noise | {
+            sensor: max(noise[sensor] * ratio[sensor], floors[sensor])
+            for sensor in ratio
+            if sensor not in context.known_noise
+        }
     if last is None:
         return None
     first = residuals.noise
@@ -432,18 +438,22 @@ def _led_by_parts(context: FitContext, residuals: Residuals, start: Start) -> So
     return None
 
 
-def _deadline_of_parts(
-    context: FitContext, residuals: Residuals, parts: Sequence[Residuals], start: Start
-) -> float:
-    """Return when parts are to be done, for the whole to have its time after them."""
-    deadline = context.settings.deadline
-    if parts and np.isfinite(deadline):
-        began = time.monotonic()
-        parts[0](np.tile(start.x, (_TIMED, 1)))
-        each = (time.monotonic() - began) / _TIMED
-        larger = len(residuals.samples.time) / len(parts[0].samples.time)
-        deadline -= _JACOBIANS_LEFT * each * larger * (1 + len(start.x))
-    return deadline
+def _time_of_simulation(residuals: Residuals, parts: Sequence[Residuals], start: Start) -> float:
+    """Return how long a simulation of all data takes in a batch, s, from one of the first part."""
+    if not parts:
+        return 0.0
+    began = time.monotonic()
+    parts[0](np.tile(start.x, (_TIMED, 1)))
+    larger = len(residuals.samples.time) / len(parts[0].samples.time)
+    return (time.monotonic() - began) / _TIMED * larger
+
+
+def _simulations_left(start: Start, last: Solution | None) -> float:
+    """Return how many simulations of all data follow those of the parts."""
+    count = 1 + len(start.x)
+    if last is None or last.differences is None:
+        return _LOOKS_LEFT * count
+    return float(count + last.differences.central.sum() if last.jumps else _LOOKS_LEFT * count)
 
 
 def _solved(
