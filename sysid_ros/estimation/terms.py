@@ -39,6 +39,8 @@ _SIGN = 0.02
 _SMALL = 1e-3
 #: What is between an encoder and its link is tried in that part of this, rad or m.
 _TURNED = 0.01
+#: What nobody would have noticed: a part of a force or mass, s, rad.
+_PERCENT, _MILLISECOND, _DEGREE = 0.01, 1e-3, np.pi / 180
 #: So many numbers are recorded at once, at most.
 _LARGEST_RECORD = 4e6
 
@@ -66,11 +68,15 @@ class Term(NamedTuple):
         lack: What it is.
         where: Name of the joint, actuator or body that it is of; empty where it is of all.
         change: (n,) change of the residuals by one unit of it.
+        amount: So much of it that nobody would have noticed; 0 where that cannot be said.
+        assumed: That amount, for people.
     """
 
     lack: TermKind
     where: str
     change: Array
+    amount: float = 0.0
+    assumed: str = ''
 
     @property
     def title(self) -> str:
@@ -87,6 +93,8 @@ class _Try(NamedTuple):
         force: (steps, nv) generalised forces that are added, if any.
         control: (steps, nu) controls in place of the sequence's, if others.
         model: In place of the nominal one, if another.
+        amount: Of the term.
+        assumed: Of the term.
     """
 
     lack: TermKind
@@ -94,6 +102,8 @@ class _Try(NamedTuple):
     force: Array | None = None
     control: Array | None = None
     model: mujoco.MjModel | None = None
+    amount: float = 0.0
+    assumed: str = ''
 
 
 class _Motion:
@@ -202,9 +212,11 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
     ]
     sizes = _sizes(motions)
     changes: dict[tuple[TermKind, str, int], Array] = {}
+    amounts: dict[int, tuple[float, str]] = {}
     for index, motion in enumerate(motions):
         rows, at = residuals.rows(index), residuals.of_record(index, x, motion.record)
         tries = list(_tries(motion, sizes))
+        amounts = {number: (each.amount, each.assumed) for number, each in enumerate(tries)}
         simulated = zip(tries, motion.simulate(tries), strict=True)
         for number, (lack, where, record) in enumerate(
             itertools.chain(
@@ -217,8 +229,8 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
             )
             change[rows] = (residuals.of_record(index, x, record) - at) / _SMALL
     return [
-        Term(lack, where, change)
-        for (lack, where, _), change in changes.items()
+        Term(lack, where, change, *amounts.get(number, ()))
+        for (lack, where, number), change in changes.items()
         if np.all(np.isfinite(change)) and np.any(change)
     ]
 
@@ -288,20 +300,30 @@ def _tries(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[_Try]:
         for lack, shape in shapes:
             added = np.zeros((len(speed), model.nv))
             added[:, dof] = _SMALL * size.usual * shape
-            yield _Try(lack, name, force=added)
+            percent = _PERCENT * size.strongest / size.usual if lack is TermKind.GAIN else 0.0
+            more = f'1 % more force of the drive of {name!r}'
+            yield _Try(lack, name, force=added, amount=percent, assumed=more)
     before = np.concatenate([motion.control[:1], motion.control[:-1]])
     late = (1.0 - _SMALL) * motion.control + _SMALL * before
-    yield _Try(TermKind.DELAY, '', control=late)
-    for axis in range(3):
+    steps = _MILLISECOND / model.opt.timestep
+    yield _Try(TermKind.DELAY, '', control=late, amount=steps, assumed='commands 1 ms later')
+    gravity = model.opt.gravity
+    for axis, name in enumerate('xyz'):
         other = model.__copy__()
-        other.opt.gravity[axis] += _SMALL * (float(np.linalg.norm(model.opt.gravity)) or 1.0)
-        yield _Try(TermKind.TILT, '', model=other)
+        other.opt.gravity[axis] += _SMALL * (float(np.linalg.norm(gravity)) or 1.0)
+        across = abs(gravity[axis]) < _SMALL * float(np.linalg.norm(gravity))
+        degree = f'gravity turned by 1° toward {name}'
+        yield _Try(
+            TermKind.TILT, '', model=other, amount=_DEGREE if across else 0.0, assumed=degree
+        )
     for body in range(1, model.nbody):
         if model.body_mass[body] > 0:
             other = model.__copy__()
             other.body_mass[body] *= 1.0 + _SMALL
             mujoco.mj_setConst(other, mujoco.MjData(other))
-            yield _Try(TermKind.PAYLOAD, model.body(body).name or f'body {body}', model=other)
+            name = model.body(body).name or f'body {body}'
+            more = f'1 % more mass of {name!r}'
+            yield _Try(TermKind.PAYLOAD, name, model=other, amount=_PERCENT, assumed=more)
 
 
 def _read(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[tuple[TermKind, str, Record]]:

@@ -294,8 +294,8 @@ def fit(  # noqa: PLR0913 (documented API)
         arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
         solution = solve_weighted(context, first, arrivals)
         residuals, x = arrivals.residuals, solution.x
-        if solution.status in LIMITS and not solution.jumps:
-            # It may not have arrived for jumps.
+        if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
+            # It may not have arrived for jumps; where they are known, time goes into steps instead.
             solution = with_steady_slopes(residuals, solution, settings.loss)
         steps = {
             sensor: step / residuals.noise[sensor]

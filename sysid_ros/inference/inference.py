@@ -13,6 +13,7 @@ import numpy as np
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.drift import JointEstimate
+from sysid_ros.inference.granted import granted
 from sysid_ros.inference.lacking import lacking
 from sysid_ros.inference.linear import linearised, robot_priors
 from sysid_ros.inference.profile import profiled
@@ -179,7 +180,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     low = np.maximum(low, [unknown.min_value for unknown in parameters])
     high = solution.x + np.hypot(ends.high - solution.x, out)
     high = np.minimum(high, [unknown.max_value for unknown in parameters])
-    notes = (*_lacks(lacks), *notes)
+    notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
     return Inference(
         tuple(
             Interval(
@@ -241,6 +242,23 @@ def _lacks(lacks: Sequence[Lacking]) -> tuple[str, ...]:
         'change.'
     )
     return (note,)
+
+
+def _granted(
+    linear: Linear, terms: Sequence[Term], half: NDArray[np.float64], each: Sequence[Verdict]
+) -> tuple[str, ...]:
+    """Say what would move parameters without a trace in the residuals."""
+    wanted = np.where([verdict.blind for verdict in each], np.nan, half)
+    told = [
+        f'with {found.assumed}, {linear.unknowns[found.column].name} would be about '
+        f'{linear.x[found.column] + found.shift:.3g} ({found.widths:.3g} half-widths off)'
+        for found in granted(linear, terms, wanted)
+    ]
+    if not told:
+        return ()
+    return (
+        f'Taken for granted, as parameters would follow and residuals not tell: {"; ".join(told)}.',
+    )
 
 
 def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) -> float:

@@ -50,6 +50,7 @@ class Linear:
             its gradient.
         samples: What each residual is.
         at_bound: (p,) whether a value is at one of its bounds.
+        root: (n,) that root, which weights what else changes the residuals.
         scale: (p,) length of the Jacobian's columns; 1 for those that are zero.
         free: (f,) columns that are not at a bound and have an effect.
         inverse: (f, f) pseudo-inverse of the information of the free columns scaled to length 1.
@@ -63,6 +64,7 @@ class Linear:
     jacobian: NDArray[np.float64]
     samples: Samples
     at_bound: NDArray[np.bool_]
+    root: NDArray[np.float64]
     scale: NDArray[np.float64]
     free: NDArray[np.int64]
     inverse: NDArray[np.float64]
@@ -170,6 +172,7 @@ def linearised(
         jacobian=weighted,
         samples=samples,
         at_bound=at_bound,
+        root=root,
         scale=scale,
         free=free,
         inverse=inverse,
