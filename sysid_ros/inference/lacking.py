@@ -37,6 +37,8 @@ _MOST = 4
 _OWN = 1e-3
 #: Terms have no bounds.
 _FAR = 1e100
+#: Noise is taken to be alike over this part of a recording at most.
+_LONGEST_MEMORY = 0.1
 #: So many terms are looked at side by side.
 _SIDE_BY_SIDE = 8
 
@@ -95,10 +97,10 @@ def lacking(
     chosen: list[Term] = []
     left = list(terms)
     while left and len(chosen) < _MOST:
-        chances = _screened(problem(chosen), left)
-        best = int(np.argmin(chances))
+        sigmas = _screened(problem(chosen), left)
+        best = int(np.argmax(sigmas))
         term = left.pop(best)
-        if chances[best] * len(terms) > _CHANCE:
+        if 2 * scipy.special.ndtr(-sigmas[best]) * len(terms) > _CHANCE:
             break
         sigmas = certain([*chosen, term])
         if sigmas[-1]:
@@ -127,7 +129,9 @@ def _step(linear: Linear) -> Array:
 
 def _sigmas(linear: Linear, count: int) -> Array:
     """Return by how many standard errors each term, after so many parameters, is not zero."""
-    half = spread(linear).half[count:]
+    # What the terms explain is no noise.
+    left = linear.residual - linear.scaled @ (linear.scale[linear.free] * linear.step)
+    half = spread(dataclasses.replace(linear, residual=left)).half[count:]
     with np.errstate(invalid='ignore', divide='ignore'):
         found = np.abs(_step(linear)[count:]) / half * QUANTILE
     return np.nan_to_num(found, nan=0.0, posinf=0.0)
@@ -153,28 +157,37 @@ def _with(
 
 
 def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
-    """Return (k,) probabilities that noise makes residuals follow each term as they do."""
+    """Return (k,) by how many standard errors each term is not zero, beside those there are.
+
+    What those and the term explain is no noise: a term that explains most of the residuals would
+    else make them look like noise with a long memory, in which nothing is certain.
+    """
     scaled, samples = linear.scaled, linear.samples
-    noises = channel_noises(linear).values()
+    residual = linear.residual - scaled @ (linear.scale[linear.free] * linear.step)
+    noises = channel_noises(dataclasses.replace(linear, residual=residual)).values()
     alike = max(1.0 + 2.0 * float(np.abs(noise.correlation[1:]).sum()) for noise in noises)
     measured = samples.sensor >= 0
     instants = []
     for sequence in np.unique(samples.sequence[measured]):
         rows = np.flatnonzero((samples.sequence == sequence) & measured)
         instants.append((rows, np.unique(samples.time[rows], return_inverse=True)[1]))
-    found = np.ones(len(terms))
+    found = np.zeros(len(terms))
     for first in range(0, len(terms), _SIDE_BY_SIDE):
         some = slice(first, first + _SIDE_BY_SIDE)
         rest = np.stack([term.change for term in terms[some]], axis=1)
         rest /= np.sqrt(np.einsum('ij,ij->j', rest, rest))
         rest -= scaled @ (linear.inverse @ (scaled.T @ rest))
         own = np.einsum('ij,ij->j', rest, rest)
-        score = rest.T @ linear.residual
+        score = rest.T @ residual
         variance = np.zeros(len(score))
+        left = residual[:, None] - rest * (score / np.maximum(own, 1e-300))
         for rows, instant in instants:
-            products = rest[rows] * linear.residual[rows, None]
+            products = rest[rows] * left[rows]
             sums = [np.bincount(instant, column) for column in products.T]
-            variance += bartlett(np.stack(sums, axis=1), alike)
+            series = np.stack(sums, axis=1)
+            # Over longer times, what a term has explained adds up to nothing.
+            reach = min(alike, _LONGEST_MEMORY * len(series))
+            variance += np.maximum(bartlett(series, reach), np.sum(series**2, axis=0))
         sigmas = np.abs(score) / np.sqrt(np.maximum(variance, 1e-300))
-        found[some] = np.where(own > _OWN, 2 * scipy.special.ndtr(-sigmas), 1.0)
+        found[some] = np.where(own > _OWN, sigmas, 0.0)
     return found
