@@ -303,6 +303,8 @@ def fit(  # noqa: PLR0913 (documented API)
             if sensor in residuals.noise
         }
         log.stage('intervals and verdicts')
+        # What a fit did not get to would pass for what its model lacks.
+        complete = first.window is None and solution.status not in LIMITS
         found = infer(
             solution,
             sharpened(residuals, solution),
@@ -311,8 +313,7 @@ def fit(  # noqa: PLR0913 (documented API)
             loss=settings.loss,
             method=intervals,
             residuals=residuals,
-            # What a fit did not get to would pass for what its model lacks.
-            terms=terms(residuals, x) if first.window is None and solution.success else (),
+            terms=terms(residuals, x) if complete else (),
             cancel=cancel,
         )
         if starts_fixed:
