@@ -304,7 +304,7 @@ def fit(  # noqa: PLR0913 (documented API)
         }
         log.stage('intervals and verdicts')
         # What a fit did not get to would pass for what its model lacks.
-        complete = first.window is None and solution.status not in LIMITS
+        complete = first.window is None and solution.status not in LIMITS and not settings.rough
         found = infer(
             solution,
             sharpened(residuals, solution),

@@ -137,3 +137,22 @@ def test_a_right_model_is_left_as_it_is() -> None:
     without, found = inferred(0.0, []), inferred(0.0, [SPRING, *OTHERS])
     assert found.intervals == without.intervals
     assert found.lacking == ()
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_a_term_that_is_most_of_the_residuals_is_no_noise_with_a_long_memory(seed: int) -> None:
+    # Half a turn in all: beside all that is left, not one term would be certain.
+    slow = Term(TermKind.GAIN, 'elbow', np.sin(0.15 * TIMES) + 0.7 * JACOBIAN[:, 0])
+    rng = np.random.default_rng(seed)
+    data = rng.normal(size=COUNT) - JACOBIAN @ TRUTH - 6.0 * slow.change
+    x = -np.linalg.lstsq(JACOBIAN, data, rcond=None)[0]
+    residual = data + JACOBIAN @ x
+    residual /= np.std(residual)
+    solution = Solution(
+        x, residual, 0.5 * float(residual @ residual), 'stalled', '', success=False, trace=()
+    )
+    zeros = np.zeros(COUNT, dtype=np.int64)
+    samples = Samples(zeros, TIMES, zeros, ('q',))
+    found = lacking(solution, JACOBIAN, UNKNOWNS, samples, [*OTHERS, slow])
+    assert found[0].title == "another gain of 'elbow'"
+    assert found[0].sigmas > 10
