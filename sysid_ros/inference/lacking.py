@@ -69,11 +69,11 @@ def lacking(
 ) -> tuple[Lacking, ...]:
     """Find the terms that residuals follow, and how far parameters would move with them.
 
-    A term is one more parameter that is zero: its amount is what one Gauss-Newton step makes of it
-    (a score test; C. R. Rao, Mathematical Proceedings of the Cambridge Philosophical Society 44,
-    1948), with the standard error that the noise inside of recordings gives it, as with a right
-    model nothing else makes it differ from zero. The most significant is taken into the model, and
-    the others are tried again.
+    A term is one more parameter that is zero: its amount is what one Gauss-Newton step makes of it,
+    its standard error that which the noise inside of recordings gives it, as with a right model
+    nothing else makes it differ from zero. Noise is what is left beside the term (a Wald test; A.
+    Wald, Transactions of the American Mathematical Society 54, 1943). The most significant is taken
+    into the model, and the others are tried again.
 
     Args:
         solution: Where the solver ended.
