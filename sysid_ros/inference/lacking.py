@@ -184,7 +184,7 @@ def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
         for rows, instant in instants:
             products = rest[rows] * left[rows]
             sums = [np.bincount(instant, column) for column in products.T]
-            series = np.stack(sums, axis=1)
+            series = np.stack(sums, axis=1).astype(np.float64)
             # Over longer times, what a term has explained adds up to nothing.
             reach = min(alike, _LONGEST_MEMORY * len(series))
             variance += np.maximum(bartlett(series, reach), np.sum(series**2, axis=0))
