@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.inference.stationary import channel_noises
+from sysid_ros.inference.stationary import channel_noises, longest_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,14 +56,13 @@ def granted(linear: Linear, terms: Sequence[Term], half: Array) -> tuple[Granted
         terms: What the model may lack; those without an amount are left out.
         half: (p,) half-widths of the intervals, NaN where there is none.
     """
-    scaled = linear.scaled
-    noises = channel_noises(linear).values()
-    alike = max(1.0 + 2.0 * float(np.abs(noise.correlation[1:]).sum()) for noise in noises)
+    small = [term for term in terms if term.amount]
+    if not small:
+        return ()
+    scaled, alike = linear.scaled, longest_memory(channel_noises(linear).values())
     lasting = np.array([not unknown.of_single_runs for unknown in linear.unknowns], dtype=bool)
     found = []
-    for term in terms:
-        if not term.amount:
-            continue
+    for term in small:
         change = term.amount * linear.root * term.change
         along = scaled.T @ change
         if np.any(np.abs(along) > _SAME * np.linalg.norm(change)):

@@ -12,7 +12,7 @@ import scipy.special
 
 from sysid_ros.inference.linear import linearised
 from sysid_ros.inference.spread import QUANTILE, bartlett, spread
-from sysid_ros.inference.stationary import channel_noises
+from sysid_ros.inference.stationary import channel_noises, longest_memory
 from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ def _step(linear: Linear) -> Array:
 def _sigmas(linear: Linear, count: int) -> Array:
     """Return by how many standard errors each term, after so many parameters, is not zero."""
     # What the terms explain is no noise.
-    left = linear.residual - linear.scaled @ (linear.scale[linear.free] * linear.step)
-    half = spread(dataclasses.replace(linear, residual=left)).half[count:]
+    half = spread(dataclasses.replace(linear, residual=linear.left)).half[count:]
     with np.errstate(invalid='ignore', divide='ignore'):
         found = np.abs(_step(linear)[count:]) / half * QUANTILE
     return np.nan_to_num(found, nan=0.0, posinf=0.0)
@@ -163,9 +162,9 @@ def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
     else make them look like noise with a long memory, in which nothing is certain.
     """
     scaled, samples = linear.scaled, linear.samples
-    residual = linear.residual - scaled @ (linear.scale[linear.free] * linear.step)
-    noises = channel_noises(dataclasses.replace(linear, residual=residual)).values()
-    alike = max(1.0 + 2.0 * float(np.abs(noise.correlation[1:]).sum()) for noise in noises)
+    residual = linear.left
+    noises = channel_noises(dataclasses.replace(linear, residual=residual))
+    alike = longest_memory(noises.values())
     measured = samples.sensor >= 0
     instants = []
     for sequence in np.unique(samples.sequence[measured]):

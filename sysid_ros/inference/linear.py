@@ -107,6 +107,12 @@ class Linear:
         return found
 
     @property
+    def left(self) -> NDArray[np.float64]:
+        """(n,) residuals that are left after that step."""
+        found: NDArray[np.float64] = self.residual - self.jacobian[:, self.free] @ self.step
+        return found
+
+    @property
     def recording(self) -> NDArray[np.int64]:
         """(n,) index of the recording that each residual is from."""
         if not self.samples.bags:

@@ -13,7 +13,13 @@ import scipy.fft
 import scipy.special
 
 from sysid_ros.estimation.layout import PRIOR
-from sysid_ros.inference.stationary import ChannelNoise, by_channel, channel_noises, channels_of
+from sysid_ros.inference.stationary import (
+    ChannelNoise,
+    by_channel,
+    channel_noises,
+    channels_of,
+    longest_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -397,7 +403,7 @@ def _of_instants(
     """
     samples = linear.samples
     weighted = influence * linear.residual[:, None]
-    alike = max(1.0 + 2.0 * float(np.abs(n.correlation[1:]).sum()) for n in noises)
+    alike = longest_memory(noises)
     measured = samples.sensor >= 0
     variance = np.zeros(weighted.shape[1])
     for sequence in np.unique(samples.sequence[measured]):

@@ -11,6 +11,8 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from sysid_ros.inference.linear import Linear
@@ -118,6 +120,11 @@ def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
         }
         noises = {c: _noise(sums[c] + missing[c], channels[c]) for c in channels}
     return noises
+
+
+def longest_memory(noises: Iterable[ChannelNoise]) -> float:
+    """Return how many neighbouring residuals say as much as one, of the sensor where it is most."""
+    return max(1.0 + 2.0 * float(np.abs(noise.correlation[1:]).sum()) for noise in noises)
 
 
 def by_channel(
