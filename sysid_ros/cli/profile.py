@@ -25,6 +25,7 @@ from sysid_ros.pipeline.calibration import identify, write
 from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.validation import validate
 from sysid_ros.report.tables import print_table
+from sysid_ros.servos.laws.stepping import ServoStepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ _PHASES: dict[str, tuple[Callable[..., object], ...]] = {
     'reading recordings and model': (load,),
     'mapping signals to the model': (propose,),
     'preparing the fit, states at starts': (fit,),
-    'finding a start': (initialize, initialize_from),
+    'a first solution': (initialize, initialize_from),
     'parameters and noise': (solve_weighted,),
     'when commands acted': (Arrivals.locate, with_arrivals_in),
     'intervals and verdicts': (infer,),
@@ -72,7 +73,7 @@ class Profile:
     def __init__(self) -> None:
         """Know the phases by their code."""
         self._phases = {_code(each): name for name, own in _PHASES.items() for each in own}
-        self._simulates = _code(Batch.rollout)
+        self._simulates = {_code(Batch.rollout), _code(ServoStepper.roll)}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._simulating: defaultdict[str, float] = defaultdict(float)
         self._processor: defaultdict[str, float] = defaultdict(float)
@@ -103,7 +104,7 @@ class Profile:
     def _look(self, frame: FrameType | None) -> tuple[str, bool]:
         simulates = False
         while frame is not None:
-            simulates |= frame.f_code is self._simulates
+            simulates |= frame.f_code in self._simulates
             if frame.f_code in self._phases:
                 return self._phases[frame.f_code], simulates
             frame = frame.f_back

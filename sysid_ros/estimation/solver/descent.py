@@ -66,6 +66,8 @@ _POLISHES, _POLISHED = 3, 0.5
 #: tolerance, this part of the cost is no more than that, too.
 _IDLE_STEPS = 2
 _ROUGH, _SLIGHT = 0.1, 1e-5
+#: Fewer columns than this make a Jacobian that costs no more than a few bent steps.
+_CHEAP = 8
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
 #: Where more residuals than this say as much as one, what is left is the model's error, whose cost
@@ -176,6 +178,12 @@ class Descent:
         return bool(self.differences.wide.any())
 
     @property
+    def bends(self) -> bool:
+        """Whether what a straight step met may tell how to bend it, for less than a Jacobian."""
+        jumps = self._jumps or self.smooth  # smooth ones are bent before they are tried
+        return not jumps and len(self.lower) > _CHEAP and self.model.decrement > _SHORT
+
+    @property
     def checked(self) -> bool:
         """Whether the differences were found to be right, or need not be."""
         return self.unchecked or bool(self.differences.checked.all())
@@ -272,12 +280,19 @@ class Descent:
             return [self._points.get(z.tobytes()) or self._around(z) for z in candidates]
         return self.evaluate(candidates)
 
-    def move(self, z: NDArray[np.float64], regulariser: float = np.nan) -> bool:
+    def move(
+        self,
+        z: NDArray[np.float64],
+        regulariser: float = np.nan,
+        expected: float | None = None,
+    ) -> bool:
         """Go to a candidate, and find the Jacobian there unless that is known.
 
         Args:
             z: (p,) the candidate.
             regulariser: The damping of the step that led there, for the trace.
+            expected: By how much that was to lower the cost; what the linear model says unless
+                given, which knows nothing of a step that is bent.
 
         Returns:
             Whether the method can go on from there: the solve has not ended, and no Jacobian was
@@ -292,7 +307,8 @@ class Descent:
         step = (point.z - before.z) / model.unit
         slope = float(model.gradient @ step)
         predicted = -(slope + 0.5 * float(step @ model.hessian @ step))
-        ratio = (before.cost - point.cost) / predicted if predicted > 0 else 0.0
+        promised = predicted if expected is None else expected
+        ratio = (before.cost - point.cost) / promised if promised > 0 else 0.0
         if point.jacobian is None:
             if self._jumps and ratio > _LEARNS:
                 least = self.differences.clear(len(point.residual))

@@ -22,6 +22,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.solver.differences import column_norms
+from sysid_ros.estimation.solver.losses import rho
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.estimation.solver.descent import Descent
+    from sysid_ros.estimation.solver.quadratic import Point
 
 #: The first step is not damped. While steps fail, the damping rises by this factor from the least
 #: to the first value that is not below the largest: where so small a part of a step fails as well,
 #: its length is not what is wrong.
 MU_MIN, MU_FACTOR, MU_MAX = 1e-4, 4.0, 1e5
-#: Where the least curvature of unit columns is below the first number, this damping would hold what
-#: the data hardly tell where it is: it begins at that curvature, if not below the second number.
-_WEAK, _MU_LEAST = 1e-6, 1e-9
+#: Where the least curvature of unit columns is below the least damping, that would hold what the
+#: data hardly tell where it is: it begins at that curvature, if not below this.
+_MU_LEAST = 1e-9
 #: A step is taken if it lowers the cost by this part of what the gradient promises (Armijo).
 _ARMIJO = 1e-2
 #: The damping falls after a step that lowered the cost by more than the first part of what was
@@ -67,14 +69,12 @@ class _Damping:
     Attributes:
         mu: That of the next step.
         least: That of the first step which is damped at all.
-        dx: (p, 1) the last step: the next box-constrained problem is solved from there.
         reductions: How often in a row the damping fell.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self) -> None:
         self.mu = 0.0
         self.least = MU_MIN
-        self.dx = np.zeros((count, 1))
         self.reductions = 0
 
     def series(self, descent: Descent) -> Iterator[_Step]:
@@ -91,15 +91,23 @@ class _Damping:
         lower = (np.maximum(descent.lower, -_FAR)[:, None] - x) / unit
         upper = (np.minimum(descent.upper, _FAR)[:, None] - x) / unit
         scratch = np.zeros((len(x), len(x) + 7))
-        dx, mu = self.dx.copy(), self.mu
+        # It ends by the size of the gradient, which becomes tiny with exact data.
+        size = float(np.linalg.norm(gradient)) or 1.0
+        problem = gradient / size, lower / size, upper / size
+        mu = self.mu
         weakest = float(np.linalg.eigvalsh(model.hessian)[0])
-        self.least = max(weakest, _MU_LEAST) if weakest < _WEAK else MU_MIN
+        self.least = min(max(weakest, _MU_LEAST), MU_MIN)
         while True:
             damped = model.hessian + mu * np.eye(len(x))
-            if mujoco.mju_boxQP(dx, scratch, None, damped, gradient, lower, upper) >= 0:
-                yield _Step(mu, dx.copy(), (x + unit * dx)[:, 0])
-            expected = -(gradient.T @ dx + 0.5 * dx.T @ model.hessian @ dx).item()
-            if mu >= MU_MAX or (mu > 0 and expected < descent.least_fall):
+            # Begun elsewhere, it may end where the quadratic is above zero, if it is narrow.
+            dx = np.zeros((len(x), 1))
+            if mujoco.mju_boxQP(dx, scratch, None, damped, *problem) >= 0:
+                dx *= size
+                step = _Step(mu, dx, (x + unit * dx)[:, 0])
+                yield step
+                if mu > 0 and _expected(descent, step) < descent.least_fall:
+                    return
+            if mu >= MU_MAX:
                 return
             mu = self._raised(mu)
 
@@ -112,7 +120,7 @@ class _Damping:
         """
         if taken.mu > self.mu:
             self.reductions = 0
-        self.mu, self.dx = taken.mu, taken.dx
+        self.mu = taken.mu
         if ratio > _GOOD_RATIO:
             lower = self.mu * (1 / MU_FACTOR) ** (2**self.reductions)
             self.mu = 0.0 if lower < self.least else lower
@@ -126,16 +134,15 @@ class _Damping:
 
 def run_levenberg_marquardt(descent: Descent) -> str:
     """Descend until the solve has converged or no step lowers the cost; return the status."""
-    damping = _Damping(len(descent.lower))
+    damping = _Damping()
     trusted = False
     while descent.status is None:
         found = _search(descent, damping, trusted=trusted)
         trusted = False
         if isinstance(found, _Step):
-            gradient, hessian = descent.model.gradient[:, None], descent.model.hessian
-            expected = -(gradient.T @ found.dx + 0.5 * found.dx.T @ hessian @ found.dx).item()
+            expected = _expected(descent, found)
             before = descent.current.cost
-            descent.move(found.z, found.mu)
+            descent.move(found.z, found.mu, expected)
             lowered = before - descent.current.cost
             damping.follow(found, lowered / expected if expected > 0 else 0.0)
             continue
@@ -145,7 +152,7 @@ def run_levenberg_marquardt(descent: Descent) -> str:
         if not mended and (found is _Ended.NO_STEP or descent.at_precision):
             return descent.verdict()
         trusted = not mended  # what cannot be mended serves as it is
-        damping = _Damping(len(descent.lower))
+        damping = _Damping()
     return descent.status
 
 
@@ -157,53 +164,87 @@ class _Ended(Enum):
     RENEWED = 'the Jacobian was wrong, and has been made anew'
 
 
-def _bent(descent: Descent, step: _Step) -> _Step:
-    """Return a step that follows the curve of a narrow valley, where it does not bend too much.
+def _bent(descent: Descent, step: _Step, ahead: Point, part: float) -> _Step | None:
+    """Return a step that follows the curve of a narrow valley; None where it bends too much.
 
     Along a straight step residuals change with its square, too; what the linear model says of that
     is added (geodesic acceleration: M. K. Transtrum and J. P. Sethna, "Improvements to the
     Levenberg-Marquardt algorithm for nonlinear least-squares minimization", arXiv:1201.5885).
+
+    Args:
+        descent: Where the step begins.
+        step: A straight step.
+        ahead: What was found on the way.
+        part: How far on the way, as a part of the step.
     """
     current, model = descent.current, descent.model
     assert current.jacobian is not None  # noqa: S101
     along = step.z - current.z
-    points = descent.evaluate([current.z + _PART * along])
-    if points is None:
-        return step
-    change = (points[0].residual - current.residual) / _PART - current.jacobian @ along
-    pull = model.unit * (current.jacobian.T @ (2 / _PART * change))
+    missed = ahead.residual - current.residual - part * (current.jacobian @ along)
+    weight = rho(current.residual, descent.loss)[1]
+    pull = model.unit * (current.jacobian.T @ (weight * missed)) / part**2
     free = np.flatnonzero((step.z > descent.lower) & (step.z < descent.upper))
     damped = (model.hessian + step.mu * np.eye(len(along)))[np.ix_(free, free)]
     bend = np.zeros(len(along))
-    bend[free] = -0.5 * np.linalg.lstsq(damped, pull[free], rcond=None)[0]
+    bend[free] = -np.linalg.lstsq(damped, pull[free], rcond=None)[0]
     if np.linalg.norm(bend) > _MOST_BENT * np.linalg.norm(step.dx):
-        return step
+        return None
     z = np.clip(step.z + model.unit * bend, descent.lower, descent.upper)
     return step._replace(z=z)
 
 
+def _bent_at_once(descent: Descent, step: _Step) -> _Step:
+    """Return a step that is bent as its first part tells, if it can be."""
+    points = descent.evaluate([descent.current.z + _PART * (step.z - descent.current.z)])
+    return (points and _bent(descent, step, points[0], _PART)) or step
+
+
+def _bent_after(
+    descent: Descent, straight: list[_Step], points: list[Point]
+) -> tuple[list[_Step], list[Point] | None]:
+    """Return steps, bent as the straight ones tell where that is better, and their points."""
+    pairs = zip(straight, points, strict=True)
+    bent = [step for each, ahead in pairs if (step := _bent(descent, each, ahead, 1.0))]
+    found = descent.evaluate([step.z for step in bent])
+    better = found is None or _least(found) < _least(points)
+    return (bent, found) if better else (straight, points)
+
+
+def _least(points: list[Point]) -> float:
+    return min((point.cost for point in points), default=np.inf)
+
+
 def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _Ended:
     """Look for a step that lowers the cost, with a trusted Jacobian until none promises to."""
-    gradient = descent.model.gradient[:, None]
+    model, start = descent.model, descent.current.cost
     series = damping.series(descent)
     size = 1 if descent.expects_success else _BATCH
-    first, tried = True, 0
+    first, tried, promised = True, 0, 0.0
     while batch := list(itertools.islice(series, size)):
         if not first and descent.doubtful and not trusted:
             return _Ended.DOUBTFUL
         if descent.hurried and tried > len(descent.lower):
             return _Ended.NO_STEP
         if descent.smooth:
-            batch = [_bent(descent, step) for step in batch]
+            batch = [_bent_at_once(descent, step) for step in batch]
         candidates = [step.z for step in batch]
         points = descent.trial(candidates) if first else descent.evaluate(candidates)
+        steps, promised = batch, promised or _expected(descent, batch[0])
+        if points and descent.bends and start - _least(points) < _GOOD_RATIO * promised:
+            steps, points = _bent_after(descent, batch, points)
         if points is None:
             return _Ended.RENEWED
         costs = [point.cost for point in points]
         best = int(np.argmin(costs))  # those before it are damped less, and go too far
-        for step, cost in zip(batch[best:], costs[best:], strict=True):
-            if descent.current.cost - cost + _ARMIJO * (gradient.T @ step.dx).item() > 0:
+        for step, cost in zip(steps[best:], costs[best:], strict=True):
+            if start - cost + _ARMIJO * (model.gradient @ step.dx).item() > 0:
                 return step
         size, first = _BATCH, False
         tried += len(batch)
     return _Ended.NO_STEP
+
+
+def _expected(descent: Descent, step: _Step) -> float:
+    """Return by how much a step lowers the cost of the linear model."""
+    model, dx = descent.model, step.dx[:, 0]
+    return -float(model.gradient @ dx + 0.5 * dx @ model.hessian @ dx)

@@ -705,3 +705,45 @@ def test_a_jacobian_serves_after_a_step_that_hardly_bends(bend: float, kept: boo
     # A point with its Jacobian, four steps beside it, and whether differences add up.
     assert (solution.evaluations == 1 + 4 + 4 + 1) == kept
     assert (solution.trace[1].jacobian == 'kept') == kept
+
+
+@pytest.mark.parametrize('narrow', [600.0, 1000.0])
+def test_a_narrow_curved_valley_is_followed_in_few_steps(narrow: float) -> None:
+    """Straight steps alone take 48 and 92, each with a Jacobian of its own."""
+    unknowns = [Unknown('a', (), -1.2, -5.0, 5.0), Unknown('b', (), 1.0, -5.0, 5.0)]
+    unknowns += [Unknown(f'c{number}', (), 0.5, -5.0, 5.0) for number in range(8)]
+
+    def valley(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        along, across = 10 * (1 - x[:, 0]), narrow * (x[:, 1] - x[:, 0] ** 2)
+        return np.concatenate([[along, across], 3 * x[:, 2:].T])
+
+    solution = solved(valley, unknowns)
+    assert solution.success
+    np.testing.assert_allclose(solution.x, [1.0, 1.0] + 8 * [0.0], atol=1e-6)
+    assert solution.iterations <= 35
+
+
+def test_an_optimum_that_the_data_hardly_tell_is_reached_inside_of_bounds() -> None:
+    """Three exponentials: along the weakest direction the curvature is 1e-9 of the others."""
+    times = np.linspace(0, 4, 400)
+    noise = np.random.default_rng(3).normal(size=400)
+
+    def decays(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        amplitudes, rates = x[:, ::2, None], x[:, 1::2, None]
+        return np.sum(amplitudes * np.exp(-rates * times), axis=1).T / 0.01
+
+    truth = np.array([[1.0, 0.7, 1.5, 0.945, 2.0, 1.27575]])
+    measured = decays(truth) + noise[:, None]
+    unknowns = [
+        Unknown(f'{name} {number}', (), value, 0.0, 20.0)
+        for number, rate in enumerate((0.5, 0.8, 1.28))
+        for name, value in (('amplitude', 1.0), ('rate', rate))
+    ]
+    residuals = FunctionResiduals(lambda x: decays(x) - measured, unknowns)
+    solution = solve(residuals, start(unknowns))
+    best = scipy.optimize.least_squares(
+        lambda x: (decays(x[None]) - measured)[:, 0], truth[0], jac='3-point', x_scale='jac',
+        xtol=1e-15, ftol=1e-15, gtol=1e-12, max_nfev=10000,
+    )  # fmt: skip
+    assert solution.success
+    assert solution.cost < best.cost + 0.5  # one standard error
