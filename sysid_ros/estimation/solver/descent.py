@@ -66,7 +66,7 @@ _POLISHES, _POLISHED = 3, 0.5
 #: tolerance, this part of the cost is no more than that, too.
 _IDLE_STEPS = 2
 _ROUGH, _SLIGHT = 0.1, 1e-5
-#: Fewer columns than this make a Jacobian that costs no more than a few bent steps.
+#: A Jacobian of so many columns, or fewer, costs no more than a few bent steps.
 _CHEAP = 8
 #: A step below this, in standard errors, should succeed.
 _SHORT = 1.0
@@ -304,9 +304,7 @@ class Descent:
         if point is self.current:
             return True
         before, model = self.current, self.model
-        step = (point.z - before.z) / model.unit
-        slope = float(model.gradient @ step)
-        predicted = -(slope + 0.5 * float(step @ model.hessian @ step))
+        predicted = model.fall((point.z - before.z) / model.unit)
         promised = predicted if expected is None else expected
         ratio = (before.cost - point.cost) / promised if promised > 0 else 0.0
         if point.jacobian is None:

@@ -103,9 +103,8 @@ class _Damping:
             dx = np.zeros((len(x), 1))
             if mujoco.mju_boxQP(dx, scratch, None, damped, *problem) >= 0:
                 dx *= size
-                step = _Step(mu, dx, (x + unit * dx)[:, 0])
-                yield step
-                if mu > 0 and _expected(descent, step) < descent.least_fall:
+                yield _Step(mu, dx, (x + unit * dx)[:, 0])
+                if mu > 0 and model.fall(dx[:, 0]) < descent.least_fall:
                     return
             if mu >= MU_MAX:
                 return
@@ -140,7 +139,7 @@ def run_levenberg_marquardt(descent: Descent) -> str:
         found = _search(descent, damping, trusted=trusted)
         trusted = False
         if isinstance(found, _Step):
-            expected = _expected(descent, found)
+            expected = descent.model.fall(found.dx[:, 0])
             before = descent.current.cost
             descent.move(found.z, found.mu, expected)
             lowered = before - descent.current.cost
@@ -229,7 +228,7 @@ def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _E
             batch = [_bent_at_once(descent, step) for step in batch]
         candidates = [step.z for step in batch]
         points = descent.trial(candidates) if first else descent.evaluate(candidates)
-        steps, promised = batch, promised or _expected(descent, batch[0])
+        steps, promised = batch, promised or model.fall(batch[0].dx[:, 0])
         if points and descent.bends and start - _least(points) < _GOOD_RATIO * promised:
             steps, points = _bent_after(descent, batch, points)
         if points is None:
@@ -242,9 +241,3 @@ def _search(descent: Descent, damping: _Damping, *, trusted: bool) -> _Step | _E
         size, first = _BATCH, False
         tried += len(batch)
     return _Ended.NO_STEP
-
-
-def _expected(descent: Descent, step: _Step) -> float:
-    """Return by how much a step lowers the cost of the linear model."""
-    model, dx = descent.model, step.dx[:, 0]
-    return -float(model.gradient @ dx + 0.5 * dx @ model.hessian @ dx)

@@ -80,6 +80,10 @@ class Quadratic:
     variance: float
     alike: float = 1.0
 
+    def fall(self, step: NDArray[np.float64]) -> float:
+        """Return by how much a (p,) step lowers the cost of the model."""
+        return -float(self.gradient @ step + 0.5 * step @ self.hessian @ step)
+
 
 class Secant:
     """The part of the Hessian that comes from the residuals' curvature, learnt from steps.
