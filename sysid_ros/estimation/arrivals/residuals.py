@@ -165,6 +165,9 @@ _JUST = 0.05
 _IMPLAUSIBLE = 10.0
 #: Nor are they where less than this part of the moves that they ask for makes anything likelier.
 _BELIEVED = 0.1
+#: Nor are they of use where all of them together lower the squares by no more than this, in units of
+#: the noise's variance.
+_NEXT_TO_NOTHING = 10.0
 #: Errors take at most this part of a sensor's squares: the estimate of it is noisy.
 _MOST_TAKEN = 0.9
 
@@ -338,8 +341,8 @@ class WithArrivals(DerivedResiduals):
             first: Whether it is to be seen if errors explain the residuals at all.
 
         Returns:
-            Whether they do: they would not have to be far too large, and most moves of commands
-            make the residuals smaller.
+            Whether they do: they would not have to be far too large, most moves of commands make
+            the residuals smaller, and all together by more than next to nothing.
         """
         later = self._standing.later(x[None])[:, 0]
         for own, run, delay in zip(self._messages, self.runs, later, strict=True):
@@ -347,6 +350,7 @@ class WithArrivals(DerivedResiduals):
             own.move(run, own.error - delay)
         self._standing.reference = x.copy()
         residual = self._trial.begin(x)
+        before = float(residual @ residual)
         if self._untried:
             self._untried = False
             residual, moved = self._try(x, residual, [-own.held_up for own in self._messages])
@@ -358,7 +362,8 @@ class WithArrivals(DerivedResiduals):
         if any(own.any() for own in moved):
             self._measure_anew(moved)
             self._move(x, residual, first=False)
-        return True
+        after = self._trial.at()
+        return not first or before - float(after @ after) > _NEXT_TO_NOTHING
 
     def _move(
         self, x: NDArray[np.float64], residual: NDArray[np.float64], *, first: bool

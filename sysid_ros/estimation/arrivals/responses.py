@@ -104,11 +104,13 @@ def _banded(responses: scipy.sparse.csr_array) -> NDArray[np.float64]:
     return bands
 
 
-#: Answers are watched for so long, s, and followed until they hold this part of their squares. If
-#: that takes longer than this, s, one message cannot be told from others: the push lasts.
+#: Answers are watched for so long, s, and followed until they hold this part of their squares, but
+#: not for longer than this, s. If less than the last part came by then, the push lasts: one message
+#: cannot be told from others.
 _WATCHED = 1.0
 _FADED = 0.99
 _LONGEST = 0.25
+_MOST = 0.9
 #: What pulses do is followed until it holds this part.
 _GONE = 0.99999
 #: They are followed for so many messages at a time at most, and until all of them have so many
@@ -168,10 +170,11 @@ class Responses:
         total = np.cumsum(square[order])
         if not total[-1]:
             return 0.0, 0.0
-        parts = np.array([_FADED, _GONE]) * total[-1]
-        answered, gone = lag[order][np.searchsorted(total, parts)].tolist()
-        if answered > _LONGEST:
+        parts = np.array([_MOST, _FADED, _GONE]) * total[-1]
+        mostly, answered, gone = lag[order][np.searchsorted(total, parts)].tolist()
+        if mostly > _LONGEST:
             return 0.0, 0.0
+        answered = min(answered, _LONGEST)
         runs = self._bare.runs
         timestep = max(run.timestep for run in runs)
         gaps = [np.median(np.diff(own.effect)) for own in self._messages if len(own.effect) > 1]
