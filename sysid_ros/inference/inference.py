@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.granted import granted
 from sysid_ros.inference.lacking import lacking
 from sysid_ros.inference.linear import linearised, robot_priors
 from sysid_ros.inference.profile import profiled
-from sysid_ros.inference.spread import LEVEL, QUANTILE, Ends, spread
-from sysid_ros.inference.verdicts import Verdict, verdicts
+from sysid_ros.inference.spread import ENOUGH, LEVEL, QUANTILE, Ends, spread
+from sysid_ros.inference.verdicts import Verdict, verdicts, widest
 
 if TYPE_CHECKING:
     import threading
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.inference.lacking import Lacking
     from sysid_ros.inference.linear import Linear
-    from sysid_ros.inference.spread import Spread
+    from sysid_ros.inference.spread import Disagreement, Spread
     from sysid_ros.model.unknown import Unknown
 
 
@@ -106,6 +107,7 @@ class Inference:
         left: How far the fit ended from the optimum, in standard errors of that parameter of which
             it is most.
         lacking: What the model lacks and residuals follow, the most certain first.
+        disagreement: Of few recordings, if it is more than noise explains; intervals allow for it.
     """
 
     intervals: tuple[Interval, ...]
@@ -118,6 +120,7 @@ class Inference:
     all_at_once: float = 1.0
     left: float = 0.0
     lacking: tuple[str, ...] = ()
+    disagreement: Disagreement | None = None
 
 
 def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
@@ -134,7 +137,8 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
 ) -> Inference:
     """Return intervals and verdicts of all parameters.
 
-    What terms that the model lacks would change counts as a standard deviation beside the others.
+    What terms that the model lacks would change counts as a standard deviation beside the others,
+    and what makes few recordings disagree widens all of them.
 
     Args:
         solution: Where the solver ended.
@@ -161,9 +165,11 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     if method.name == 'bootstrap':
         ends = bootstrap(linear, found, draws=method.draws, seed=method.seed)
         found = dataclasses.replace(found, half=(ends.high - ends.low) / 2)
-    judged = verdicts(linear, found)
+    bounds = at_bounds(linear)
+    ends, covariance = bounds.widened(ends, solution.x), bounds.covariance(found.covariance)
+    judged = verdicts(linear, found, bounds, ends, covariance)
     blind = np.array([verdict.blind for verdict in judged.each], dtype=bool)
-    covariance = np.where(blind | blind[:, None], np.nan, found.covariance)
+    covariance = np.where(blind | blind[:, None], np.nan, covariance)
     ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high), ends.said)
     notes = found.notes
     if method.name == 'profile' and residuals is not None:
@@ -172,15 +178,20 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     left = _left(linear, found)
     lacks = lacking(solution, jacobian, parameters, samples, terms, loss) if terms else ()
     shift = lacks[-1].shift if lacks else np.zeros(len(parameters))
+    apart = found.disagreement
+    growth = np.ones(len(parameters)) if apart is None else apart.growth
     each = _limited(judged.each, lacks, found.half, solution.x)
-    covariance = covariance + np.outer(shift, shift)
+    covariance = covariance * np.outer(growth, growth) + np.outer(shift, shift)
     out = QUANTILE * shift
     # np.maximum passes NaN on: no interval stays no interval.
-    low = solution.x - np.hypot(solution.x - ends.low, out)
+    low = solution.x - np.hypot(growth * (solution.x - ends.low), out)
     low = np.maximum(low, [unknown.min_value for unknown in parameters])
-    high = solution.x + np.hypot(ends.high - solution.x, out)
+    high = solution.x + np.hypot(growth * (ends.high - solution.x), out)
     high = np.minimum(high, [unknown.max_value for unknown in parameters])
+    each = _apart(each, linear, apart, low, high)
     notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
+    if apart is not None:
+        notes = (*notes, str(apart))
     return Inference(
         tuple(
             Interval(
@@ -204,6 +215,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
         all_at_once(covariance, parameters),
         left,
         tuple(each.title for each in lacks),
+        apart,
     )
 
 
@@ -229,6 +241,29 @@ def _limited(
             explanation=f'With {own.title} it would be about {x[index] + shift[index]:.3g}: add '
             'that to the model, or record motion on which it has no effect.',
         )
+    return found
+
+
+def _apart(
+    each: Sequence[Verdict],
+    linear: Linear,
+    disagreement: Disagreement | None,
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> list[Verdict]:
+    """Say of what would be identified if recordings disagree too much about it."""
+    found = list(each)
+    if disagreement is None:
+        return found
+    for index, verdict in enumerate(each):
+        value, unknown = float(linear.x[index]), linear.unknowns[index]
+        half = max(high[index] - value, value - low[index])
+        if verdict.kind is VerdictKind.IDENTIFIED and half > widest(value, unknown):
+            found[index] = Verdict(
+                VerdictKind.MODEL_LIMITED,
+                explanation=f'The {disagreement.recordings} recordings disagree about it by more '
+                f'than noise explains: record {ENOUGH} or more, or find what differs between them.',
+            )
     return found
 
 
@@ -364,6 +399,8 @@ def data_only(
     x[free] -= linear.step
     found = spread(linear)
     covariance = found.covariance.copy()
+    if found.disagreement is not None:
+        covariance *= np.outer(found.disagreement.growth, found.disagreement.growth)
     unseen = free[np.any(np.abs(linear.null) > _LARGEST_SHARE, axis=1)]
     covariance[unseen] = covariance[:, unseen] = np.nan
     ratios = np.diag(covariance)[lasting] / linear.white_variance[lasting]

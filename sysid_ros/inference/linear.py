@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -123,6 +124,15 @@ class Linear:
     def recordings(self) -> int:
         """How many recordings the measurements are from."""
         return len(np.unique(self.recording[self.samples.sensor >= 0]))
+
+    def without_bounds(self, columns: NDArray[np.int64]) -> Linear:
+        """Return the problem with some columns at bounds as free as the others."""
+        if not len(columns):
+            return self
+        free = np.union1d(self.free, columns)
+        scaled = self.jacobian[:, free] / self.scale[free]
+        inverse, null = _information(scaled, scaled[self.samples.sensor == PRIOR])
+        return dataclasses.replace(self, free=free, inverse=inverse, null=null)
 
     def unexplained(self, column: int) -> NDArray[np.float64]:
         """Return the (n,) part of a column that the free ones do not explain."""

@@ -99,8 +99,36 @@ _CHANCE = 0.01
 _ENOUGH_TELLING = 6.0
 #: Recordings that disagree about any parameter with less than this probability are not alike.
 _DOUBT = 0.05
+#: Variances are compared down to this.
+_TINY = 1e-300
 #: Share of a recording in the information is kept below this, so that it can be left out.
 _LARGEST_SHARE = 0.999
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A few recordings differ by more than the noise inside of them explains.
+
+    Attributes:
+        recordings: How many.
+        times: How many times as far apart they are as noise would have them, in the root mean
+            square over all parameters.
+        most: Name of the parameter about which they disagree most.
+        growth: (p,) what half-widths are to be multiplied by.
+    """
+
+    recordings: int
+    times: float
+    most: str
+    growth: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        """Return the sentence for a reader of the intervals."""
+        return (
+            f'The {self.recordings} recordings disagree, most of all about {self.most}, by more '
+            f'than the noise inside of them explains: {self.times:.2g} times as much over all '
+            f'parameters. Intervals allow for that; record {ENOUGH} or more, or find what differs.'
+        )
 
 
 @dataclass(frozen=True)
@@ -115,6 +143,7 @@ class Spread:
         effective: Number of independent samples that say as much as the residuals do.
         notes: What a reader of the intervals has to know, a sentence each.
         noises: Index of each sensor to the noise of its residuals.
+        disagreement: Of few recordings, if any; it is not in the others.
     """
 
     half: NDArray[np.float64]
@@ -123,6 +152,7 @@ class Spread:
     effective: float
     notes: tuple[str, ...] = ()
     noises: dict[int, ChannelNoise] = field(default_factory=dict)
+    disagreement: Disagreement | None = None
 
 
 class Ends(NamedTuple):
@@ -162,13 +192,14 @@ def spread(linear: Linear) -> Spread:
     effective = float(sum(noise.effective for noise in noises.values()))
     count_of_recordings = linear.recordings
     method, notes = _said(count_of_recordings, noises)
+    disagreement = None
     if count_of_recordings >= ENOUGH:
         between = recordings(linear)
         telling = _telling(between, covariance)
         columns = between.columns[telling]
         deviation = np.sqrt(np.maximum(np.diag(between.covariance)[telling], 0.0))
         growth = np.ones(count)
-        growth[columns] = deviation / np.sqrt(np.maximum(np.diag(covariance)[columns], 1e-300))
+        growth[columns] = deviation / np.sqrt(np.maximum(np.diag(covariance)[columns], _TINY))
         covariance *= np.outer(growth, growth)
         covariance[np.ix_(columns, columns)] = between.covariance[np.ix_(telling, telling)]
         half[columns] = deviation * scipy.special.stdtrit(between.freedom[telling], (1 + LEVEL) / 2)
@@ -176,8 +207,8 @@ def spread(linear: Linear) -> Spread:
             names = ', '.join(linear.unknowns[j].name for j in between.columns[~telling])
             method += f', but from the noise inside of the few that say most of {names}'
     elif count_of_recordings > 1:
-        notes = (*notes, *_unlike(linear, covariance))
-    return Spread(half, covariance, method, effective, notes, noises)
+        disagreement = _disagreement(linear, covariance)
+    return Spread(half, covariance, method, effective, notes, noises, disagreement)
 
 
 def _telling(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -195,28 +226,47 @@ def _telling(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np
 
 def _chances(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return (c,) how likely the noise inside of recordings makes them disagree as they do."""
-    inside = np.maximum(np.diag(covariance)[between.columns], 1e-300)
+    inside = np.maximum(np.diag(covariance)[between.columns], _TINY)
     ratio = np.diag(between.covariance) / inside
     found: NDArray[np.float64] = scipy.special.chdtrc(between.freedom, between.freedom * ratio)
     return found
 
 
-def _unlike(linear: Linear, covariance: NDArray[np.float64]) -> tuple[str, ...]:
-    """Say so where few recordings disagree by more than the noise inside of them explains."""
+def _disagreement(linear: Linear, covariance: NDArray[np.float64]) -> Disagreement | None:
+    """Return how a few recordings disagree, if by more than the noise inside of them explains.
+
+    If they do over all parameters together, all half-widths grow by the ratio: what makes them
+    disagree about some is likely to do so about others (the scale factor of R. T. Birge, Physical
+    Review 40, 1932). Those about which they disagree by themselves grow by their own ratio, with
+    Student's quantile: two or three recordings say little of how far they may be apart.
+    """
     between = recordings(linear)
     columns = between.columns
     if not len(columns):
-        return ()
-    chance = _chances(between, covariance)
-    worst = int(np.argmin(chance))
-    if chance[worst] * len(columns) > _CHANCE:
-        return ()
-    name = linear.unknowns[columns[worst]].name
-    note = (
-        f'The {linear.recordings} recordings disagree, most of all about {name}, by more than the '
-        f'noise inside of them explains: intervals are too narrow; record {ENOUGH} or more.'
+        return None
+    inside = covariance[np.ix_(columns, columns)]
+    sizes = np.sqrt(np.maximum(np.diag(inside), _TINY))
+    scales = np.outer(sizes, sizes)
+    whitened = np.linalg.pinv(inside / scales, hermitian=True)
+    ratio = float(np.sum(whitened * between.covariance / scales)) / len(columns)
+    freedom = float(between.freedom.sum())
+    chances = _chances(between, covariance) * len(columns)
+    growth = np.ones(len(linear.x))
+    together = scipy.special.chdtrc(freedom, freedom * ratio) < _CHANCE
+    if together:
+        growth *= np.sqrt(ratio) * scipy.special.stdtrit(freedom, (1 + LEVEL) / 2) / QUANTILE
+    alone = np.flatnonzero(chances < _CHANCE)
+    own = np.sqrt(np.diag(between.covariance)[alone]) / sizes[alone]
+    own *= scipy.special.stdtrit(between.freedom[alone], (1 + LEVEL) / 2) / QUANTILE
+    growth[columns[alone]] = np.maximum(growth[columns[alone]], own)
+    if not together and not len(alone):
+        return None
+    return Disagreement(
+        linear.recordings,
+        float(np.sqrt(ratio)),
+        linear.unknowns[columns[int(np.argmin(chances))]].name,
+        growth,
     )
-    return (note,)
 
 
 @dataclass(frozen=True)
@@ -265,8 +315,8 @@ class Recordings:
         shares = np.array(
             [np.diag(self.inverse @ part @ self.inverse) for part in self.information]
         )
-        weights = shares / np.maximum(np.sum(shares, axis=0), 1e-300)
-        effective: NDArray[np.float64] = 1.0 / np.maximum(np.sum(weights**2, axis=0), 1e-300)
+        weights = shares / np.maximum(np.sum(shares, axis=0), _TINY)
+        effective: NDArray[np.float64] = 1.0 / np.maximum(np.sum(weights**2, axis=0), _TINY)
         return np.maximum(effective - 1.0, 1.0)
 
 
@@ -361,11 +411,11 @@ def _inside(
     shares = np.array([np.diag(part) for part in parts.values()])
     own = np.array([noises[c].freedom for c in parts])
     # What priors add is known: it has no part in the doubt about variances (Satterthwaite, 1946).
-    doubt = np.maximum(np.sum(shares**2 / own[:, None], axis=0), 1e-300)
+    doubt = np.maximum(np.sum(shares**2 / own[:, None], axis=0), _TINY)
     freedom = np.diag(covariance) ** 2 / doubt
     changing = _of_instants(linear, influence, noises.values())
     stationary = np.sqrt(np.diag(covariance))
-    growth = np.maximum(changing / np.maximum(stationary, 1e-300), 1.0)
+    growth = np.maximum(changing / np.maximum(stationary, _TINY), 1.0)
     return covariance * np.outer(growth, growth), np.maximum(freedom, 1.0)
 
 
@@ -383,7 +433,7 @@ def _by_encoder(
     if step is None:
         return part
     variance = repeating(linear.residual[rows], influence[rows], step)
-    stationary = np.maximum(np.diag(part), 1e-300)
+    stationary = np.maximum(np.diag(part), _TINY)
     if float(np.mean(linear.residual[rows] ** 2)) > _MOSTLY * step**2 / 12.0:
         variance = np.maximum(variance, stationary)
     growth = np.sqrt(variance / stationary)

@@ -20,8 +20,9 @@ from sysid_ros.inference.spread import QUANTILE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sysid_ros.inference.at_bounds import AtBounds
     from sysid_ros.inference.linear import Linear
-    from sysid_ros.inference.spread import Spread
+    from sysid_ros.inference.spread import Ends, Spread
     from sysid_ros.model.unknown import Unknown
 
 #: Parameters whose estimates correlate more than this cannot be told apart. It widens an interval
@@ -33,8 +34,6 @@ _WIDE_OF_VALUE = 0.25
 _WIDE_OF_BOUNDS = 0.02
 #: Of the information, more than this part is the priors' where they dominate.
 _PRIOR_SHARE = 0.5
-#: Beyond a bound by more standard errors than this, the data push outwards.
-_PUSHED = QUANTILE
 #: So many combinations are told in a sentence.
 _TOLD = 2
 
@@ -64,7 +63,9 @@ class Verdicts(NamedTuple):
     combinations: tuple[Combination, ...]
 
 
-def verdicts(linear: Linear, spread: Spread) -> Verdicts:
+def verdicts(
+    linear: Linear, spread: Spread, bounds: AtBounds, ends: Ends, covariance: NDArray[np.float64]
+) -> Verdicts:
     """Say of every parameter whether it is identified, and if not, why.
 
     A parameter is identified when its interval is narrow against its value or its bounds. If it is
@@ -73,59 +74,53 @@ def verdicts(linear: Linear, spread: Spread) -> Verdicts:
     it. Columns that depend on each other as exactly as differences can tell have no interval of
     their own, also if one of them is at a bound. Where less than half of the information on a
     parameter is the data's, priors on parameters dominate.
+
+    Args:
+        linear: The problem.
+        spread: How far the estimates may be off with values at bounds held there.
+        bounds: What values at bounds may be.
+        ends: Of the intervals, which allow for that.
+        covariance: (p, p) of the estimates, likewise.
     """
-    return _Judge(linear, spread).judge()
-
-
-class _End(NamedTuple):
-    """A value at its bound.
-
-    Attributes:
-        lower: At which.
-        beyond: Where the data would have it, to first order, the others following.
-        half: Half-width of the interval there, for white noise.
-        inflation: By how much less its variance would be with all others known.
-        pushed: Whether the data, and not noise, push it outwards.
-    """
-
-    lower: bool
-    beyond: float
-    half: float
-    inflation: float
-    pushed: bool
+    return _Judge(linear, spread, bounds, ends, covariance).judge()
 
 
 class _Judge:
     """The problem, and what several verdicts need of it."""
 
-    def __init__(self, linear: Linear, spread: Spread) -> None:
+    def __init__(
+        self,
+        linear: Linear,
+        spread: Spread,
+        bounds: AtBounds,
+        ends: Ends,
+        covariance: NDArray[np.float64],
+    ) -> None:
         self._linear = linear
         self._unknowns = linear.unknowns
         self._names = [unknown.name for unknown in linear.unknowns]
         self._half = spread.half
-        self._covariance = np.nan_to_num(spread.covariance, nan=0.0)
+        self._covariance = np.nan_to_num(covariance, nan=0.0)
         norms = np.linalg.norm(linear.jacobian, axis=0)
         self._silent = norms == 0
         self._live = np.flatnonzero(~self._silent)
         self._scaled = linear.jacobian / linear.scale
         with np.errstate(invalid='ignore', divide='ignore'):
-            ratios = spread.half / np.sqrt(np.diag(self._covariance))
+            ratios = spread.half / np.sqrt(np.diag(spread.covariance))
         #: Half-width of intervals in standard errors.
         self._quantile = float(np.max(ratios[np.isfinite(ratios)], initial=-np.inf))
         if not np.isfinite(self._quantile):
-            self._quantile = _PUSHED
+            self._quantile = QUANTILE
         self._inflation = np.ones(len(norms))
         self._inflation[linear.free] = np.diag(linear.inverse)
         self._exact = self._sets(self._scaled, self._scaled[linear.samples.sensor == PRIOR])
         self._limit = np.array(
-            [_limit(float(v), u) for v, u in zip(linear.x, linear.unknowns, strict=True)]
+            [widest(float(v), u) for v, u in zip(linear.x, linear.unknowns, strict=True)]
         )
         self._found: dict[tuple[int, ...], tuple[Combination, ...]] = {}
-        self._bounds = {
-            int(index): self._optimum(int(index))
-            for index in np.flatnonzero(linear.at_bound & ~self._silent)
-        }
-        self._wide = self._half * np.sqrt(self._freed() / self._inflation)
+        self._bounds, self._pushed = bounds, bounds.pushed(linear.x)
+        self._ends = ends
+        self._wide = np.maximum(ends.high - linear.x, linear.x - ends.low)
 
     def judge(self) -> Verdicts:
         """Return all verdicts, and the combinations that they name."""
@@ -148,32 +143,11 @@ class _Judge:
             return self._not_excited(index, blind=exact is not None)
         if exact is not None:
             return self._confounded(index, exact, blind=True)
-        # An interval that holds only as long as another value stays at its bound is none.
-        conditional = bool(self._half[index] <= self._limit[index])
-        return self._confounded(index, self._near(index), blind=conditional)
-
-    def _freed(self) -> NDArray[np.float64]:
-        """Return the (p,) inflations of the free parameters with those free that noise bounds.
-
-        Where noise alone put a value at its bound it could as well be elsewhere, and then others
-        would follow it.
-        """
-        loose = [
-            index
-            for index, end in self._bounds.items()
-            if index not in self._exact and not end.pushed and end.half > self._limit[index]
-        ]
-        inflation: NDArray[np.float64] = self._inflation.copy()
-        if loose:
-            chosen = np.union1d(self._linear.free, loose)
-            scaled = self._scaled[:, chosen]
-            inverse = np.linalg.pinv(scaled.T @ scaled, rcond=threshold(len(chosen)) ** 2)
-            inflation[chosen] = np.maximum(inflation[chosen], np.diag(inverse))
-        return inflation
+        return self._confounded(index, self._near(index), blind=False)
 
     def _near(self, index: int) -> DependentSet:
         """Return the set of columns that nearly depend on each other because of one."""
-        loose = [i for i, end in self._bounds.items() if not end.pushed]
+        loose = self._bounds.columns[~self._pushed]
         chosen = np.union1d(self._linear.free, [index, *loose])
         found = partners(self._scaled[:, chosen], int(np.flatnonzero(chosen == index)[0]))
         return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
@@ -220,60 +194,52 @@ class _Judge:
 
     def _not_excited(self, index: int, *, blind: bool = False) -> Verdict:
         unknown, half = self._unknowns[index], self._half[index]
+        low, high = self._ends.low[index], self._ends.high[index]
+        blind = blind or not np.isfinite(low)
         if self._silent[index]:
             why = 'No small change of it changes what was measured'
-        elif blind or not np.isfinite(half):
+        elif blind:
             why = 'What was measured hardly changes with it'
-        else:
+        elif np.isfinite(half):
             why = f'It is only known to be {plus_minus(self._linear.x[index], half)}'
-        blind = blind or not np.isfinite(half)
+        elif high > self._linear.x[index]:
+            why = f'It is only known to be below {high:.2g}'
+        else:
+            why = f'It is only known to be above {low:.2g}'
         return Verdict(
             VerdictKind.NOT_EXCITED, blind=blind, explanation=f'{why}; {exciting(unknown)}.'
         )
 
     def _at_bound(self, index: int) -> Verdict:
         """Say which bound, and whether the data push beyond it."""
-        unknown, end = self._unknowns[index], self._bounds[index]
-        if not end.pushed and end.half > self._limit[index]:
+        unknown, place = (
+            self._unknowns[index],
+            int(np.flatnonzero(self._bounds.columns == index)[0]),
+        )
+        half, pushed = QUANTILE * self._bounds.deviation[place], self._pushed[place]
+        beyond, lower = self._bounds.beyond[place], self._bounds.inwards[place] > 0
+        if not pushed and half > self._limit[index]:
             # Only noise put it there.
-            alone = end.half / np.sqrt(end.inflation)
-            if alone > self._limit[index] or end.inflation < _INFLATION:
-                return self._not_excited(index, blind=True)
-            return self._confounded(index, self._near(index), blind=True)
-        bound = unknown.min_value if end.lower else unknown.max_value
-        where = f'It is at its {"lower" if end.lower else "upper"} bound {bound:g}'
-        if not end.pushed:
+            column, rest = self._linear.jacobian[:, index], self._linear.unexplained(index)
+            inflation = float(column @ column) / max(float(rest @ rest), np.finfo(float).tiny)
+            if inflation < _INFLATION or half / np.sqrt(inflation) > self._limit[index]:
+                return self._not_excited(index)
+            return self._confounded(index, self._near(index), blind=not np.isfinite(half))
+        bound = unknown.min_value if lower else unknown.max_value
+        where = f'It is at its {"lower" if lower else "upper"} bound {bound:g}'
+        if not pushed:
             text = f'{where}, within the noise: the data do not ask for more than that'
         elif any(bound in target.bounds for target in unknown.targets):
             text = (
-                f'{where}, and the data ask for about {end.beyond:.3g}, which is not physical: the '
+                f'{where}, and the data ask for about {beyond:.3g}, which is not physical: the '
                 'model lacks something, or another value that is fixed is wrong'
             )
         else:
             text = (
-                f'{where}, and the data ask for about {end.beyond:.3g}: the bounds are too narrow, '
+                f'{where}, and the data ask for about {beyond:.3g}: the bounds are too narrow, '
                 'or the model lacks something'
             )
-        return Verdict(VerdictKind.AT_BOUND, blind=True, explanation=f'{text}.')
-
-    def _optimum(self, index: int) -> _End:
-        """Return where a value at its bound would go, the others following."""
-        linear, unknown = self._linear, self._unknowns[index]
-        column, rest = linear.jacobian[:, index], linear.unexplained(index)
-        information = max(float(rest @ rest), np.finfo(float).tiny)
-        freedom = max(len(linear.residual) - len(linear.free), 1)
-        noise = float(linear.residual @ linear.residual) / freedom
-        value = float(linear.x[index])
-        lower = value - unknown.min_value <= unknown.max_value - value
-        step = -float(rest @ linear.residual) / information
-        half = _PUSHED * float(np.sqrt(noise / information))
-        return _End(
-            lower=bool(lower),
-            beyond=value + step,
-            half=half,
-            inflation=float(column @ column) / information,
-            pushed=bool((-step if lower else step) >= half),
-        )
+        return Verdict(VerdictKind.AT_BOUND, blind=bool(pushed), explanation=f'{text}.')
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
         """Name what is known by priors on parameters rather than by the data."""
@@ -337,7 +303,7 @@ class _Judge:
         return found
 
 
-def _limit(value: float, unknown: Unknown) -> float:
+def widest(value: float, unknown: Unknown) -> float:
     """Return the half-width of the widest interval that identifies a parameter.
 
     A value that is not near zero, or cannot be, is compared to itself alone. Where a run starts

@@ -34,6 +34,7 @@ def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
         'motion ahead': _worse_ahead(result),
         'identified': _nothing_identified(result),
         'model': _lacking(result),
+        'agreement': _disagreeing(result),
         'optimum': _not_at_the_optimum(result),
         'recordings': _faults(result),
     }
@@ -100,6 +101,16 @@ def _lacking(result: UnjudgedResult) -> Iterator[str]:
     ]
     if limited:
         yield f'The model lacks something that moves {some(limited)}: see their verdicts.'
+
+
+def _disagreeing(result: UnjudgedResult) -> Iterator[str]:
+    apart = None if result.inference is None else result.inference.disagreement
+    if apart is not None:
+        yield (
+            f'The {apart.recordings} recordings disagree by {apart.times:.2g} times what noise '
+            f'explains, most of all about {apart.most}: the model lacks something, or the robot '
+            'changed between them.'
+        )
 
 
 def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 2
+SCHEMA_MINOR = 3
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -203,6 +203,18 @@ class BaseParameter(Frozen):
         return ' '.join(shown) + (' + …' if len(shown) < len(self.terms) else '')
 
 
+class Disagreement(Frozen):
+    """A few recordings disagree by more than noise explains; intervals allow for it.
+
+    ``times`` is how many times as far apart they are as noise would have them, over all parameters,
+    and ``most`` the parameter about which they disagree most.
+    """
+
+    recordings: int
+    times: float
+    most: str
+
+
 class InferenceSummary(Frozen):
     """How intervals were found.
 
@@ -211,6 +223,7 @@ class InferenceSummary(Frozen):
     former in their units; rows of parameters without interval are NaN. ``notes`` are sentences
     that a reader of the intervals has to know. ``all_at_once`` is what the half-widths are to be
     multiplied by to hold all parameters at once; None in results of older versions.
+    ``disagreement`` is of few recordings, where there is any.
     """
 
     method: str
@@ -220,6 +233,7 @@ class InferenceSummary(Frozen):
     correlation: tuple[Samples, ...]
     notes: tuple[str, ...] = ()
     all_at_once: float | None = None
+    disagreement: Disagreement | None = None
 
 
 class Fold(Frozen):

@@ -17,6 +17,7 @@ from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
     CombinationResult,
+    Disagreement,
     InferenceSummary,
     NoiseScale,
     ParameterResult,
@@ -240,7 +241,7 @@ def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[Param
 
 def _inference(fit: Fit) -> InferenceSummary:
     count = len(fit.parameters)
-    found = fit.inference
+    found, apart = fit.inference, fit.inference.disagreement
     covariance = found.covariance[:count, :count]
     deviation = np.sqrt(np.diag(covariance))
     with np.errstate(invalid='ignore'):
@@ -253,6 +254,8 @@ def _inference(fit: Fit) -> InferenceSummary:
         correlation=tuple(tuple(row) for row in correlation.tolist()),
         notes=found.notes,
         all_at_once=found.all_at_once,
+        disagreement=apart
+        and Disagreement(recordings=apart.recordings, times=apart.times, most=apart.most),
     )
 
 

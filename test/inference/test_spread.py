@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import infer
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.inference import Inference
+
+    Array = NDArray[np.float64]
 
 TRUTH = np.array([2.0, -1.0])
 EACH = 100
@@ -53,7 +56,7 @@ def inferred(
     residual = jacobian @ x - measured
     cost = 0.5 * float(residual @ residual)
     found = Solution(x, residual, cost, 'cost', '', success=True, trace=())
-    unknowns = [Unknown(name, (), 0.0, -1e3, 1e3) for name in 'ab']
+    unknowns = [Unknown(name, (), 0.0, -20.0, 20.0) for name in 'ab']
     return infer(found, jacobian, unknowns, samples)
 
 
@@ -81,17 +84,49 @@ def test_windows_of_one_bag_are_not_recordings() -> None:
     assert bags.method == 'from the disagreement of 8 recordings'
 
 
-def test_a_few_recordings_that_disagree_are_told_and_those_that_do_not_are_not() -> None:
+def of_four(own: Array, rng: np.random.Generator) -> Inference:
+    """Return what is found where four recordings are off by (4, 2) numbers."""
     jacobian, samples = columns(4), layout(4, tuple('abcd'))
-    rng = np.random.default_rng(7)
-    noise = rng.normal(size=len(jacobian))
-    own = np.repeat(
-        TRUTH + np.array([[0.8, 0.0], [-0.8, 0.0], [0.8, 0.0], [-0.8, 0.0]]), EACH, axis=0
-    )
-    apart = inferred(jacobian, np.sum(jacobian * own, axis=1) + noise, samples)
-    alike = inferred(jacobian, jacobian @ TRUTH + noise, samples)
-    assert any('4 recordings disagree' in note for note in apart.notes)
+    measured = np.sum(jacobian * (TRUTH + np.repeat(own, EACH, axis=0)), axis=1)
+    return inferred(jacobian, measured + rng.normal(size=len(jacobian)), samples)
+
+
+def alternating(size: float) -> Array:
+    return size * np.array([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+
+
+def test_a_few_recordings_that_disagree_are_told_and_those_that_do_not_are_not() -> None:
+    apart, alike = (of_four(alternating(size), np.random.default_rng(7)) for size in (0.8, 0.0))
+    assert any('4 recordings disagree, most of all about a' in note for note in apart.notes)
+    assert apart.disagreement is not None
+    assert apart.disagreement.most == 'a'
+    assert alike.disagreement is None
     assert not alike.notes
+
+
+def test_intervals_of_a_few_recordings_that_disagree_hold_the_truth() -> None:
+    rng = np.random.default_rng(8)
+    draws = [of_four(rng.normal(scale=0.8, size=(4, 2)), rng) for _ in range(DRAWS)]
+    off = np.array([[(row.high + row.low) / 2 for row in each.intervals] for each in draws]) - TRUTH
+    half = np.array([[(row.high - row.low) / 2 for row in each.intervals] for each in draws])
+    growth = np.array(
+        [np.ones(2) if each.disagreement is None else each.disagreement.growth for each in draws]
+    )
+    # It is not seen of all of them that they disagree.
+    assert np.mean(np.abs(off) <= half) > 0.88
+    assert np.mean(np.abs(off) <= half / growth) < 0.6
+
+
+def test_recordings_that_agree_seldom_seem_to_disagree() -> None:
+    rng = np.random.default_rng(9)
+    draws = [of_four(np.zeros((4, 2)), rng) for _ in range(2 * DRAWS)]
+    assert np.mean([each.disagreement is not None for each in draws]) <= 0.05
+
+
+def test_what_recordings_disagree_about_too_much_is_not_identified() -> None:
+    row = of_four(alternating(0.8), np.random.default_rng(7)).intervals[0]
+    assert row.verdict_kind is VerdictKind.MODEL_LIMITED
+    assert 'record 8 or more' in row.explanation
 
 
 def test_what_only_a_prior_knows_is_as_uncertain_as_the_prior_says() -> None:
@@ -125,7 +160,7 @@ def test_intervals_in_white_noise_are_those_of_the_textbook() -> None:
 def test_a_robust_loss_with_outliers_hold_the_truth_about_as_often() -> None:
     jacobian, samples = columns(2), layout(2, ('a', 'b'))
     rng = np.random.default_rng(5)
-    unknowns = [Unknown(name, (), 0.0, -1e3, 1e3) for name in 'ab']
+    unknowns = [Unknown(name, (), 0.0, -20.0, 20.0) for name in 'ab']
     hits, draws = np.zeros(2), 100
     for _ in range(draws):
         noise = rng.normal(size=len(jacobian))

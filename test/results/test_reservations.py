@@ -15,9 +15,11 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.reservations import reservations
 from sysid_ros.results.result import (
     CalibrationResult,
+    Disagreement,
     Fold,
     HorizonJoint,
     HorizonPoint,
+    InferenceSummary,
     SolverStatus,
     Standing,
 )
@@ -51,6 +53,19 @@ def limited() -> dict[str, Any]:
             *others,
         )
     }
+
+
+def apart() -> dict[str, Any]:
+    found = Disagreement(recordings=2, times=3.1, most='joint/elbow/damping')
+    summary = InferenceSummary(
+        method='',
+        samples=1,
+        effective_samples=1.0,
+        covariance=(),
+        correlation=(),
+        disagreement=found,
+    )
+    return {'inference': summary}
 
 
 def worse_sensor() -> dict[str, Any]:
@@ -93,6 +108,7 @@ def test_an_honest_result_has_none() -> None:
         ('each sensor', worse_sensor),
         ('identified', unidentified),
         ('model', limited),
+        ('agreement', apart),
         ('optimum', out_of_iterations),
         ('optimum', out_of_time),
         ('recordings', jumping_clock),

@@ -165,8 +165,8 @@ _JUST = 0.05
 _IMPLAUSIBLE = 10.0
 #: Nor are they where less than this part of the moves that they ask for makes anything likelier.
 _BELIEVED = 0.1
-#: Nor are they of use where all of them together lower the squares by no more than this, in units of
-#: the noise's variance.
+#: Nor are they of use where all of them lower the squares by no more than this, in variances of the
+#: noise.
 _NEXT_TO_NOTHING = 10.0
 #: Errors take at most this part of a sensor's squares: the estimate of it is noisy.
 _MOST_TAKEN = 0.9

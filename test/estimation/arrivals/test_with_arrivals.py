@@ -524,7 +524,9 @@ def test_a_fit_without_such_errors_looks_for_none(
     assert with_arrivals_in(found, arm, [sequence]) is found
 
 
-def test_the_error_of_a_single_step_is_that_of_its_recording(arm: mujoco.MjModel, measure: Measure) -> None:
+def test_the_error_of_a_single_step_is_that_of_its_recording(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
     sequence, _ = record(arm, measure, 13, rests=True)
     stamps = sequence.commands[0].times
     values = np.where(stamps[:, None] > 1.0, [0.1, 0.1], 0.0)

@@ -1,0 +1,146 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What values at their bounds leave open, on linear problems whose answer is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy.optimize import lsq_linear
+from scipy.stats import binom, truncnorm
+
+from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.inference import infer
+from sysid_ros.inference.at_bounds import at_bounds
+from sysid_ros.inference.linear import linearised
+from sysid_ros.model.unknown import Unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sysid_ros.inference import Interval
+
+COUNT = 400
+FAR = 1e3
+
+
+def layout() -> Samples:
+    return Samples(
+        sequence=np.zeros(COUNT, dtype=np.int64),
+        time=np.arange(COUNT) / 100.0,
+        sensor=np.zeros(COUNT, dtype=np.int64),
+        sensors=('q',),
+    )
+
+
+def columns(*shares: float) -> NDArray[np.float64]:
+    """Return a free column, and one for each share that is as much of it as that, of length 1."""
+    basis = np.linalg.qr(np.random.default_rng(5).standard_normal((COUNT, 1 + len(shares))))[0]
+    made = [basis[:, 0]]
+    for share, own in zip(shares, basis.T[1:], strict=True):
+        made.append(share * basis[:, 0] + np.sqrt(1.0 - share**2) * own)
+    return np.stack(made, axis=1)
+
+
+def unknowns(count: int, low: float = 0.0, high: float = FAR) -> list[Unknown]:
+    """Return one that is free, and others between bounds."""
+    bounded = [Unknown(f'b{k}', (), 1.0, low, high) for k in range(count - 1)]
+    return [Unknown('a', (), 1.0, -FAR, FAR), *bounded]
+
+
+def solved(
+    jacobian: NDArray[np.float64], measured: NDArray[np.float64], parameters: list[Unknown]
+) -> Solution:
+    bounds = np.array([[u.min_value, u.max_value] for u in parameters]).T
+    x = np.clip(lsq_linear(jacobian, measured, bounds, method='bvls').x, *bounds)
+    residual = jacobian @ x - measured
+    cost = 0.5 * float(residual @ residual)
+    return Solution(x, residual, cost, 'cost', '', success=True, trace=())
+
+
+def intervals(
+    jacobian: NDArray[np.float64], measured: NDArray[np.float64], parameters: list[Unknown]
+) -> tuple[Interval, ...]:
+    found = solved(jacobian, measured, parameters)
+    return infer(found, jacobian, parameters, layout()).intervals
+
+
+@pytest.mark.parametrize('shares', [(0.95,), (-0.9, 0.9), (0.7, 0.7)])
+@pytest.mark.parametrize('deviations', [0.0, 1.0])
+def test_intervals_hold_truths_that_are_near_bounds(
+    shares: tuple[float, ...], deviations: float
+) -> None:
+    """With them held there, intervals of the first held it in as little as a half of the draws."""
+    jacobian, rng, draws = columns(*shares), np.random.default_rng(1), 150
+    truth = np.full(len(shares) + 1, deviations)
+    truth[1:] *= np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))[1:]
+    parameters = unknowns(len(truth))
+    held = np.zeros(len(truth))
+    for _ in range(draws):
+        rows = intervals(jacobian, jacobian @ truth + rng.standard_normal(COUNT), parameters)
+        # Where the data push beyond a bound, a value at it has none.
+        held += [
+            row.low <= value <= row.high or (np.isnan(row.low) and value == 0.0)
+            for row, value in zip(rows, truth, strict=True)
+        ]
+    least = binom.ppf(0.001, draws, 0.95 if deviations else 0.925)
+    assert (held >= least).all()
+
+
+@pytest.mark.parametrize('push', [-1.5, -0.5, 0.0])
+def test_what_is_open_is_the_inner_part_of_a_normal_distribution(push: float) -> None:
+    jacobian = columns(0.6)
+    deviation = np.sqrt(np.linalg.inv(jacobian.T @ jacobian)[1, 1])
+    noise = np.random.default_rng(2).standard_normal(COUNT)
+    noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
+    noise *= np.sqrt(COUNT - 2) / np.linalg.norm(noise)
+    measured = jacobian @ [2.0, push * deviation] + noise
+    parameters = unknowns(2)
+    found = solved(jacobian, measured, parameters)
+    open_ = at_bounds(linearised(found, jacobian, parameters, layout()))
+    # The noise is what these residuals say, which is about the textbook's.
+    assert open_.deviation == pytest.approx([deviation], rel=0.15)
+    inside = open_.inside[:, 0] / open_.deviation
+    mean = push * deviation / float(open_.deviation[0])
+    expected = truncnorm(-mean, np.inf, loc=mean)
+    assert open_.beyond == pytest.approx([push * deviation], abs=1e-9)
+    assert np.quantile(inside, [0.5, 0.95]) == pytest.approx(expected.ppf([0.5, 0.95]), rel=0.05)
+    # The other one goes back by what they share.
+    assert open_.follow[0] == pytest.approx([-0.6], rel=1e-6)
+    assert not open_.pushed(found.x).any()
+
+
+def test_an_upper_bound_is_a_lower_one_the_other_way_round() -> None:
+    jacobian = columns(0.9)
+    noise = np.random.default_rng(3).standard_normal(COUNT)
+    measured = jacobian @ [1.0, -0.5] + noise
+    below = intervals(jacobian, measured, unknowns(2))
+    above = intervals(jacobian, -measured, unknowns(2, -FAR, 0.0))
+    for one, other in zip(below, above, strict=True):
+        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), rel=0.05, abs=1e-9)
+
+
+def test_two_that_only_move_together_are_open_together() -> None:
+    """Each by itself is held at its bound by the other."""
+    jacobian = columns(0.0, 0.0)
+    jacobian[:, 2] = -jacobian[:, 1] + 0.1 * jacobian[:, 2]
+    noise = np.random.default_rng(4).standard_normal(COUNT)
+    noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
+    _, first, second = intervals(jacobian, noise + jacobian @ [1.0, 0.0, 0.0], unknowns(3))
+    # By itself it would end below 2.
+    assert first.high > 5.0
+    assert second.high > 5.0
+
+
+def test_what_cannot_be_seen_off_its_bound_has_no_interval() -> None:
+    jacobian = columns(0.0, 0.0)
+    jacobian[:, 2] = jacobian[:, 0]
+    measured = jacobian @ [2.0, -0.1, 0.0]
+    measured += np.random.default_rng(5).standard_normal(COUNT)
+    parameters = unknowns(3)
+    found = solved(jacobian, measured, parameters)
+    open_ = at_bounds(linearised(found, jacobian, parameters, layout()))
+    assert 2 not in open_.columns[open_.told]
