@@ -84,8 +84,7 @@ def exact_sets(
     count = jacobian.shape[1]
     if not count:
         return []
-    triangle = _triangle(jacobian)
-    _, singular, right = np.linalg.svd(triangle)
+    _, singular, right = np.linalg.svd(triangle(jacobian))
     singular = np.append(singular, np.zeros(count - len(singular)))
     null = right[singular <= threshold(count)]
     if len(null) and priors is not None and len(priors):
@@ -110,24 +109,24 @@ def partners(jacobian: NDArray[np.float64], column: int) -> DependentSet:
     Orthogonal matching pursuit with a backward pass: columns are taken while the next explains
     most of what is left, and given back if the others do without them.
     """
-    triangle = _triangle(jacobian)
-    target = triangle[:, column]
-    others = [c for c in range(triangle.shape[1]) if c != column]
-    enough = max(_COMPLETE * _left(triangle[:, others], target) ** 2, threshold(1) ** 2)
+    factor = triangle(jacobian)
+    target = factor[:, column]
+    others = [c for c in range(factor.shape[1]) if c != column]
+    enough = max(_COMPLETE * _left(factor[:, others], target) ** 2, threshold(1) ** 2)
     chosen: list[int] = []
-    while _left(triangle[:, chosen], target) ** 2 > enough and len(chosen) < len(others):
-        left = {c: _left(triangle[:, [*chosen, c]], target) for c in others if c not in chosen}
+    while _left(factor[:, chosen], target) ** 2 > enough and len(chosen) < len(others):
+        left = {c: _left(factor[:, [*chosen, c]], target) for c in others if c not in chosen}
         chosen.append(min(left, key=lambda c: left[c]))
     for c in list(chosen):
         rest = [other for other in chosen if other != c]
-        if rest and _left(triangle[:, rest], target) ** 2 <= enough:
+        if rest and _left(factor[:, rest], target) ** 2 <= enough:
             chosen = rest
     columns = sorted([column, *chosen])
-    weakest = np.linalg.svd(triangle[:, columns])[2][-1:]
+    weakest = np.linalg.svd(factor[:, columns])[2][-1:]
     return DependentSet(tuple(columns), weakest.T)
 
 
-def _triangle(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+def triangle(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the factor R of a QR decomposition, which has the same dependences and lengths."""
     return np.asarray(np.linalg.qr(jacobian, mode='r'), dtype=np.float64)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import some
 from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.drift import JointEstimate
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.combinations import Combination
-    from sysid_ros.inference.lacking import Lacking
+    from sysid_ros.inference.lacking import Lacks
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Disagreement, Spread
     from sysid_ros.model.unknown import Unknown
@@ -176,13 +177,12 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
         ends, more = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
         notes = (*notes, *more)
     left = _left(linear, found)
-    lacks = lacking(solution, jacobian, parameters, samples, terms, loss) if terms else ()
-    shift = lacks[-1].shift if lacks else np.zeros(len(parameters))
+    lacks = lacking(solution, jacobian, parameters, samples, terms, loss)
     apart = found.disagreement
     growth = np.ones(len(parameters)) if apart is None else apart.growth
     each = _limited(judged.each, lacks, found.half, solution.x)
-    covariance = covariance * np.outer(growth, growth) + np.outer(shift, shift)
-    out = QUANTILE * shift
+    covariance = covariance * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
+    out = QUANTILE * lacks.shift
     # np.maximum passes NaN on: no interval stays no interval.
     low = solution.x - np.hypot(growth * (solution.x - ends.low), out)
     low = np.maximum(low, [unknown.min_value for unknown in parameters])
@@ -214,32 +214,26 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
         ),
         all_at_once(covariance, parameters),
         left,
-        tuple(each.title for each in lacks),
+        tuple(each.title for each in lacks.terms),
         apart,
     )
 
 
 def _limited(
-    each: Sequence[Verdict],
-    lacks: Sequence[Lacking],
-    half: NDArray[np.float64],
-    x: NDArray[np.float64],
+    each: Sequence[Verdict], lacks: Lacks, half: NDArray[np.float64], x: NDArray[np.float64]
 ) -> list[Verdict]:
     """Say of what is identified if it would be another value in a model that lacks nothing."""
     found = list(each)
-    if not lacks:
-        return found
-    shift = lacks[-1].shift
     for index, verdict in enumerate(each):
         if verdict.kind is not VerdictKind.IDENTIFIED:
             continue
-        if not abs(shift[index]) > _LIMITED * half[index] / QUANTILE:
+        if not abs(lacks.shift[index]) > _LIMITED * half[index] / QUANTILE:
             continue
-        own = max(lacks, key=lambda term: abs(term.own[index]))
         found[index] = Verdict(
             VerdictKind.MODEL_LIMITED,
-            explanation=f'With {own.title} it would be about {x[index] + shift[index]:.3g}: add '
-            'that to the model, or record motion on which it has no effect.',
+            explanation=f'With {lacks.whose[index]} it would be about '
+            f'{x[index] + lacks.shift[index]:.3g}: add that to the model, or record motion on '
+            'which it has no effect.',
         )
     return found
 
@@ -267,14 +261,17 @@ def _apart(
     return found
 
 
-def _lacks(lacks: Sequence[Lacking]) -> tuple[str, ...]:
+def _lacks(lacks: Lacks) -> tuple[str, ...]:
     """Say what the residuals follow."""
-    if not lacks:
+    if not lacks.terms:
         return ()
-    told = '; '.join(f'{each.title} ({each.sigmas:.2g} standard errors)' for each in lacks)
+    told = '; '.join(f'{each.title} ({each.sigmas:.2g} standard errors)' for each in lacks.terms)
+    instead = ''
+    if lacks.instead:
+        instead = f' Instead of the first, it may be {some(lacks.instead)}.'
     note = (
-        f'The model lacks something; residuals follow {told}. Intervals allow for what that would '
-        'change.'
+        f'The model lacks something; residuals follow {told}.{instead} Intervals allow for what '
+        'any of that would change.'
     )
     return (note,)
 

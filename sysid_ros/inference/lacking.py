@@ -35,6 +35,9 @@ _CHANCE = 0.01
 _MOST = 4
 #: A term of which less than this part is left once parameters follow is theirs.
 _OWN = 1e-3
+#: Terms that are by themselves this part as many standard errors from zero as the most certain one
+#: explain the residuals nearly as well.
+_NEARLY = 0.5
 #: Terms have no bounds.
 _FAR = 1e100
 #: Noise is taken to be alike over this part of a recording at most.
@@ -49,14 +52,28 @@ class Lacking(NamedTuple):
     Attributes:
         title: What it is and where, for people.
         sigmas: How many standard errors its amount is from none.
-        shift: (p,) by how much parameters would change with it and the terms before it.
-        own: (p,) by how much more than with the terms before it.
+        own: (p,) by how much parameters would change with it, more than with those before it.
     """
 
     title: str
     sigmas: float
-    shift: Array
     own: Array
+
+
+class Lacks(NamedTuple):
+    """What residuals follow that the model lacks.
+
+    Attributes:
+        terms: The most certain first; none where residuals are noise.
+        instead: Titles of what explains them nearly as well as the first.
+        shift: (p,) the most that parameters would change, with all terms or what there is instead.
+        whose: (p,) title of what would change each so.
+    """
+
+    terms: tuple[Lacking, ...]
+    instead: tuple[str, ...]
+    shift: Array
+    whose: tuple[str, ...]
 
 
 def lacking(
@@ -66,14 +83,16 @@ def lacking(
     samples: Samples,
     terms: Sequence[Term],
     loss: Loss = 'linear',
-) -> tuple[Lacking, ...]:
+) -> Lacks:
     """Find the terms that residuals follow, and how far parameters would move with them.
 
     A term is one more parameter that is zero: its amount is what one Gauss-Newton step makes of it,
     its standard error that which the noise inside of recordings gives it, as with a right model
     nothing else makes it differ from zero. Noise is what is left beside the term (a Wald test; A.
     Wald, Transactions of the American Mathematical Society 54, 1943). The most significant is taken
-    into the model, and the others are tried again.
+    into the model, and the others are tried again. What a model lacks is seldom just one of the
+    terms, and several may explain the residuals about as well: the parameters may have to move as
+    any of them would move them.
 
     Args:
         solution: Where the solver ended.
@@ -96,8 +115,12 @@ def lacking(
 
     chosen: list[Term] = []
     left = list(terms)
+    instead: list[tuple[str, Array]] = []
     while left and len(chosen) < _MOST:
-        sigmas = _screened(problem(chosen), left)
+        sigmas, shifts = _screened(problem(chosen), left)
+        if not chosen:
+            near = np.argsort(-sigmas)[: int(np.sum(sigmas >= _NEARLY * sigmas.max()))]
+            instead = [(left[k].title, shifts[k, : len(unknowns)]) for k in near]
         best = int(np.argmax(sigmas))
         term = left.pop(best)
         if 2 * scipy.special.ndtr(-sigmas[best]) * len(terms) > _CHANCE:
@@ -107,16 +130,24 @@ def lacking(
             # What stood in for the new one goes.
             chosen = [each for each, own in zip([*chosen, term], sigmas, strict=True) if own]
     if not chosen:
-        return ()
+        return Lacks((), (), np.zeros(len(unknowns)), ())
     sigmas = _sigmas(problem(chosen), len(unknowns))
     order = np.argsort(-sigmas)
     steps = [_step(problem([chosen[k] for k in order[:count]])) for count in range(len(order) + 1)]
-    return tuple(
-        Lacking(chosen[k].title, float(sigmas[k]), steps[0] - after, before - after)
-        for k, before, after in (
-            (k, steps[place][: len(unknowns)], steps[place + 1][: len(unknowns)])
-            for place, k in enumerate(order)
-        )
+    ways = np.array([step[: len(unknowns)] for step in steps])
+    found = tuple(
+        Lacking(chosen[k].title, float(sigmas[k]), own)
+        for k, own in zip(order, ways[:-1] - ways[1:], strict=True)
+    )
+    others = [(title, own) for title, own in instead if title not in {t.title for t in found}]
+    shifts = np.array([ways[0] - ways[-1], *(own for _, own in others)])
+    most = np.argmax(np.abs(shifts), axis=0)
+    mainly = np.argmax(np.abs([term.own for term in found]), axis=0)
+    return Lacks(
+        found,
+        tuple(title for title, _ in others),
+        shifts[most, np.arange(len(unknowns))],
+        tuple(others[m - 1][0] if m else found[k].title for m, k in zip(most, mainly, strict=True)),
     )
 
 
@@ -155,8 +186,10 @@ def _with(
     )
 
 
-def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
+def _screened(linear: Linear, terms: Sequence[Term]) -> tuple[Array, Array]:
     """Return (k,) by how many standard errors each term is not zero, beside those there are.
+
+    And (k, p) by how much parameters would change with each.
 
     What those and the term explain is no noise: a term that explains most of the residuals would
     else make them look like noise with a long memory, in which nothing is certain.
@@ -170,16 +203,19 @@ def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
     for sequence in np.unique(samples.sequence[measured]):
         rows = np.flatnonzero((samples.sequence == sequence) & measured)
         instants.append((rows, np.unique(samples.time[rows], return_inverse=True)[1]))
-    found = np.zeros(len(terms))
+    found, shifts = np.zeros(len(terms)), np.zeros((len(terms), len(linear.x)))
     for first in range(0, len(terms), _SIDE_BY_SIDE):
         some = slice(first, first + _SIDE_BY_SIDE)
         rest = np.stack([term.change for term in terms[some]], axis=1)
         rest /= np.sqrt(np.einsum('ij,ij->j', rest, rest))
-        rest -= scaled @ (linear.inverse @ (scaled.T @ rest))
+        follow = linear.inverse @ (scaled.T @ rest)
+        rest -= scaled @ follow
         own = np.einsum('ij,ij->j', rest, rest)
         score = rest.T @ residual
+        amount = -score / np.maximum(own, 1e-300)
+        shifts[some, linear.free] = -(follow * amount).T / linear.scale[linear.free]
         variance = np.zeros(len(score))
-        left = residual[:, None] - rest * (score / np.maximum(own, 1e-300))
+        left = residual[:, None] + rest * amount
         for rows, instant in instants:
             products = rest[rows] * left[rows]
             sums = [np.bincount(instant, column) for column in products.T]
@@ -189,4 +225,4 @@ def _screened(linear: Linear, terms: Sequence[Term]) -> Array:
             variance += np.maximum(bartlett(series, reach), np.sum(series**2, axis=0))
         sigmas = np.abs(score) / np.sqrt(np.maximum(variance, 1e-300))
         found[some] = np.where(own > _OWN, sigmas, 0.0)
-    return found
+    return found, shifts

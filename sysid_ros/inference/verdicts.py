@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +13,13 @@ import numpy as np
 from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.combinations import Combination, combinations, plus_minus
-from sysid_ros.inference.dependence import DependentSet, exact_sets, partners, threshold
+from sysid_ros.inference.dependence import (
+    DependentSet,
+    exact_sets,
+    partners,
+    threshold,
+    triangle,
+)
 from sysid_ros.inference.linear import robot_priors
 from sysid_ros.inference.remedies import exciting, separating
 from sysid_ros.inference.spread import QUANTILE
@@ -145,11 +152,16 @@ class _Judge:
             return self._confounded(index, exact, blind=True)
         return self._confounded(index, self._near(index), blind=False)
 
+    @functools.cached_property
+    def _triangle(self) -> NDArray[np.float64]:
+        """(p, p) factor of the scaled columns: few rows say what all of them do."""
+        return triangle(self._scaled)
+
     def _near(self, index: int) -> DependentSet:
         """Return the set of columns that nearly depend on each other because of one."""
         loose = self._bounds.columns[~self._pushed]
         chosen = np.union1d(self._linear.free, [index, *loose])
-        found = partners(self._scaled[:, chosen], int(np.flatnonzero(chosen == index)[0]))
+        found = partners(self._triangle[:, chosen], int(np.flatnonzero(chosen == index)[0]))
         return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
 
     def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
