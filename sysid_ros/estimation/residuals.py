@@ -368,12 +368,6 @@ class Residuals:
         """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
         return all(simulator.delays_are_added for simulator in self.simulators)
 
-    def push(self, pushes: Sequence[NDArray[np.float64] | None]) -> None:
-        """Add (steps, nu) to the commands of each sequence, or nothing from now on."""
-        for index, simulator in enumerate(self.simulators):
-            simulator.push(pushes[self._first[index] : self._first[index + 1]])
-        self._memo = None
-
     def records(self, x: NDArray[np.float64]) -> list[Record]:
         """Return what is recorded of each sequence's simulation with a (p,) candidate."""
         every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
@@ -381,6 +375,31 @@ class Residuals:
         for part, block in self._simulate(self._complete(x[None]), every):
             found[part.index] = {field: rows[0].copy() for field, rows in block.rows.items()}
         return found
+
+    def pushed(self, x: NDArray[np.float64], pushes: Sequence[NDArray[np.float64]]) -> list[Record]:
+        """Return what is recorded with a (p,) candidate whose commands are pushed in m ways.
+
+        Args:
+            x: The candidate.
+            pushes: For each sequence, (m, steps, nu) what is added to its commands.
+
+        Returns:
+            For each sequence, (m, n, width) records.
+        """
+        count = len(pushes[0])
+        candidates = np.repeat(self._complete(x[None]), count, axis=0)
+        found: list[list[Record]] = [[] for _ in self.runs]
+        for index, simulator in enumerate(self.simulators):
+            own = pushes[self._first[index] : self._first[index + 1]]
+            every = [np.arange(count)] * len(own)
+            for block in simulator.simulate(candidates, every, pushes=own):
+                self._diverged += int(block.diverged.sum())
+                rows = {field: values.copy() for field, values in block.rows.items()}
+                found[int(self._first[index]) + block.run].append(rows)
+        return [
+            {field: np.concatenate([rows[field] for rows in parts]) for field in parts[0]}
+            for parts in found
+        ]
 
     def of_records(self, x: NDArray[np.float64], records: Sequence[Record]) -> NDArray[np.float64]:
         """Return the (n,) residuals of a (p,) candidate whose simulations recorded this."""

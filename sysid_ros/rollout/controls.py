@@ -73,6 +73,7 @@ class Controls:
         steps: int,
         candidates: NDArray[np.float64],
         timing: Timing,
+        pushes: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Return the controls of one sequence.
 
@@ -81,6 +82,7 @@ class Controls:
             steps: Number of steps.
             candidates: (m, p) parameter values.
             timing: Columns that say when this sequence's commands act.
+            pushes: (m, fewer steps, nu) what is added to the commands of each candidate.
 
         Returns:
             (m, steps, nu) controls: the mean of the delayed command over each step.
@@ -94,8 +96,8 @@ class Controls:
             distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
             means = [self._means(run, command, steps, timing, each) for each in distinct]
             control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
-            if run.pushes is not None:
-                control[:, : run.steps, command.column] += run.pushes[:, command.column]
+            if pushes is not None:
+                control[:, : pushes.shape[1], command.column] += pushes[:, :, command.column]
             if command.actuator in self._columns['gain']:
                 gain = candidates[:, self._columns['gain'][command.actuator]]
                 control[:, :, command.column] *= gain[:, None]

@@ -257,7 +257,6 @@ class Run:
         commands: What the controls were told.
         readings: Of each measured series, one per recorded field that it is found in.
         timestep: Of the simulation, seconds.
-        pushes: (steps, nu) what is added to the commands beside, to see what that does.
     """
 
     sequence: Trajectory
@@ -268,7 +267,6 @@ class Run:
     commands: tuple[Command, ...]
     readings: tuple[Readings, ...]
     timestep: float
-    pushes: NDArray[np.float64] | None = None
 
 
 def prepare(

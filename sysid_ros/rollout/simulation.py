@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
@@ -351,12 +351,6 @@ class Simulator:
         """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
         return self._build is None
 
-    def push(self, pushes: Sequence[NDArray[np.float64] | None]) -> None:
-        """Add (steps, nu) to the commands of each sequence, or nothing from now on."""
-        self.runs = tuple(
-            replace(run, pushes=own) for run, own in zip(self.runs, pushes, strict=True)
-        )
-
     def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence at the nominal values."""
         return self.controls(run, steps, np.array([p.nominal for p in self.parameters]))
@@ -366,6 +360,7 @@ class Simulator:
         candidates: NDArray[np.float64],
         wanted: Sequence[NDArray[np.int64]],
         beside: NDArray[np.float64] | None = None,
+        pushes: Sequence[NDArray[np.float64]] | None = None,
     ) -> Iterator[Block]:
         """Simulate some candidates on each sequence.
 
@@ -373,6 +368,8 @@ class Simulator:
             candidates: (m, p) parameter values.
             wanted: For each sequence, the indices of the candidates to simulate it with.
             beside: (p,) what all of them differ from by no more than the step of a difference.
+            pushes: For each sequence, (m, steps, nu) what is added to the commands of each
+                candidate, to see what that does.
 
         Yields:
             One block per sequence, or several where their record would be large; those of a
@@ -390,7 +387,7 @@ class Simulator:
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 some = jobs[first : first + most]
-                yield from self._roll(some, steps, candidates, models, beside)
+                yield from self._roll(some, steps, candidates, models, beside, pushes)
 
     def _compiled(
         self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
@@ -423,6 +420,7 @@ class Simulator:
         candidates: NDArray[np.float64],
         models: list[mujoco.MjModel] | None,
         beside: NDArray[np.float64] | None,
+        pushes: Sequence[NDArray[np.float64]] | None,
     ) -> Iterator[Block]:
         count = len(jobs)
         runs = np.array([run for run, _ in jobs])
@@ -447,6 +445,7 @@ class Simulator:
                     steps,
                     candidates[which[runs == run]],
                     self._timing(run),
+                    None if pushes is None else pushes[run][which[runs == run]],
                 )
                 for run in dict.fromkeys(runs.tolist())
             ]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: A message's control is changed by this part of its jump, back to what it was before.
 _PART = 0.1
+#: Simulations with pulses are made at once as far as commands and records have so many numbers.
+_MOST_AT_ONCE = 2e7
 #: What pulses do is kept up to so many numbers; of longer recordings, everything is simulated.
 _MOST_NUMBERS = 6e7
 #: Delays that differ by less than this are the same, s.
@@ -151,28 +153,28 @@ class Pulses:
                 of_series = own.series == command.series
                 jump[of_series, command.column] = command.held.jumps[own.place[of_series]]
             jumps.append(jump)
-            place = np.floor(own.acting / run.timestep).astype(np.int64)
-            steps.append(np.clip(place, 0, len(rows) - 1))
+            step = np.floor(own.acting / run.timestep).astype(np.int64)
+            steps.append(np.clip(step, 0, len(rows) - 1))
             self._answers.append(np.zeros((len(own.effect), width, rows.shape[1]), np.float32))
-        for number in range(max(map(len, groups))):
-            pushes: list[NDArray[np.float64] | None] = []
-            for run, own_groups, jump, step in zip(bare.runs, groups, jumps, steps, strict=True):
-                push = np.zeros((run.steps, bare.commands))
-                if number < len(own_groups):
-                    chosen = own_groups[number]
-                    push[step[chosen]] -= _PART * jump[chosen]
+        numbers = sum(run.steps * (bare.commands + bare.width) for run in bare.runs)
+        most = max(int(_MOST_AT_ONCE / numbers), 1)
+        for first in range(0, max(map(len, groups)), most):
+            some = [each[first : first + most] for each in groups]
+            pushes = []
+            for run, chosen_ones, jump, step in zip(bare.runs, some, jumps, steps, strict=True):
+                push = np.zeros((max(map(len, some)), run.steps, bare.commands))
+                for row, chosen in zip(push, chosen_ones, strict=False):
+                    row[step[chosen]] -= _PART * jump[chosen]
                 pushes.append(push)
-            bare.push(pushes)
-            for index, record in enumerate(bare.records(self._x)):
-                if number >= len(groups[index]):
-                    continue
-                change = (self._now[index] - _joined(record)) / _PART
-                for message in groups[index][number].tolist():
-                    answer = self._answers[index][message]
-                    begin = int(steps[index][message])
-                    found = change[begin : begin + len(answer)]
-                    answer[: len(found)] = found
-        bare.push([None] * len(bare.runs))
+            for index, record in enumerate(bare.pushed(self._x, pushes)):
+                for place, chosen in enumerate(some[index]):
+                    one = {field: values[place] for field, values in record.items()}
+                    change = (self._now[index] - _joined(one)) / _PART
+                    for message in chosen.tolist():
+                        answer = self._answers[index][message]
+                        begin = int(steps[index][message])
+                        found = change[begin : begin + len(answer)]
+                        answer[: len(found)] = found
 
 
 def trial_of(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -144,6 +144,15 @@ def test_messages_stay_where_they_were_moved_until_the_next_simulation(case: Cas
         case.bare.retime([[s.times for s in run.sequence.commands] for run in case.bare.runs])
 
 
+def test_pulses_are_the_same_one_by_one(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, before = Pulses(case.bare, case.messages, case.x, LENGTH), case.bare.evaluations
+    monkeypatch.setattr(pulses, '_MOST_AT_ONCE', 1.0)
+    one_by_one = Pulses(case.bare, case.messages, case.x, LENGTH)
+    assert case.bare.evaluations - before > 10
+    moves = case.moves(1e-3)
+    np.testing.assert_array_equal(at_once.at(moves), one_by_one.at(moves))
+
+
 def test_pulses_leave_the_commands_as_they_were(case: Case) -> None:
     before = case.bare(case.x[None])
     Pulses(case.bare, case.messages, case.x, LENGTH)
@@ -166,13 +175,12 @@ def test_what_does_not_fit_into_memory_is_simulated(
 
 
 def test_pulses_that_diverge_are_not_used(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = case.bare.records
+    pushed = case.bare.pushed
 
-    def diverging(x: NDArray[np.float64]) -> list[dict[str, NDArray[np.float64]]]:
-        found = records(x)
-        if case.bare.simulators[0].runs[1].pushes is not None:
-            next(iter(found[1].values()))[300:] = np.nan
+    def diverging(*arguments: Any) -> list[dict[str, NDArray[np.float64]]]:
+        found = pushed(*arguments)
+        next(iter(found[1].values()))[0, 300:] = np.nan
         return found
 
-    monkeypatch.setattr(case.bare, 'records', diverging)
+    monkeypatch.setattr(case.bare, 'pushed', diverging)
     assert isinstance(trial_of(case.bare, case.messages, case.x, LENGTH), Simulated)
