@@ -13,6 +13,8 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import sha256
+from sysid_ros.identification.bands import deviations
+from sysid_ros.inference.spread import QUANTILE
 from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.estimators import by_windows
@@ -29,11 +31,15 @@ from sysid_ros.results.summary import Validation, provenance_now, summarise
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.estimators import Estimated
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
+
+    Values = NDArray[np.float64]
 
 #: What to do when the measurements fit better at other times.
 _SHIFTED = (
@@ -120,9 +126,15 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
         before, after = (
             predict_in_windows(each, bare, fit.window, fit.noise) for each in (nominal, fitted)
         )
-    for (sequence, role), old, new in zip(sequences, before, after, strict=True):
-        for series, old_values, new_values in zip(
-            sequence.measurements, old.channels, new.channels, strict=True
+    off: list[Sequence[Values | None]] = [[None] * len(each.measurements) for each in bare]
+    if fit.window is None:
+        unseen = [place for place, (_, role) in enumerate(sequences) if role == 'validate']
+        found = deviations(fit, problem.spec, [bare[place] for place in unseen], threads)
+        for place, each in zip(unseen, found, strict=True):
+            off[place] = each
+    for (sequence, role), old, new, doubt in zip(sequences, before, after, off, strict=True):
+        for series, old_values, new_values, doubts in zip(
+            sequence.measurements, old.channels, new.channels, doubt, strict=True
         ):
             columns = [
                 (sensor, component_label(sensor, place, len(own)), int(column))
@@ -140,6 +152,9 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
                     old_values[0, :, predicted],
                     new_values[0, :, predicted],
                     bool(new.diverged[0]),
+                    None
+                    if doubts is None or sensor not in fit.noise
+                    else QUANTILE * np.hypot(doubts[:, predicted], fit.noise[sensor]),
                 )
 
 

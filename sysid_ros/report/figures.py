@@ -162,12 +162,17 @@ class _SequenceDrawing:
         """Draw one sequence in place of what was drawn before."""
         for axes, entry in zip(self.panels, group.figures, strict=True):
             plot = entry.plot
+            for old in list(axes.collections):
+                old.remove()
             for line, values in zip(
                 axes.lines, (plot.measured, plot.before, plot.after), strict=True
             ):
                 line.set_data(plot.times, values)
             axes.relim()
             axes.autoscale()
+            if plot.band:
+                low, high = signals.edges(plot)
+                axes.fill_between(plot.times, low, high, color=AFTER, alpha=0.15, linewidth=0)
             ends = signals.limits(plot)
             if ends is not None:
                 axes.set_ylim(*ends)

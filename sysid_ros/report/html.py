@@ -225,6 +225,7 @@ def _context(
         'link_numbers': [row for row in rows if row.parameter.name in result.of_links],
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),
+        'with_bands': any(plot.band for plot in result.plots),
         'panels': pictures.panels(result, truth),
         'sensors': [
             {'sensor': name, 'unit': unit, **{role: errors.get((name, role)) for role in ROLES}}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from markupsafe import Markup
+    from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import Role
     from sysid_ros.results.result import CalibrationResult, SensorError, SignalPlot
@@ -48,6 +49,8 @@ class Figure(NamedTuple):
         if plot.times:
             text += f' from {significant(plot.times[0])} to {significant(plot.times[-1])} s'
         text += ': measured, before and after the fit.'
+        if plot.band:
+            text += ' The band around what is predicted after it should hold 95 % of the samples.'
         if self.error is not None:
             text += (
                 f' Root mean square error on all {kind} data: {significant(self.error.before, 3)} '
@@ -95,7 +98,7 @@ def limits(plot: SignalPlot) -> tuple[float, float] | None:
         return None
     low = float(measured.min()) - SPANS_SHOWN * span
     high = float(measured.max()) + SPANS_SHOWN * span
-    predicted = np.concatenate([plot.before, plot.after])
+    predicted = np.concatenate([plot.before, plot.after, *edges(plot)])
     predicted = predicted[np.isfinite(predicted)]
     if np.all((low <= predicted) & (predicted <= high)):
         return None
@@ -104,7 +107,15 @@ def limits(plot: SignalPlot) -> tuple[float, float] | None:
     return max(low, float(bottom) - margin), min(high, float(top) + margin)
 
 
-def _pack(values: Sequence[float]) -> str:
+def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
+    """Return both edges of a plot's band; none where it has none."""
+    if not plot.band:
+        return ()
+    after, band = np.asarray(plot.after), np.asarray(plot.band)
+    return after - band, after + band
+
+
+def _pack(values: Sequence[float] | NDArray[np.float64]) -> str:
     with np.errstate(over='ignore'):
         packed = np.asarray(values, dtype='<f4')
     return base64.b64encode(packed.tobytes()).decode('ascii')
@@ -125,6 +136,7 @@ def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) ->
                     'measured': _pack(plot.measured),
                     'before': _pack(plot.before),
                     'after': _pack(plot.after),
+                    'band': [_pack(edge) for edge in edges(plot)],
                 }
             )
     trace = result.solver.trace

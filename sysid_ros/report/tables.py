@@ -258,7 +258,12 @@ def _print_errors(console: Console, result: CalibrationResult) -> None:
     for error in held_out or result.errors:
         ratio = error.before / error.after if error.after else math.inf
         smaller = f'{ratio:.1f}' if math.isfinite(ratio) else significant(ratio)
-        rows.append((error.sensor, padded(error.before), padded(error.after), smaller, error.unit))
+        rows.append([error.sensor, padded(error.before), padded(error.after), smaller, error.unit])
+    if any(math.isfinite(error.inside) for error in held_out):
+        columns.append('>in 95 % band')
+        for row, error in zip(rows, held_out, strict=True):
+            known = math.isfinite(error.inside)
+            row.append(f'{100 * error.inside:.1f} %' if known else '-')
     print_table(console, f'{title} (root mean square)', columns, rows)
 
 

@@ -55,7 +55,8 @@ class SignalCurve:
     """One component of a sensor in one sequence: (n,) times, measured, before and after.
 
     ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
-    whether the simulation became unstable after the fit.
+    whether the simulation became unstable after the fit. ``band`` is how far the measured are from
+    the predicted after the fit at most, with 95 %; None where that is not known.
     """
 
     sequence: str
@@ -67,6 +68,7 @@ class SignalCurve:
     before: Values
     after: Values
     diverged: bool
+    band: Values | None = None
 
 
 def rms(values: Values) -> float:
@@ -143,6 +145,9 @@ def _errors_of_role(
             # The mean of equal values may be rounded, which is no motion.
             deviation = float(np.std(measured)) if np.ptp(measured) else 0.0
             deviations = deviation, float(np.std(after))
+        inside = math.nan
+        if curve.band is not None and len(measured):
+            inside = float(np.mean(np.abs(measured - after) <= curve.band[known]))
         yield SensorError(
             sensor=name,
             unit=units[curve.sensor],
@@ -152,6 +157,7 @@ def _errors_of_role(
             samples=int(np.isfinite(curve.measured).sum()),
             measured_deviation=deviations[0],
             predicted_deviation=deviations[1],
+            inside=inside,
             likeness=(
                 None
                 if role is None or units[curve.sensor] not in MOTION
@@ -162,10 +168,13 @@ def _errors_of_role(
 
 def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
     """Put the curves of one component in several sequences one after the other."""
+    names = ['times', 'measured', 'before', 'after']
+    if all(curve.band is not None for curve in curves):
+        names.append('band')
     parts: dict[str, Any] = {
-        part: np.concatenate([getattr(curve, part) for curve in curves])
-        for part in ('times', 'measured', 'before', 'after')
+        part: np.concatenate([getattr(curve, part) for curve in curves]) for part in names
     }
+    parts.setdefault('band', None)
     return replace(curves[0], diverged=any(curve.diverged for curve in curves), **parts)
 
 

@@ -89,7 +89,9 @@ def _worse_ahead(result: UnjudgedResult) -> Iterator[str]:
 
 
 def _nothing_identified(result: UnjudgedResult) -> Iterator[str]:
-    if result.parameters and not any(parameter.identified for parameter in result.parameters):
+    # Of what the model limits, another reservation says more.
+    told = {VerdictKind.IDENTIFIED, VerdictKind.MODEL_LIMITED}
+    if result.parameters and not any(own.verdict_kind in told for own in result.parameters):
         yield 'No parameter is identified: values rest on each other, on priors or on bounds.'
 
 

@@ -348,7 +348,8 @@ class SensorError(Frozen):
 
     ``measured_deviation`` and ``predicted_deviation`` are standard deviations of what was measured
     and of what the fitted model predicts, in the sensor's unit; NaN in results of older versions.
-    ``likeness`` is known of positions and velocities.
+    ``likeness`` is known of positions and velocities. ``inside`` is the part of the measured
+    samples in bands around the predicted ones that should hold 95 %; NaN where there are none.
     """
 
     sensor: str
@@ -359,6 +360,7 @@ class SensorError(Frozen):
     samples: int
     measured_deviation: MaybeFloat = float('nan')
     predicted_deviation: MaybeFloat = float('nan')
+    inside: MaybeFloat = float('nan')
     likeness: Likeness | None = None
 
     @property
@@ -421,7 +423,9 @@ class FitDiagnostics(Frozen):
 class SignalPlot(Frozen):
     """Measured and predicted samples of one sensor in one sequence, thinned for display.
 
-    ``times`` are seconds from the start of the sequence; the four have equal length.
+    ``times`` are seconds from the start of the sequence; the four have equal length, and so has
+    ``band``, where it is known: measured samples are so far from those after the fit at most, with
+    95 %.
     """
 
     sequence: str
@@ -432,6 +436,7 @@ class SignalPlot(Frozen):
     measured: Samples
     before: Samples
     after: Samples
+    band: Samples = ()
 
 
 class TraceEntry(Frozen):

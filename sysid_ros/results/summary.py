@@ -265,9 +265,10 @@ def thinned_plots(
     """Yield curves with so many points at most, and as many digits as a plot can show."""
     for curve in curves:
         stride = max(math.ceil(len(curve.times) / points), 1)
-        times, measured, before, after = (
+        around = np.zeros(0) if curve.band is None else curve.band
+        times, measured, before, after, band = (
             tuple(float(f'{value:.{_DIGITS}g}') for value in values[::stride].tolist())
-            for values in (curve.times, curve.measured, curve.before, curve.after)
+            for values in (curve.times, curve.measured, curve.before, curve.after, around)
         )
         yield SignalPlot(
             sequence=curve.sequence,
@@ -278,4 +279,5 @@ def thinned_plots(
             measured=measured,
             before=before,
             after=after,
+            band=band,
         )

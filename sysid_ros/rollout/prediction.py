@@ -18,7 +18,7 @@ from sysid_ros.rollout.measurement import measurement_models
 from sysid_ros.rollout.simulation import Prediction, Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -113,19 +113,43 @@ def predict(
         FitError: A parameter needs the spec, or a sequence does not fit the model.
     """
     x = np.zeros(0) if values is None else values
-    laws = measurement_models(parameters)
-    found: dict[int, Prediction] = {}
-    with make_simulator(model, parameters, sequences, threads, drives=drives) as simulator:
-        one = np.zeros(1, dtype=np.int64)
-        for block in simulator.simulate(x[None, :], [one] * len(simulator.runs)):
-            rows = {field: values[0] for field, values in block.rows.items()}
-            channels = []
-            for bare in simulator.runs[block.run].readings:
-                readings = bare.under(laws)
-                delays = np.array(
-                    [0.0 if law.delay is None else x[law.delay] for law in readings.laws]
-                )
-                early = (readings.times[:, None] - delays < 0) & (delays > 0)
-                channels.append(np.where(early, np.nan, readings.predicted(rows, x))[None])
-            found[block.run] = Prediction(tuple(channels), block.diverged.copy())
+    found = {
+        run: Prediction(tuple(channel[None] for channel in channels), np.array([diverged]))
+        for run, _, channels, diverged in predict_each(
+            model, sequences, parameters, x[None], threads, drives=drives
+        )
+    }
     return tuple(found[index] for index in range(len(found)))
+
+
+def predict_each(
+    model: mujoco.MjModel | mujoco.MjSpec,
+    sequences: Sequence[Trajectory],
+    parameters: Sequence[Unknown],
+    candidates: NDArray[np.float64],
+    threads: int = 0,
+    *,
+    drives: Drives | None = None,
+) -> Iterator[tuple[int, int, tuple[NDArray[np.float64], ...], bool]]:
+    """Simulate sequences with (m, p) candidates, as `predict` does with one.
+
+    Yields:
+        Index of the sequence and of the candidate, the (n, width) predictions of each of its series
+        of measurements, and whether the simulation became unstable; those of a sequence in the
+        order of the candidates.
+    """
+    laws = measurement_models(parameters)
+    with make_simulator(model, parameters, sequences, threads, drives=drives) as simulator:
+        every = np.arange(len(candidates))
+        for block in simulator.simulate(candidates, [every] * len(simulator.runs)):
+            for place, candidate in enumerate(block.candidates.tolist()):
+                rows = {field: values[place] for field, values in block.rows.items()}
+                x, channels = candidates[candidate], []
+                for bare in simulator.runs[block.run].readings:
+                    readings = bare.under(laws)
+                    delays = np.array(
+                        [0.0 if law.delay is None else x[law.delay] for law in readings.laws]
+                    )
+                    early = (readings.times[:, None] - delays < 0) & (delays > 0)
+                    channels.append(np.where(early, np.nan, readings.predicted(rows, x)))
+                yield block.run, candidate, tuple(channels), bool(block.diverged[place])

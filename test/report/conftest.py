@@ -69,6 +69,7 @@ def _signal(
         measured=tuple(measured),
         before=tuple(before),
         after=tuple(after),
+        band=tuple(np.full(SAMPLES, 0.03 * size)) if role == 'validate' else (),
     )
 
 
@@ -202,6 +203,7 @@ def _errors() -> Iterator[SensorError]:
                     before=0.21 * size * factor,
                     after=after,
                     samples=7500 * (2 if role == 'train' else 1),
+                    inside=0.947 if role == 'validate' else NAN,
                 )
 
 

@@ -119,10 +119,11 @@ def seen(rich_result: CalibrationResult, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.slow
 @pytest.mark.parametrize('frame', ['wide', 'narrow'])
-def test_every_plot_is_drawn_with_its_three_lines(seen: Seen, frame: str) -> None:
+def test_every_plot_is_drawn_with_its_three_lines_and_a_band(seen: Seen, frame: str) -> None:
     found = getattr(seen, frame)
     assert found['plots'] == found['drawn'] == 55
-    assert found['lines'] == [3] * 54 + [1]
+    # The band has two edges, and is of what was held out.
+    assert found['lines'] == [5] * 18 + [3] * 36 + [1]
 
 
 @pytest.mark.slow

@@ -221,6 +221,10 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     np.testing.assert_allclose(
         unpack(document['times'][packed['times']]), plot.times, rtol=0, atol=1e-5
     )
+    low, high = map(unpack, packed['band'])
+    np.testing.assert_allclose((low + high) / 2, plot.after, atol=1e-5)
+    np.testing.assert_allclose((high - low) / 2, plot.band, atol=1e-5)
+    assert document['plots'][-1]['band'] == []
 
 
 def test_a_prediction_that_diverges_does_not_hide_what_was_measured(

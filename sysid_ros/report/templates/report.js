@@ -4,8 +4,8 @@
 'use strict';
 (function () {
   const PALETTES = {
-    light: { measured: '#9aa0a9', before: '#c2570c', after: '#0b5cad', ink: '#4a5058', grid: '#e4e6ea', card: '#ffffff' },
-    dark: { measured: '#8b929c', before: '#f2a154', after: '#6cb6ff', ink: '#b3bac4', grid: '#31363e', card: '#1b1e23' },
+    light: { measured: '#9aa0a9', before: '#c2570c', after: '#0b5cad', band: 'rgba(11,92,173,0.15)', ink: '#4a5058', grid: '#e4e6ea', card: '#ffffff' },
+    dark: { measured: '#8b929c', before: '#f2a154', after: '#6cb6ff', band: 'rgba(108,182,255,0.2)', ink: '#b3bac4', grid: '#31363e', card: '#1b1e23' },
   };
   const PRINT_WIDTH = 320;
   const SCREEN_HEIGHT = 170;
@@ -62,8 +62,13 @@
     const line = (name, y, style) => ({
       type: 'scatter', mode: 'lines', name, x, y, line: style, connectgaps: false, hovertemplate: '%{y:.5~g}',
     });
+    const edge = (values, style) => ({
+      type: 'scatter', mode: 'lines', x, y: numbers(values), line: { width: 0 }, hoverinfo: 'skip', ...style,
+    });
+    const [low, high] = plot.band;
     return {
       traces: [
+        ...(low ? [edge(low, {}), edge(high, { fill: 'tonexty', fillcolor: c.band })] : []),
         line('measured', numbers(plot.measured), { color: c.measured, width: 3 }),
         line('before', numbers(plot.before), { color: c.before, width: 1.3, dash: '5px,3px' }),
         line('after', numbers(plot.after), { color: c.after, width: 1.3 }),
