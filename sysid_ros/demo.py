@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.special
 
 from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
@@ -339,17 +340,35 @@ def _calibrate(assets: Path, folder: Path) -> None:
     console = make_console()
     console.print()
     print_result(console, done.result, truth)
-    inside = sum(
-        parameter.low <= truth[parameter.name] <= parameter.high
-        for parameter in done.result.parameters
-        if parameter.name in truth
-    )
-    console.print(f'{inside} of {len(truth)} true values lie inside their 95 % interval.')
+    console.print(_judged(done.result, truth))
     console.print()
     paths = {'result': done.result_path, 'report': done.report_path, 'bags': folder / 'bags'}
     if done.mjcf_path is not None:
         paths = {'identified MJCF': done.mjcf_path, **paths}
     print_paths(console, paths)
+
+
+def _judged(result: CalibrationResult, truth: Mapping[str, float]) -> str:
+    """Say whether the values are off the truth by as much as their covariance says.
+
+    Values that are correlated, as damping and dry friction of a joint, lie outside together: how
+    many are inside says less than χ², the squares of all errors in units of their covariance.
+    """
+    assert result.inference is not None  # noqa: S101 (a result that was just found)
+    known = [k for k, p in enumerate(result.parameters) if p.name in truth]
+    rows = [result.parameters[k] for k in known]
+    inside = sum(row.low <= truth[row.name] <= row.high for row in rows)
+    found = f'{inside} of {len(rows)} true values lie inside their 95 % interval.'
+    covariance = np.array(result.inference.covariance)[np.ix_(known, known)]
+    if not np.isfinite(covariance).all():
+        return found
+    off = np.array([row.value - truth[row.name] for row in rows])
+    squares = float(off @ np.linalg.solve(covariance, off))
+    chance = float(scipy.special.chdtrc(len(rows), squares))
+    return (
+        f'{found} All errors together: χ² = {squares:.3g} for {len(rows)}, which right intervals '
+        f'exceed in {100 * chance:.2g} % of recordings.'
+    )
 
 
 def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:

@@ -24,7 +24,7 @@ from sysid_ros import demo
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import identify
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, InferenceSummary
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
 if TYPE_CHECKING:
@@ -160,6 +160,28 @@ def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
     found = demo._truth(truth, SimpleNamespace(parameters=parameters))
 
     assert found == {'elbow': 7.0, 'delay': 0.008}
+
+
+def test_errors_are_judged_together_by_their_covariance():
+    """Off by two of each's standard errors the way that they are correlated: χ² is far below 8."""
+    found = CalibrationResult.load(PENDULUM / 'baseline.json')
+    first, second = (
+        own.model_copy(
+            update={'name': name, 'value': value, 'low': value - 1.96, 'high': value + 1.96}
+        )
+        for own, name, value in zip(found.parameters, 'ab', (1.0, 5.0), strict=False)
+    )
+    summary = InferenceSummary(
+        method='',
+        samples=9,
+        effective_samples=9.0,
+        covariance=((1.0, -0.9), (-0.9, 1.0)),
+        correlation=((1.0, -0.9), (-0.9, 1.0)),
+    )
+    both = found.model_copy(update={'parameters': (first, second), 'inference': summary})
+    said = demo._judged(both, {'a': 3.0, 'b': 3.0})
+    assert said.startswith('0 of 2 true values lie inside')
+    assert 'χ² = 4.21 for 2, which right intervals exceed in 12 % of' in said
 
 
 def test_every_parameter_of_the_demo_has_a_truth():
