@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -68,13 +69,19 @@ class IntervalMethod:
 
 @dataclass(frozen=True)
 class Interval:
-    """95 % interval and verdict of one parameter; the limits are NaN where there is none."""
+    """95 % interval and verdict of one parameter; the limits are NaN where there is none.
+
+    ``noise_low`` and ``noise_high`` are its ends if the model lacked nothing and few recordings
+    agreed.
+    """
 
     low: float
     high: float
     verdict_kind: VerdictKind
     confounded_with: tuple[str, ...] = ()
     explanation: str = ''
+    noise_low: float = math.nan
+    noise_high: float = math.nan
 
     @property
     def verdict(self) -> str:
@@ -183,11 +190,12 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     each = _limited(judged.each, lacks, found.half, solution.x)
     covariance = covariance * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
     out = QUANTILE * lacks.shift
+    bottom = np.array([unknown.min_value for unknown in parameters])
+    top = np.array([unknown.max_value for unknown in parameters])
     # np.maximum passes NaN on: no interval stays no interval.
-    low = solution.x - np.hypot(growth * (solution.x - ends.low), out)
-    low = np.maximum(low, [unknown.min_value for unknown in parameters])
-    high = solution.x + np.hypot(growth * (ends.high - solution.x), out)
-    high = np.minimum(high, [unknown.max_value for unknown in parameters])
+    low = np.maximum(solution.x - np.hypot(growth * (solution.x - ends.low), out), bottom)
+    high = np.minimum(solution.x + np.hypot(growth * (ends.high - solution.x), out), top)
+    inner = np.stack([np.maximum(ends.low, bottom), np.minimum(ends.high, top)], axis=1).tolist()
     each = _apart(each, linear, apart, low, high)
     notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
     if apart is not None:
@@ -200,6 +208,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
                 verdict.kind,
                 verdict.confounded_with,
                 verdict.explanation,
+                *inner[index],
             )
             for index, verdict in enumerate(each)
         ),

@@ -40,9 +40,10 @@ def compare(
 ) -> tuple[ComparedQuantity, ...]:
     """Compare every parameter and the held-out error of a result with a baseline's.
 
-    A parameter agrees when it lies within the baseline's 95 % interval or within its tolerance,
-    whichever is wider. Held-out error (training error where nothing is held out) agrees when it
-    grew by no more than the factor.
+    A parameter agrees when it lies within the 95 % interval that noise alone makes of the
+    baseline's, or within its tolerance, whichever is wider: what the model lacks bends both alike.
+    Held-out error (training error where nothing is held out) agrees when it grew by no more than
+    the factor.
 
     Args:
         result: The new result.
@@ -60,7 +61,10 @@ def compare(
         wide = [width for pattern, width in tolerance.items() if _matches(expected.name, pattern)]
         actual = found.pop(expected.name, None)
         # An interval that ends at a bound has a short side.
-        below, above = expected.value - expected.low, expected.high - expected.value
+        low, high = expected.noise_low, expected.noise_high
+        if math.isnan(low):
+            low, high = expected.low, expected.high
+        below, above = expected.value - low, high - expected.value
         side = below if actual is not None and actual.value < expected.value else above
         allowed = max([0.0 if math.isnan(side) else side, *wide])
         if actual is None:

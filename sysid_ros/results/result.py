@@ -73,6 +73,8 @@ class ParameterResult(Frozen):
     ``verdict_kind`` and them in words.
     ``explanation`` says what is determined instead and what would help; empty where identified.
     ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
+    ``noise_low`` and ``noise_high`` are what ``low`` and ``high`` would be if the model lacked
+    nothing and few recordings agreed; NaN in results of older versions.
     """
 
     name: str
@@ -86,6 +88,8 @@ class ParameterResult(Frozen):
     verdict_kind: VerdictKind
     confounded_with: tuple[str, ...] = ()
     explanation: str = ''
+    noise_low: MaybeFloat = float('nan')
+    noise_high: MaybeFloat = float('nan')
 
     @model_validator(mode='before')
     @classmethod

@@ -236,6 +236,8 @@ def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[Param
             verdict_kind=interval.verdict_kind,
             confounded_with=interval.confounded_with,
             explanation=explanation,
+            noise_low=interval.noise_low,
+            noise_high=interval.noise_high,
         )
 
 

@@ -31,7 +31,7 @@ def _move(project: Project, name: str, factor: float) -> None:
     """Store a baseline in which a parameter, with its interval, is another."""
     document = json.loads((project.folder / 'baseline.json').read_text())
     (parameter,) = [item for item in document['parameters'] if item['name'] == name]
-    for key in ('value', 'low', 'high'):
+    for key in ('value', 'low', 'high', 'noise_low', 'noise_high'):
         parameter[key] *= factor
     (project.folder / 'moved.json').write_text(json.dumps(document))
 

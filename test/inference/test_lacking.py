@@ -138,6 +138,7 @@ def test_what_a_term_would_move_is_limited_by_the_model_and_its_interval_holds_t
     before = without.intervals[0]
     assert before.verdict_kind is VerdictKind.IDENTIFIED
     assert not before.low < TRUTH[0] < before.high
+    assert (first.noise_low, first.noise_high) == (before.low, before.high)
     before = without.intervals[1]
     assert second.high - second.low == pytest.approx(before.high - before.low, rel=0.1)
     assert found.covariance[0, 0] > 4 * without.covariance[0, 0]

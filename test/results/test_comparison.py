@@ -120,6 +120,14 @@ def test_an_interval_that_ends_at_a_bound_allows_what_lies_in_it(
     assert row.allowed == (3.0 if value > 0.5 else 0.5)
 
 
+def test_what_the_model_lacks_hides_no_change() -> None:
+    baseline = make(parameter('a', 2.0, 0.5, 3.5, noise_low=1.9, noise_high=2.1))
+    assert rows(make(parameter('a', 2.05, 0.5, 3.5)), baseline)['a'].agrees
+    row = rows(make(parameter('a', 2.2, 0.5, 3.5)), baseline)['a']
+    assert not row.agrees
+    assert row.allowed == pytest.approx(0.1)
+
+
 def test_a_wider_tolerance_counts_instead_of_the_interval() -> None:
     assert rows(with_a(2.9), tolerance={'a': 1.0})['a'].agrees
     assert rows(with_a(2.9), tolerance={'a': 1.0})['a'].allowed == 1.0

@@ -46,6 +46,8 @@ def parameter(name: str = 'joint/elbow/armature', **changes: Any) -> ParameterRe
         'high': 0.11,
         'bounds': (0.0, 1.0),
         'verdict': 'identified',
+        'noise_low': 0.095,
+        'noise_high': 0.105,
     }
     return ParameterResult(**{**fields, **changes})
 
