@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _MOST_GROWTH = 2.0
 #: A sensor that is predicted worse than by the nominal model, by more than chance makes it.
 _WORSE = 1.05
+#: Bands that should hold 95 % of what was held out, and hold less than this part, are too narrow.
+_LEAST_INSIDE = 0.8
 #: What bends a recording without being left out of it.
 _FAULTS = frozenset({FindingKind.CLIPPED, FindingKind.CLOCK_JUMP, FindingKind.UNLIKE_STAMPS})
 
@@ -30,6 +32,7 @@ def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
     found = {
         'held out': _nothing_held_out(result),
         'generalises': _learnt_by_heart(result),
+        'bands': _outside_bands(result),
         'each sensor': _worse_than_nominal(result),
         'motion ahead': _worse_ahead(result),
         'identified': _nothing_identified(result),
@@ -60,6 +63,19 @@ def _learnt_by_heart(result: UnjudgedResult) -> Iterator[str]:
             f'The held-out error is {held_out / trained:.3g} times that of training '
             f'({held_out:.3g} and {trained:.3g} times the noise): training motion does not cover '
             'it, or the model lacks something.'
+        )
+
+
+def _outside_bands(result: UnjudgedResult) -> Iterator[str]:
+    outside = [
+        f'{100 * error.inside:.0f} % of {error.sensor}'
+        for error in result.errors
+        if error.inside < _LEAST_INSIDE
+    ]
+    if outside:
+        yield (
+            f'Bands that should hold 95 % of the held-out samples hold {some(outside)}: the model '
+            'errs by more than noise and intervals say.'
         )
 
 

@@ -37,6 +37,11 @@ def names(**update: Any) -> list[str]:
     return [check.name for check in reservations(HONEST.model_copy(update=update))]
 
 
+def narrow_band() -> dict[str, Any]:
+    *others, last = HONEST.errors
+    return {'errors': (*others, last.model_copy(update={'inside': 0.7}))}
+
+
 def unidentified() -> dict[str, Any]:
     parameters = [
         parameter.model_copy(update={'verdict_kind': VerdictKind.CONFOUNDED})
@@ -104,6 +109,7 @@ def test_an_honest_result_has_none() -> None:
     ('expected', 'change'),
     [
         ('held out', lambda: {'held_out_after': math.nan, 'folds': ()}),
+        ('bands', narrow_band),
         ('generalises', lambda: {'held_out_after': 5.36, 'training_after': 1.01}),
         ('each sensor', worse_sensor),
         ('identified', unidentified),
