@@ -241,8 +241,8 @@ def _limited(
         found[index] = Verdict(
             VerdictKind.MODEL_LIMITED,
             explanation=f'With {lacks.whose[index]} it would be about '
-            f'{x[index] + lacks.shift[index]:.3g}: add that to the model, or record motion on '
-            'which it has no effect.',
+            f'{x[index] + lacks.shift[index]:.3g} ({lacks.shift[index]:+.2g}): add that to the '
+            'model, or record motion on which it has no effect.',
         )
     return found
 
