@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _MOST_GROWTH = 2.0
 #: A sensor that is predicted worse than by the nominal model, by more than chance makes it.
 _WORSE = 1.05
-#: Bands that should hold 95 % of what was held out, and hold less than this part, are too narrow.
-_LEAST_INSIDE = 0.8
+#: Bands that should hold 95 % of what was held out are too narrow where they hold less than this
+#: part, if errors are more than so many times the noise: where a recording starts is not in them.
+_LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
 #: What bends a recording without being left out of it.
 _FAULTS = frozenset({FindingKind.CLIPPED, FindingKind.CLOCK_JUMP, FindingKind.UNLIKE_STAMPS})
 
@@ -72,7 +73,7 @@ def _outside_bands(result: UnjudgedResult) -> Iterator[str]:
         for error in result.errors
         if error.inside < _LEAST_INSIDE
     ]
-    if outside:
+    if outside and result.held_out_after > _MOST_NOISE:
         yield (
             f'Bands that should hold 95 % of the held-out samples hold {some(outside)}: the model '
             'errs by more than noise and intervals say.'

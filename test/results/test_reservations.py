@@ -39,7 +39,8 @@ def names(**update: Any) -> list[str]:
 
 def narrow_band() -> dict[str, Any]:
     *others, last = HONEST.errors
-    return {'errors': (*others, last.model_copy(update={'inside': 0.7}))}
+    errors = (*others, last.model_copy(update={'inside': 0.7}))
+    return {'errors': errors, 'training_after': 2.0, 'held_out_after': 2.5}
 
 
 def unidentified() -> dict[str, Any]:
@@ -122,6 +123,10 @@ def test_an_honest_result_has_none() -> None:
 )
 def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]]) -> None:
     assert names(**change()) == [expected]
+
+
+def test_a_band_that_misses_where_a_recording_starts_is_none() -> None:
+    assert names(**{**narrow_band(), 'held_out_after': 1.8}) == []
 
 
 def test_what_was_left_out_in_turn_is_held_out() -> None:
