@@ -236,7 +236,7 @@ class _Judge:
             inflation = float(column @ column) / max(float(rest @ rest), np.finfo(float).tiny)
             if inflation < _INFLATION or half / np.sqrt(inflation) > self._limit[index]:
                 return self._not_excited(index)
-            return self._confounded(index, self._near(index), blind=not np.isfinite(half))
+            return self._confounded(index, self._near(index), blind=False)
         bound = unknown.min_value if lower else unknown.max_value
         where = f'It is at its {"lower" if lower else "upper"} bound {bound:g}'
         if not pushed:

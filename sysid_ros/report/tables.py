@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from sysid_ros.report.numbers import interval, padded, rounded, significant, times
+from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.result import Standing
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def _print_errors(console: Console, result: CalibrationResult) -> None:
         columns.append('>in 95 % band')
         for row, error in zip(rows, held_out, strict=True):
             known = math.isfinite(error.inside)
-            row.append(f'{100 * error.inside:.1f} %' if known else '-')
+            row.append(f'{100 * error.inside:.1f} %' if known else MISSING)
     print_table(console, f'{title} (root mean square)', columns, rows)
 
 

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders.models import Drive, rod
 from sysid_ros.identification import bands
 from sysid_ros.identification.bands import deviations
 from sysid_ros.identification.fit import fit
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.signals.trajectory import Trajectory
 
-PENDULUM = """
-<mujoco>
-  <option timestep="0.005" integrator="implicitfast"/>
-  <worldbody>
-    <body>
-      <joint name="j" axis="0 1 0" damping="0.1" armature="0.05"/>
-      <geom type="capsule" size="0.02" fromto="0 0 0 0 0 -0.4" mass="1"/>
-    </body>
-  </worldbody>
-  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
-</mujoco>
-"""
 TRUTH = {'joint/j/damping': 0.15, 'joint/j/armature': 0.08}
 NOISE = {'q': 0.02, 'v': 0.1}
 DRAWS = 15
@@ -43,7 +32,9 @@ DRAWS = 15
 
 @pytest.fixture(scope='module')
 def spec() -> mujoco.MjSpec:
-    return mujoco.MjSpec.from_string(PENDULUM)
+    return mujoco.MjSpec.from_string(
+        rod(timestep=0.005, damping=0.1, armature=0.05, drive=Drive.MOTOR)
+    )
 
 
 def fitted(spec: mujoco.MjSpec, training: Trajectory) -> Fit:
