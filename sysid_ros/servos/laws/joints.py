@@ -376,8 +376,8 @@ class ServoController:
         self.enabled = np.ones(len(joints.actuators))
         self._joints, self._data = joints, data
         self._forces = ServoForces(joints.groups, float(self.model.opt.timestep), supply=supply)
-        self._time = np.nan
-        self._others = np.zeros(len(joints.actuators))
+        self._time = np.inf
+        self._load = np.zeros(len(joints.actuators))
         self.model.dof_damping[joints.dofs] = self._forces.damping
 
     def command(self, goals: Mapping[str, float]) -> None:
@@ -390,25 +390,27 @@ class ServoController:
             self.goal[self._joints.place(actuator)] = goal
 
     def reset(self) -> None:
-        """Forget what firmware and supply remember: after the state was set by hand."""
+        """Forget what firmware and supply remember, and the load: the state was set by hand."""
         self._forces.reset()
+        self._time = np.inf
 
     def update(self) -> None:
         """Write what acts in the coming step."""
         joints, model, data = self._joints, self.model, self._data
-        if data.time < self._time:  # mj_resetData
+        if data.time < self._time:  # the first step, or mj_resetData
             self.reset()
-        if data.time != self._time:
-            self._others = self._constraints()
-            self._time = float(data.time)
-        mujoco.mj_fwdPosition(model, data)
-        mujoco.mj_fwdVelocity(model, data)
+            mujoco.mj_fwdPosition(model, data)
+            mujoco.mj_fwdVelocity(model, data)
+            self._load = -data.qfrc_bias[joints.dofs]
+        elif data.time != self._time:
+            self._load = self._constraints() - data.qfrc_bias[joints.dofs]
+        self._time = float(data.time)
         motor, friction = self._forces(
             self.goal,
             self.enabled,
             data.qpos[joints.qpos],
             data.qvel[joints.dofs],
-            self._others - data.qfrc_bias[joints.dofs],
+            self._load,
         )
         data.ctrl[joints.controls] = motor / joints.gears
         model.dof_frictionloss[joints.dofs] = friction

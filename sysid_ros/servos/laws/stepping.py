@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulations of a robot on one pool of threads, with its servos' laws evaluated between steps.
 
-As on the bench, torque and friction of a step are those of the state before it: the torque of the
-motor, and the torque from outside that gravity, gyroscopic effects and the other joints' motion
-exert. Forces of limits, contacts and other constraints, which a step only gives once it is made,
-are those of the step before.
+As on the bench, the motor's torque and the friction of a step are those of the state before it. The
+torque from outside, of gravity, gyroscopic effects, the other joints' motion, limits and contacts,
+is that of the step before: a step only gives it once it is made.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
 
 #: Unit of the control of motors that draw from the supply what their duty cycle says.
 _VOLTAGE = 'V'
-#: With this stage computed, what depends on positions and velocities is that of the new state.
+#: With this stage computed, gravity and gyroscopic torques are known.
 _VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
-_SENSORS = 'sensordata'
 
 
 class ServoGroup(NamedTuple):
@@ -247,10 +245,9 @@ class ServoStepper:
             for item, out in record.items()
         ]
         running: NDArray[np.int64] | None = None if count == batch.nsim else np.arange(count)
-        batch.forward(running, stage=_VELOCITY)
+        batch.forward(running, stage=_VELOCITY)  # the load of the first step
         warnings = batch.warning[:count]
         warned = warnings.copy()
-        first = batch.bind(_SENSORS)[:count].copy() if _SENSORS in record else None
         external = -bias[:, dofs]
         with np.errstate(all='ignore'):  # a simulation that diverges is found by MuJoCo's warning
             for step in range(steps):
@@ -265,8 +262,7 @@ class ServoStepper:
                 )
                 controls[:, columns] = motor / joints.gears
                 friction[:, dofs] = most
-                others.remember()
-                batch.step(running, stage=_VELOCITY)
+                batch.step(running)
                 external = others.load(speed, most) - bias[:, dofs]
                 for out, source in sources:
                     out[:, step] = source
@@ -276,24 +272,6 @@ class ServoStepper:
                         for out, _ in sources:
                             out[:, step + 1 :] = out[:, step : step + 1]
                         break
-        if first is not None:
-            _describe_before(batch.model, record[_SENSORS], first)
-
-
-def _describe_before(model: mujoco.MjModel, readings: Array, first: Array) -> None:
-    """Make each row describe the state before its step.
-
-    Sensors of positions and velocities were evaluated after it, as they are current then.
-
-    Args:
-        model: The model.
-        readings: (n, steps, nsensordata), changed in place.
-        first: (n, nsensordata) before the first step.
-    """
-    late = mujoco.mjtStage.mjSTAGE_ACC.value
-    early = np.flatnonzero(np.repeat(model.sensor_needstage != late, model.sensor_dim))
-    readings[:, 1:, early] = readings[:, :-1, early]
-    readings[:, 0, early] = first[:, early]
 
 
 class _Others:
@@ -308,7 +286,6 @@ class _Others:
         model = batch.model
         self._dofs = consecutive(joints.dofs)
         self._possible = _may_constrain(model)
-        self._touched = np.zeros(count, dtype=bool)
         if not self._possible:
             return
         self._force = batch.bind('qfrc_constraint')[:count]
@@ -321,12 +298,6 @@ class _Others:
         self._regulariser = (1.0 - lowest) / lowest * inverse[..., self._dofs]
         self._damping = 2.0 / (highest * model.dof_solref[self._dofs, 0])
 
-    def remember(self) -> None:
-        """Look which simulations have more constraints than dry friction in the coming step."""
-        if self._possible:
-            # Friction that was zero is added to both in the step.
-            self._touched = (self._rows != self._frictions) | self._tendons
-
     def load(self, velocity: Array, friction: Array) -> Array | float:
         """Return the (n, J) torques of the step that was made, N·m.
 
@@ -334,11 +305,14 @@ class _Others:
             velocity: (n, J) before the step.
             friction: (n, J) the largest that it could be.
         """
-        if not self._touched.any():
+        if not self._possible:
+            return 0.0
+        touched = (self._rows != self._frictions) | self._tendons
+        if not touched.any():
             return 0.0
         reference = self._acceleration[:, self._dofs] + self._damping * velocity
         own = np.clip(-reference / self._regulariser, -friction, friction)
-        return np.where(self._touched[:, None], self._force[:, self._dofs] - own, 0.0)
+        return np.where(touched[:, None], self._force[:, self._dofs] - own, 0.0)
 
 
 def _may_constrain(model: mujoco.MjModel) -> bool:
