@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.estimation.layout import PRIOR
-from sysid_ros.estimation.solver.differences import scales
+from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
 from sysid_ros.estimation.solver.losses import curvature, rho
 from sysid_ros.inference.dependence import split, threshold
 
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
 #: Directions with singular values above this, of columns of length 1, are left as they are: errors
-#: of the columns are far below it.
-_WEAK = 0.02
+#: of the columns are far below it; of those where residuals jump, below the second.
+_WEAK, _WEAK_OF_JUMPS = 0.02, 0.2
 #: Largest step along a direction, in units of the parameters' scales, and smallest.
 _LONGEST, _SHORTEST = 1e-3, 1e-5
+#: Sides of a difference differ by more than this part of it where it tells noise: a step that is so
+#: many times as long, or more, is tried, and so many of them.
+_SKEWED, _LONGER, _LENGTHENINGS = 0.1, 1.5, 3
 #: What is left of the error falls quadratically from one round to the next.
 _ROUNDS = 3
 
@@ -221,6 +224,9 @@ def _information(
 def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64]:
     """Return the (n, p) Jacobian of a solution, made right along its weakest directions.
 
+    Columns that a residual or two make by a jump are differenced anew over longer steps. A jump
+    would pass for most of what the data say of a parameter.
+
     Where parameters nearly cancel, the sum of their columns is mostly the columns' errors: those
     would pass for information. So along each weak right singular vector v of the scaled Jacobian
     the derivative is differenced directly, over about one standard error, and the Jacobian changed
@@ -228,6 +234,11 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
     the errors had tilted is nearly right the second time.
     """
     jacobian: NDArray[np.float64] = solution.jacobian.copy()
+    jumps = np.flatnonzero(have_jumps(jacobian) & ~residuals.exact)
+    if len(jumps):
+        each = np.eye(jacobian.shape[1])[jumps]
+        measured, found = _along(residuals, solution, each, np.zeros(len(jumps)))
+        jacobian[:, jumps[found]] = measured
     norms = np.linalg.norm(jacobian, axis=0)
     live = np.flatnonzero(norms > 0)
     if len(live) < 2:  # noqa: PLR2004 (nothing cancels)
@@ -238,7 +249,7 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
     for _ in range(_ROUNDS):
         triangle = np.linalg.qr(scaled, mode='r')
         _, singular, right = np.linalg.svd(triangle)
-        weak = singular < _WEAK
+        weak = singular < (_WEAK_OF_JUMPS if solution.jumps else _WEAK)
         if not weak.any():
             break
         moves = np.zeros((int(weak.sum()), len(norms)))
@@ -265,14 +276,51 @@ def _along(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return (n, f) derivatives along (k, p) moves, and (k,) which of them could be had.
 
-    Second-order differences, to one side where there is a bound on the other.
+    Where both sides of a difference differ, noise of simulations is what they tell, or curvature:
+    a step of a standard error serves if they differ less over it. What is left of that would pass
+    for information, and is taken off (W. A. Fuller, Measurement Error Models, 1987).
+    """
+    unit = 1 / np.max(np.abs(moves) / scales(residuals.unknowns), axis=1)
+    # A standard error changes the residuals by 1: so far differences mean what intervals do.
+    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, _LONGEST * unit)
+    slopes, skews = _differenced(residuals, solution, moves, steps)
+    settled = np.zeros(len(moves), dtype=bool)
+    for _ in range(_LENGTHENINGS):
+        lengths = np.linalg.norm(slopes, axis=0)
+        with np.errstate(divide='ignore'):
+            longer = 1 / lengths
+        settled |= ~((skews > _SKEWED * lengths) & (longer > _LONGER * steps))
+        again = np.flatnonzero(~settled)
+        if not len(again):
+            break
+        found, apart = _differenced(residuals, solution, moves[again], longer[again])
+        better = apart < skews[again]
+        kept = again[better]
+        slopes[:, kept], skews[kept], steps[kept] = found[:, better], apart[better], longer[kept]
+        settled[again[~better]] = True
+    # The square of a noisy vector's length is too large by that of the noise.
+    lengths = np.maximum(np.linalg.norm(slopes, axis=0), np.finfo(np.float64).tiny)
+    slopes *= np.sqrt(np.maximum(1 - (skews / lengths) ** 2, 0.0))
+    known: NDArray[np.bool_] = np.asarray(np.isfinite(slopes).all(axis=0))
+    return slopes[:, known], known
+
+
+def _differenced(
+    residuals: ResidualLike,
+    solution: Solution,
+    moves: NDArray[np.float64],
+    steps: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (n, k) derivatives along (k, p) moves, NaN where there are none, and their (k,) skews.
+
+    Second-order differences over (k,) steps, to one side where there is a bound on the other; a
+    skew is the norm by which that to each side differs from the mean.
     """
     unknowns = residuals.unknowns
     low = np.array([unknown.min_value for unknown in unknowns])
     high = np.array([unknown.max_value for unknown in unknowns])
-    unit = 1 / np.max(np.abs(moves) / scales(unknowns), axis=1)
-    # A standard error changes the residuals by 1: so far differences mean what intervals do.
-    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, _LONGEST * unit)
+    slopes = np.full((len(solution.residual), len(moves)), np.nan)
+    skews = np.full(len(moves), np.nan)
     candidates, places = [], []
     for place, (move, step) in enumerate(zip(moves, steps, strict=True)):
         for near, far in ((1.0, -1.0), (1.0, 2.0), (-1.0, -2.0)):
@@ -281,18 +329,18 @@ def _along(
                 candidates.extend(pair)
                 places.append((place, near * step, far))
                 break
-    found = np.zeros(len(moves), dtype=bool)
     if not candidates:
-        return np.zeros((len(solution.residual), 0)), found
+        return slopes, skews
     values = residuals(np.stack(candidates)) - solution.residual[:, None]
     unstable = np.asarray(residuals.unstable, dtype=bool)
-    columns = []
     for number, (place, step, far) in enumerate(places):
         near_change, far_change = values[:, 2 * number], values[:, 2 * number + 1]
+        sound = np.all(np.isfinite(near_change)) and np.all(np.isfinite(far_change))
+        if not sound or unstable[2 * number : 2 * number + 2].any():
+            continue
         central = far == -1.0
-        difference = near_change - far_change if central else 4 * near_change - far_change
-        if not unstable[2 * number : 2 * number + 2].any() and np.all(np.isfinite(difference)):
-            found[place] = True
-            columns.append(difference / (2 * step))
-    measured = np.stack(columns, axis=1) if columns else np.zeros((len(solution.residual), 0))
-    return measured, found
+        one, other = near_change.copy(), -far_change if central else far_change - near_change
+        leave_jumps_out(one[:, None], other[:, None])
+        slopes[:, place] = ((one + other) if central else (3 * one - other)) / (2 * step)
+        skews[place] = float(np.linalg.norm(one - other)) / (2 * abs(step))
+    return slopes, skews

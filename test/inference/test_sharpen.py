@@ -34,6 +34,7 @@ class Residuals:
             Unknown(f'p{i}', (), max(low, 1.0), low, high) for i, (low, high) in enumerate(bounds)
         )
         self.unstable = np.zeros(0, dtype=bool)
+        self.exact = np.zeros(len(bounds), dtype=bool)
         self.seen: list[NDArray[np.float64]] = []
 
     def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -112,3 +113,21 @@ def test_columns_that_are_well_apart_cost_nothing() -> None:
     mended, residuals = sharpen(apart, x, [(0.1, 10.0)] * 2, 0.0)
     assert not residuals.seen
     assert np.allclose(mended, columns(apart, x))
+
+
+def test_a_breakaway_is_not_taken_for_what_the_data_say_of_a_parameter() -> None:
+    times, x = np.arange(6000) / 100, np.array([1.0, 2.0])
+
+    def sticking(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved: NDArray[np.float64] = x[0] * np.sin(times) + x[1] * np.cos(3 * times)
+        moved[40:43] += 5.0 * (x[0] > 1.0 + 1e-7)
+        return moved
+
+    true = np.stack([np.sin(times), np.cos(3 * times)], axis=1)
+    rough = true.copy()
+    rough[40:43, 0] += 5.0 / 1e-6  # a difference over this met it
+    residuals = Residuals(sticking, [(0.1, 10.0)] * 2)
+    end = Solution(x, sticking(x), 0.0, 'cost', '', success=True, trace=(), jacobian=rough)
+    mended = sharpened(cast('Any', residuals), end)
+    np.testing.assert_allclose(mended, true, atol=1e-6)
+    assert len(residuals.seen) == 2

@@ -65,7 +65,7 @@ _POLISHES, _POLISHED = 3, 0.5
 #: cost that no slope shows. Where another solve begins at the end of one with at least this
 #: tolerance, this part of the cost is no more than that, too.
 _IDLE_STEPS = 2
-_ROUGH, _SLIGHT = 0.1, 1e-5
+ROUGH, _SLIGHT = 0.1, 1e-5
 #: A Jacobian of so many columns, or fewer, costs no more than a few bent steps.
 _CHEAP = 8
 #: A step below this, in standard errors, should succeed.
@@ -123,8 +123,8 @@ class Descent:
         near: Steps below this, in standard errors, are taken with the Jacobian that is there.
         longest: Wall time of an iteration, as far as it is known before, s.
         hurried: Whether there is no time for another Jacobian, and the last steps are taken.
-        passing: Whether another solve begins at the end of this one, which went on from a solution:
-            what was learnt of the Jacobian from steps then serves as it is.
+        passing: Whether another solve begins at the end of this one: what was learnt of the
+            Jacobian from steps then serves as it is.
     """
 
     def __init__(
@@ -337,10 +337,9 @@ class Descent:
         """Improve the Jacobian where no step lowers the cost; return whether that was possible."""
         if self._jumps:
             return self._renew()
-        # Far from the optimum, slopes that do not lead there are rather those of a rough cost.
-        if self.model.decrement > _SHORT and self.model.alike > _ALIKE and self._widen():
-            return True
-        return (not self.checked and self._check()) or self._widen()
+        # Sides of short differences differ by jumps, too, which no central difference mends.
+        jumps = self._widen()
+        return (not self.checked and self._check()) or jumps
 
     @property
     def _renewable(self) -> bool:
@@ -365,7 +364,7 @@ class Descent:
     def _widen(self) -> bool:
         """Look for slopes that hold over standard errors; return whether there were others."""
         alike = self.model.alike
-        rough = self.tolerance >= _ROUGH and alike <= _ALIKE
+        rough = self.tolerance >= _SHORT and alike <= _ALIKE
         known = self._jumps or self.current.jacobian is None
         if rough or known or self.at_precision or len(self.trace) < self._look_from:
             return False
@@ -434,9 +433,9 @@ class Descent:
         model = self.model
         tolerance = self.tolerance
         if self._jumps and model.alike > _ALIKE:
-            tolerance = max(tolerance, _ROUGH_JUMPS if tolerance >= _ROUGH else _JUMPS)
+            tolerance = max(tolerance, _ROUGH_JUMPS if tolerance >= ROUGH else _JUMPS)
         fall = 0.5 * model.variance * model.alike * tolerance**2
-        return max(fall, _SLIGHT * self.current.cost) if self.tolerance >= _ROUGH else fall
+        return max(fall, _SLIGHT * self.current.cost) if self.tolerance >= ROUGH else fall
 
     @property
     def doubtful(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sysid_ros.config.calibration import ACCURACY, Backend
 from sysid_ros.errors import CancelledError, FitError, nearest
-from sysid_ros.estimation.solver.descent import Descent
+from sysid_ros.estimation.solver.descent import ROUGH, Descent
 from sysid_ros.estimation.solver.differences import Differences, Linearisation
 from sysid_ros.estimation.solver.levenberg_marquardt import run_levenberg_marquardt
 from sysid_ros.estimation.solver.losses import LOSSES, REDESCENDING, cost, rho
@@ -194,7 +194,7 @@ def solve(
     descent.smooth = settings.smooth
     descent.longest = settings.longest
     descent.expects_success = begun is not None
-    descent.passing = known is not None and tolerance > settings.accuracy
+    descent.passing = tolerance > settings.accuracy and tolerance >= ROUGH
     z = np.clip(
         descent.variables(np.clip(start, descent.low, descent.high)), descent.lower, descent.upper
     )

@@ -206,7 +206,9 @@ def updated(
 ) -> NDArray[np.float64]:
     """Return the (n, p) Jacobian that says what a step changed, and is else that from before.
 
-    Broyden's update (Mathematics of Computation 19, 1965), least in units of standard errors.
+    Broyden's update (Mathematics of Computation 19, 1965), least in units of standard errors, which
+    leaves alone what is zero: what an unknown does not act on, as priors on others, it never does
+    (Schubert, Mathematics of Computation 24, 1970).
 
     Args:
         before: Where the step began, with its Jacobian.
@@ -221,7 +223,12 @@ def updated(
     if np.linalg.norm(expected) < least:
         return before.jacobian
     missed = after.residual - before.residual - expected
-    changed: NDArray[np.float64] = before.jacobian + np.outer(missed, across / (step @ across))
+    acts = before.jacobian != 0
+    moved = acts @ (step * across)
+    share = np.divide(missed, moved, out=np.zeros_like(missed), where=moved > 0)
+    changed: NDArray[np.float64] = np.outer(share, across)
+    changed *= acts
+    changed += before.jacobian
     return changed
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.differences import Differences, leave_jumps_out
 from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
 from sysid_ros.estimation.solver.problem import FitLog, FunctionResiduals, Iteration
 from sysid_ros.model.unknown import Unknown
@@ -249,6 +249,36 @@ def test_jumps_are_looked_for_on_the_second_side_only_where_the_first_shows_some
     assert right[2] < 0.05
     # All three on one side, the third on the other, and the third over a longer step once more.
     assert asked == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize('beside', [0.1, 0.0])
+def test_slopes_over_jumps_are_found_beside_a_bound_too(beside: float) -> None:
+    rng = np.random.default_rng(3)
+    columns, phases = rng.normal(size=(400, 2)), rng.uniform(size=400)
+
+    def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        teeth = np.floor(x[:, 1] / 1e-3 + phases[:, None]) - x[:, 1] / 1e-3
+        return columns @ x.T + 5e-4 * teeth * columns[:, 1:]
+
+    several = [Unknown(name, (), 1.0, 0.0, 10.0) for name in 'ab']
+    differences = Differences(FunctionResiduals(function, several))
+    linear = differences.at(np.array([1.0, beside]))
+    assert differences.widen(linear)
+    np.testing.assert_allclose(linear.jacobian[:, 0], columns[:, 0], rtol=1e-6)
+    right = np.linalg.norm(linear.jacobian - columns, axis=0) / np.linalg.norm(columns, axis=0)
+    assert right[1] < 0.1
+
+
+def test_a_residual_that_jumps_to_one_side_gets_the_slope_to_the_other() -> None:
+    rng = np.random.default_rng(0)
+    slopes = rng.normal(size=(1000, 2))
+    one, other = slopes + 0.01, slopes - 0.01
+    one[17, 0] += 300.0
+    other[3, 1] -= 300.0
+    expected = slopes.copy()
+    expected[17, 0], expected[3, 1] = other[17, 0], one[3, 1]
+    leave_jumps_out(one, other)
+    np.testing.assert_allclose((one + other) / 2, expected, atol=1e-12)
 
 
 def test_the_longest_iteration_is_that_within_a_solve() -> None:

@@ -60,3 +60,16 @@ def test_an_updated_jacobian_says_what_the_step_changed_and_nothing_across_it() 
     np.testing.assert_allclose(found @ step, after.residual - residual, atol=1e-12)
     across = unit * np.cross(step / unit, rng.normal(size=3))
     np.testing.assert_allclose(found @ across, jacobian @ across, atol=1e-12)
+
+
+def test_an_update_leaves_alone_what_an_unknown_does_not_act_on() -> None:
+    rng = np.random.default_rng(1)
+    jacobian, residual, z = rng.normal(size=(50, 3)), rng.normal(size=50), rng.normal(size=3)
+    jacobian[40:, 0] = jacobian[:10, 2] = jacobian[20, :] = 0.0
+    step = rng.normal(size=3)
+    before = Point(z, residual, 1.0, unstable=False, jacobian=jacobian)
+    after = Point(z + step, rng.normal(size=50), 1.0, unstable=False)
+    found = updated(before, after, np.ones(3))
+    assert np.all(found[jacobian == 0] == 0.0)
+    told = np.any(jacobian != 0, axis=1)
+    np.testing.assert_allclose((found @ step)[told], (after.residual - residual)[told], atol=1e-12)
