@@ -31,8 +31,9 @@ _AT_BOUND = 1e-6
 #: Directions with singular values above this, of columns of length 1, are left as they are: errors
 #: of the columns are far below it; of those where residuals jump, below the second.
 _WEAK, _WEAK_OF_JUMPS = 0.02, 0.2
-#: Largest step along a direction, in units of the parameters' scales, and smallest.
-_LONGEST, _SHORTEST = 1e-3, 1e-5
+#: Largest step along a direction, in units of the parameters' scales, where residuals jump, and
+#: smallest.
+_LONGEST, _LONGEST_OF_JUMPS, _SHORTEST = 1e-3, 0.2, 1e-5
 #: Sides of a difference differ by more than this part of it where it tells noise: a step that is so
 #: many times as long, or more, is tried, and so many of them.
 _SKEWED, _LONGER, _LENGTHENINGS = 0.1, 1.5, 3
@@ -246,15 +247,16 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> NDArray[np.float64
     scaled = jacobian[:, live] / norms[live]
     # What an unknown does not act on, as other sequences and priors, it never does.
     untouched = scaled == 0
+    least, longest = (_WEAK_OF_JUMPS, _LONGEST_OF_JUMPS) if solution.jumps else (_WEAK, _LONGEST)
     for _ in range(_ROUNDS):
         triangle = np.linalg.qr(scaled, mode='r')
         _, singular, right = np.linalg.svd(triangle)
-        weak = singular < (_WEAK_OF_JUMPS if solution.jumps else _WEAK)
+        weak = singular < least
         if not weak.any():
             break
         moves = np.zeros((int(weak.sum()), len(norms)))
         moves[:, live] = right[weak] / norms[live]
-        measured, found = _along(residuals, solution, moves, singular[weak])
+        measured, found = _along(residuals, solution, moves, singular[weak], longest)
         # Noise of a difference must not be taken for more than columns that cancel say.
         lengths, most = np.linalg.norm(measured, axis=0), threshold(len(live))
         told = (lengths < singular[weak][found]) | (lengths > most)
@@ -273,6 +275,7 @@ def _along(
     solution: Solution,
     moves: NDArray[np.float64],
     singular: NDArray[np.float64],
+    longest: float = _LONGEST,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return (n, f) derivatives along (k, p) moves, and (k,) which of them could be had.
 
@@ -282,7 +285,7 @@ def _along(
     """
     unit = 1 / np.max(np.abs(moves) / scales(residuals.unknowns), axis=1)
     # A standard error changes the residuals by 1: so far differences mean what intervals do.
-    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, _LONGEST * unit)
+    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, longest * unit)
     slopes, skews = _differenced(residuals, solution, moves, steps)
     settled = np.zeros(len(moves), dtype=bool)
     for _ in range(_LENGTHENINGS):
