@@ -290,8 +290,8 @@ def _along(
     settled = np.zeros(len(moves), dtype=bool)
     for _ in range(_LENGTHENINGS):
         lengths = np.linalg.norm(slopes, axis=0)
-        with np.errstate(divide='ignore'):
-            longer = 1 / lengths
+        # What a direction without information tells is noise, too: no standard error is a step.
+        longer = 1 / np.maximum(lengths, 1 / (_LONGEST_OF_JUMPS * unit))
         settled |= ~((skews > _SKEWED * lengths) & (longer > _LONGER * steps))
         again = np.flatnonzero(~settled)
         if not len(again):

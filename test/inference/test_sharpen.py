@@ -131,3 +131,15 @@ def test_a_breakaway_is_not_taken_for_what_the_data_say_of_a_parameter() -> None
     mended = sharpened(cast('Any', residuals), end)
     np.testing.assert_allclose(mended, true, atol=1e-6)
     assert len(residuals.seen) == 2
+
+
+def test_noise_along_what_changes_nothing_asks_for_no_far_steps() -> None:
+    rng, x = np.random.default_rng(0), np.array([3.0, 2.0])
+
+    def rough(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved: NDArray[np.float64] = (x[0] + x[1]) * np.sin(TIMES)
+        return moved + 1e-9 * rng.normal(size=len(TIMES))
+
+    mended, residuals = sharpen(rough, x, [(-np.inf, np.inf)] * 2, 1e-4)
+    assert weakest(mended) < 1e-6
+    assert np.max(np.abs(np.array(residuals.seen) - x)) < 1.0

@@ -114,12 +114,9 @@ def column_norms(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def have_jumps(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return (k,) whether one of many residuals makes so much of a column as a jump does."""
-    squares = columns**2
-    most = _ONE_OF_MANY * np.sum(squares, axis=0)
-    found: NDArray[np.bool_] = (np.max(squares, axis=0, initial=0.0) > most) & (
-        len(columns) > _MANY
-    )
-    return found
+    largest = np.max(np.abs(columns), axis=0, initial=0.0)
+    found: NDArray[np.bool_] = largest**2 > _ONE_OF_MANY * column_norms(columns) ** 2
+    return found if len(columns) > _MANY else np.zeros_like(found)
 
 
 def leave_jumps_out(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
@@ -301,7 +298,7 @@ class Differences:
             # Where one side goes on as the slope has it, the other does so, too.
             apart = column_norms(ahead.changes - jacobian * steps)
             left &= ~ahead.diverged & (apart > _APART * column_norms(ahead.changes))
-            sides = self._sides(x, steps, left, residual, ahead.changes)
+            sides = self._sides(x, steps, left, residual, ahead.changes / steps)
             length, places = np.abs(steps[sides.columns]), sides.columns
             across = column_norms(sides.middle) * length
             apart = column_norms(sides.middle - jacobian[:, places]) * length
@@ -395,7 +392,7 @@ class Differences:
         """
         x, residual, jacobian, _ = found
         steps = self._steps(x)
-        sides = self._sides(x, steps, columns, residual, jacobian * steps)
+        sides = self._sides(x, steps, columns, residual, jacobian)
         left, middle, skew = sides.columns, sides.middle, sides.skew
         norms = column_norms(middle)
         apart = skew > self._accurate * norms
@@ -415,7 +412,8 @@ class Differences:
             if not longer[left].any():
                 return
             ahead = self._residuals.step_changes(x, steps, longer, residual)
-            sides = self._sides(x, steps, longer & ~ahead.diverged, residual, ahead.changes)
+            longer &= ~ahead.diverged
+            sides = self._sides(x, steps, longer, residual, ahead.changes / steps)
             kept = np.isin(left, sides.columns)
             before, norms = skew[kept], norms[kept]
             left, middle, skew = sides.columns, sides.middle, sides.skew
@@ -497,7 +495,7 @@ class Differences:
         """Turn two-point columns into means of both sides."""
         x, residual, jacobian, _ = found
         steps = self._steps(x)
-        sides = self._sides(x, steps, self.central, residual, jacobian * steps)
+        sides = self._sides(x, steps, self.central, residual, jacobian)
         jacobian[:, sides.columns] = sides.middle
 
     def _sides(
@@ -517,7 +515,7 @@ class Differences:
             steps: (p,) signed steps ahead.
             columns: (p,) which unknowns.
             residual: (n,) residuals at ``x``.
-            ahead: (n, p) what the steps ahead change.
+            ahead: (n, p) slopes over the steps ahead.
         """
         beside = self._is_inside(x - steps)
         away = np.where(beside, -steps, 2 * steps)
@@ -526,7 +524,7 @@ class Differences:
             return _Sides(np.flatnonzero(found), ahead[:, found], np.zeros(0))
         more = self._residuals.step_changes(x, away, found, residual)
         places = np.flatnonzero(found & ~more.diverged)
-        one = ahead[:, places] / steps[places]
+        one = ahead[:, places]
         other = more.changes[:, places] / steps[places]
         other = np.where(beside[places], -other, other - one)
         leave_jumps_out(one, other)
