@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 RECORDINGS = ('train_1', 'train_2', 'validate_1')
 _COPIED = ('arm.xml', 'calibration.yaml')
-_TRUTH = 'truth.yaml'
+TRUTH = 'truth.yaml'
 #: Where it is there: what drives the robot's joints in place of the model's actuators.
 _SERVOS = 'servos.yaml'
 #: Longest wait for a process to be ready, s, and for it to end.
@@ -51,7 +51,9 @@ _REFIT_TIMEOUT = 300.0
 #: the machine was busy, or when the simulated robot strayed for that reason.
 _ATTEMPTS = 3
 _SKIPPED = 5
-_COMMANDS = '/forward_position_controller/commands'
+COMMANDS = '/forward_position_controller/commands'
+#: What the robot says that it did with them, as a driver or controller should.
+APPLIED = '/simulated_robot/applied_commands'
 #: The machine was held up where so many periods passed without a command.
 _HELD_PERIODS = 5.0
 #: How often it looks whether all processes still run, s.
@@ -69,11 +71,14 @@ class Driver(NamedTuple):
         stamp_jitter: Standard deviation of the stamps, s.
         loss: Part of the joint states that never leave.
         command_rate: Commands per second.
+        max_tracking_error: Farther from its command than this, rad, a joint ends the motion; 0 for
+            never.
     """
 
     stamp_jitter: float = 0.0
     loss: float = 0.0
     command_rate: float = 100.0
+    max_tracking_error: float = 0.5
 
 
 class _Node:
@@ -181,9 +186,9 @@ def run(
         duration: Seconds of each recording's motion.
         driver: What is wrong between robot and recorder; the default is nothing.
     """
-    environment = record(assets, folder, seed, duration, driver)
+    shared = record(assets, folder, seed, duration, driver)
     _calibrate(assets, folder)
-    _refit(folder, environment)
+    _refit(folder, shared)
 
 
 def record(
@@ -198,7 +203,7 @@ def record(
         duration: Seconds of each recording's motion.
         driver: What is wrong between robot and recorder; the default is nothing.
     """
-    for name in (*_COPIED, _TRUTH):
+    for name in (*_COPIED, TRUTH):
         if not (assets / name).is_file():
             msg = f'Expected {name} in the folder {str(assets)!r} of --assets, found none.'
             raise ConfigError(msg)
@@ -207,14 +212,19 @@ def record(
     folder.mkdir(parents=True, exist_ok=True)
     for name in _COPIED:
         shutil.copy(assets / name, folder / name)
-    environment = {
+    found = environment()
+    _record(assets, folder, found, seed, duration, driver or Driver())
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of processes that talk to each other and to nobody else."""
+    return {
         **os.environ,
         'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
         'ROS_DOMAIN_ID': str(_DOMAINS[os.getpid() % len(_DOMAINS)]),
         'PYTHONUNBUFFERED': '1',
     }
-    _record(assets, folder, environment, seed, duration, driver or Driver())
-    return environment
 
 
 def _record(
@@ -230,7 +240,7 @@ def _record(
         print(f'\nRecording {bag}', flush=True)
         for attempt in range(1, _ATTEMPTS + 1):
             last = attempt == _ATTEMPTS
-            skipped = _record_one(
+            skipped = record_one(
                 assets, bag, environment, 10 * seed + number, duration, driver, last
             )
             if skipped is not None and skipped <= _SKIPPED:
@@ -247,7 +257,7 @@ def _record(
             shutil.rmtree(bag, ignore_errors=True)
 
 
-def _record_one(
+def record_one(
     assets: Path,
     bag: Path,
     environment: Mapping[str, str],
@@ -269,7 +279,7 @@ def _record_one(
             'simulated_robot',
             environment,
             model=model,
-            truth=assets / _TRUTH,
+            truth=assets / TRUTH,
             seed=seed,
             stamp_jitter=driver.stamp_jitter,
             loss=driver.loss,
@@ -281,7 +291,7 @@ def _record_one(
             'recorder',
             environment,
             output=bag,
-            topics=f"['/joint_states', '{_COMMANDS}']",
+            topics=f"['/joint_states', '{COMMANDS}', '{APPLIED}']",
         )
         nodes.append(recorder)
         # For the commands: the motion should not begin before somebody can record it.
@@ -293,6 +303,7 @@ def _record_one(
             seed=seed,
             duration=duration,
             rate=driver.command_rate,
+            max_tracking_error=driver.max_tracking_error,
             # A busy machine holds up the simulation, which comes to no harm.
             state_timeout=_READY_TIMEOUT,
         )
@@ -321,7 +332,7 @@ def _held_up(bag: Path, rate: float, skipped: int | None) -> str:
         rate: Commands per second.
         skipped: Commands that were never sent; None where the motion was stopped.
     """
-    commands = [topic for topic in read_bag(bag).topics if topic.topic == _COMMANDS]
+    commands = [topic for topic in read_bag(bag).topics if topic.topic == COMMANDS]
     pauses = np.diff(commands[0].receive_ns) / 1e9 if commands else np.zeros(0)
     long = pauses[pauses > _HELD_PERIODS / rate]
     lost = 'the motion was stopped' if skipped is None else f'{skipped} commands were skipped'
@@ -335,7 +346,7 @@ def _calibrate(assets: Path, folder: Path) -> None:
     path = folder / 'calibration.yaml'
     done = calibrate(load_calibration(path), command=f'sysid calibrate {path}', observer=progress)
     progress.finish()
-    truth = _truth(assets / _TRUTH, done.result)
+    truth = true_values(assets / TRUTH, done.result)
     write_report(done.result, done.report_path, truth=truth)
     console = make_console()
     console.print()
@@ -354,16 +365,12 @@ def _judged(result: CalibrationResult, truth: Mapping[str, float]) -> str:
     Values that are correlated, as damping and dry friction of a joint, lie outside together: how
     many are inside says less than χ², the squares of all errors in units of their covariance.
     """
-    assert result.inference is not None  # noqa: S101 (a result that was just found)
-    known = [k for k, p in enumerate(result.parameters) if p.name in truth]
-    rows = [result.parameters[k] for k in known]
+    rows = [row for row in result.parameters if row.name in truth]
     inside = sum(row.low <= truth[row.name] <= row.high for row in rows)
     found = f'{inside} of {len(rows)} true values lie inside their 95 % interval.'
-    covariance = np.array(result.inference.covariance)[np.ix_(known, known)]
-    if not np.isfinite(covariance).all():
+    squares = chi_squared(result, truth)
+    if not np.isfinite(squares):
         return found
-    off = np.array([row.value - truth[row.name] for row in rows])
-    squares = float(off @ np.linalg.solve(covariance, off))
     chance = float(scipy.special.chdtrc(len(rows), squares))
     return (
         f'{found} All errors together: χ² = {squares:.3g} for {len(rows)}, which right intervals '
@@ -371,7 +378,23 @@ def _judged(result: CalibrationResult, truth: Mapping[str, float]) -> str:
     )
 
 
-def _truth(path: Path, result: CalibrationResult) -> dict[str, float]:
+def chi_squared(result: CalibrationResult, truth: Mapping[str, float]) -> float:
+    """Return the squares of all errors in units of their covariance, NaN where that is not known.
+
+    Args:
+        result: Of a calibration.
+        truth: Parameter name to true value; others do not count.
+    """
+    assert result.inference is not None  # noqa: S101 (a result that was just found)
+    known = [k for k, p in enumerate(result.parameters) if p.name in truth]
+    covariance = np.array(result.inference.covariance)[np.ix_(known, known)]
+    if not np.isfinite(covariance).all():
+        return np.nan
+    off = np.array([result.parameters[k].value - truth[result.parameters[k].name] for k in known])
+    return float(off @ np.linalg.solve(covariance, off))
+
+
+def true_values(path: Path, result: CalibrationResult) -> dict[str, float]:
     """Return parameter name to true value."""
     hidden = read_yaml(path)
     return {

@@ -157,7 +157,7 @@ def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
         SimpleNamespace(name='other', targets=('joint/wrist/damping',)),
     ]
 
-    found = demo._truth(truth, SimpleNamespace(parameters=parameters))
+    found = demo.true_values(truth, SimpleNamespace(parameters=parameters))
 
     assert found == {'elbow': 7.0, 'delay': 0.008}
 
@@ -226,7 +226,7 @@ def test_the_demos_twenty_parameters_are_found_from_two_exact_seconds(tmp_path: 
 
     assert result.accepted, result.acceptance
     assert {parameter.verdict for parameter in result.parameters} == {'identified'}
-    truth = demo._truth(ASSETS / 'truth.yaml', result)
+    truth = demo.true_values(ASSETS / 'truth.yaml', result)
     inside = [p.low <= truth[p.name] <= p.high for p in result.parameters]
     assert len(inside) == 20
     assert sum(inside) >= 17  # of intervals of 95 %

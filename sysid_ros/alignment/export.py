@@ -285,6 +285,7 @@ def write_series(
                 'initial_qvel': sequence.initial_qvel,
                 'tables': stems,
                 'interpolated': sorted(sequence.interpolated),
+                'applied': sorted(sequence.applied),
             }
         )
     record = {

@@ -48,6 +48,7 @@ from sysid_ros.alignment.segments import (
 )
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
 from sysid_ros.alignment.standstill import StampedSamples
+from sysid_ros.bags.messages.message_types import is_applied
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries
@@ -214,7 +215,14 @@ def _align(
     starts = [_start(bag, model, selections, span) for span in spans]
     health += derived_findings(name, model, starts)
     sequences = tuple(
-        _trajectory(bag, name if len(spans) == 1 else f'{name}_{number}', selections, span, start)
+        _trajectory(
+            bag,
+            name if len(spans) == 1 else f'{name}_{number}',
+            selections,
+            span,
+            start,
+            {topic for topic, own in stamped.items() if own.source not in {'receive', 'sent'}},
+        )
         for number, (span, start) in enumerate(zip(spans, starts, strict=True))
     )
     return Alignment(
@@ -378,7 +386,12 @@ def _start(
 
 
 def _trajectory(
-    bag: BagColumns, name: str, selections: list[_Selection], span: Segment, state: InitialState
+    bag: BagColumns,
+    name: str,
+    selections: list[_Selection],
+    span: Segment,
+    state: InitialState,
+    by_headers: set[str],
 ) -> Trajectory:
     commands, measurements = [], []
     replaced = np.zeros((0, 2))
@@ -388,6 +401,15 @@ def _trajectory(
         if item.role is PairRole.ACTUATOR
         for pair in item.pairs
         if pair_columns(bag, pair).interpolated
+    )
+    topics = {topic.topic: topic for topic in bag.topics}
+    applied = frozenset(
+        pair.name
+        for item in selections
+        if item.role is PairRole.ACTUATOR
+        for pair in item.pairs
+        if pair.topic in by_headers
+        and is_applied(topics[pair.topic].msgtype, pair.topic, pair.field)
     )
     for item in selections:
         start = int(np.searchsorted(item.times_ns, span.first))
@@ -399,7 +421,7 @@ def _trajectory(
             # And one more after it, which one that is interpolated is on its way to.
             stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
-            (topic,) = (own for own in bag.topics if own.topic == item.pairs[0].topic)
+            topic = topics[item.pairs[0].topic]
             if topic.legs is not None:
                 replaced = _replaced(commands[-1].times, *topic.legs[item.rows[begin:stop]].T)
         elif stop > start:
@@ -413,6 +435,7 @@ def _trajectory(
         tuple(measurements),
         bag=bag.path.name,
         interpolated=interpolated,
+        applied=applied,
         # Several controllers begin at updates of their own: which is whose is not followed.
         replaced=replaced if len(commands) == 1 else np.zeros((0, 2)),
     )

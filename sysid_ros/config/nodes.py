@@ -155,6 +155,10 @@ class SimulatedRobotConfig(Section):
         default='/joint_trajectory_controller/joint_trajectory',
         description='JointTrajectory, joints by name',
     )
+    applied_commands_topic: str = Field(
+        default='~/applied_commands',
+        description='JointState, what arrays of commands asked of each joint, and since when',
+    )
 
 
 class ExciterConfig(Section):

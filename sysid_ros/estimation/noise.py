@@ -45,10 +45,11 @@ def arrival_jitter(sequences: Iterable[Trajectory]) -> float:
 
     How much sooner or later than at the recorder a command arrived at the robot cannot be seen in
     a bag, but it is of the size of the jitter of the arrivals, which can: the spread of their
-    intervals over √2, an interval having two ends. Evenly stamped commands have none.
+    intervals over √2, an interval having two ends. Evenly stamped commands have none, nor
+    have those that are stamped as they came to act.
     """
     series = [
-        (series, set(series.names) - sequence.interpolated)
+        (series, set(series.names) - sequence.interpolated - sequence.applied)
         for sequence in sequences
         for series in sequence.commands
     ]

@@ -18,7 +18,7 @@ from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.granted import granted
 from sysid_ros.inference.lacking import lacking
-from sysid_ros.inference.linear import linearised, robot_priors
+from sysid_ros.inference.linear import linearised, robot_priors, with_encoders
 from sysid_ros.inference.profile import profiled
 from sysid_ros.inference.spread import ENOUGH, LEVEL, QUANTILE, Ends, spread
 from sysid_ros.inference.verdicts import Verdict, verdicts, widest
@@ -164,10 +164,8 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     """
     method = method or IntervalMethod()
     linear = linearised(solution, jacobian, parameters, samples, loss)
-    steps = samples.encoder_steps
-    if steps and loss == 'linear':
-        places = {place: steps[name] for place, name in enumerate(samples.sensors) if name in steps}
-        linear = dataclasses.replace(linear, steps=places)
+    if loss == 'linear':
+        linear = with_encoders(linear)
     found = spread(linear)
     ends = Ends(solution.x - found.half, solution.x + found.half, '')
     if method.name == 'bootstrap':

@@ -200,6 +200,17 @@ def linearised(
     )
 
 
+def with_encoders(linear: Linear) -> Linear:
+    """Return a problem that knows of the steps of its sensors' encoders."""
+    samples = linear.samples
+    steps = {
+        place: samples.encoder_steps[name]
+        for place, name in enumerate(samples.sensors)
+        if name in samples.encoder_steps
+    }
+    return dataclasses.replace(linear, steps=steps)
+
+
 def _information(
     scaled: NDArray[np.float64], priors: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -74,6 +74,7 @@ def fit_training(
             intervals=IntervalMethod(
                 config.statistics.intervals, config.statistics.draws, config.statistics.seed
             ),
+            weighting=config.statistics.weighting,
             cancel=cancel,
             observe=observer.iteration,
             stage=observer.stage,

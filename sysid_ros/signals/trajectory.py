@@ -79,6 +79,7 @@ class Trajectory:
             sample.
         motion: How the joints moved, where that is prescribed: nothing is simulated then, and the
             measurements are forces that the motion needs.
+        applied: Actuators whose commands are stamped as they came to act, by whoever made them.
         replaced: (k, 2) when what is interpolated leaves one message for the next, and when it has
             reached the first point of that, s; messages may be late by different times.
     """
@@ -93,6 +94,7 @@ class Trajectory:
     bag: str = ''
     interpolated: frozenset[str] = frozenset()
     motion: PrescribedMotion | None = None
+    applied: frozenset[str] = frozenset()
     replaced: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
 
     def __post_init__(self) -> None:

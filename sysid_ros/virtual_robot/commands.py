@@ -64,7 +64,7 @@ class CommandQueue:
         self._delays = delays
         self._pending: list[list[_Change]] = [[] for _ in initial]
 
-    def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
+    def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
         """Add a command.
 
         Args:
@@ -72,7 +72,7 @@ class CommandQueue:
             values: (nu,) one per actuator; NaN leaves an actuator as it is. Or a trajectory.
 
         Returns:
-            Whether it came in time; one that did not takes effect at once.
+            By how many seconds it came too late, 0 in time; what is late takes effect at once.
         """
         time_ns = round(time * _NS)
         if self._path is not None:
@@ -85,21 +85,21 @@ class CommandQueue:
             points = np.full((1, 3, len(values)), np.nan)
             points[0, 0] = values
             return self._follow(time_ns, TrajectoryCommand(np.zeros(1), points))
-        in_time = True
+        late = 0.0
         for row, value in enumerate(values):
             if np.isnan(value):
                 continue
             self._asked[row] = value
             effect = time + self._delays[row]
-            in_time &= effect >= self._now
+            late = max(late, self._now - effect)
             pending = self._pending[row]
             key = max(effect, self._now)
             place = bisect.bisect_right(pending, key, key=lambda entry: entry[0])
             pending.insert(place, _Change(key, float(value)))
-        self.late += not in_time
-        return bool(in_time)
+        self.late += late > 0
+        return late
 
-    def _follow(self, time_ns: int, command: TrajectoryCommand) -> bool:
+    def _follow(self, time_ns: int, command: TrajectoryCommand) -> float:
         points = command.points.copy()
         values = points[:, 0]  # a view
         values[:] = np.where(np.isnan(values), self._asked, values)
@@ -109,7 +109,7 @@ class CommandQueue:
         rows = self._path.rows(latest=True)
         self._path.forget(time_ns)
         effects = rows.times_ns[:, None] / _NS + self._delays
-        in_time = bool((effects[0] >= self._now).all())
+        late = max(self._now - float(effects[0].min()), 0.0)
         for row, pending in enumerate(self._pending):
             del pending[bisect.bisect_left(pending, effects[0, row], key=lambda entry: entry[0]) :]
             pending += [
@@ -118,8 +118,8 @@ class CommandQueue:
                     effects[:, row].tolist(), rows.states[:, 0, row].tolist(), strict=True
                 )
             ]
-        self.late += not in_time
-        return in_time
+        self.late += late > 0
+        return late
 
     def mean(self, start: float, end: float) -> NDArray[np.float64]:
         """Return the (nu,) mean commands of a time step, and forget what is past.

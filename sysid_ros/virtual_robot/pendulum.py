@@ -110,7 +110,7 @@ class Pendulum:
             self._servo, numbers, mounted.inertia, mounted.weight, self.timestep
         )
 
-    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
         """Tell the servo where to go, or switch it.
 
         Args:
@@ -118,7 +118,7 @@ class Pendulum:
             values: The goal in rad, and 1 for on or 0 for off; NaN leaves one as it is.
 
         Returns:
-            Whether it came in time to take effect at its arrival.
+            By how many seconds it came too late to take effect at its arrival; 0 in time.
         """
         return self._queue.put(time, values)
 

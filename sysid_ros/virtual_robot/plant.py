@@ -172,7 +172,7 @@ class Plant:
         """Commands so far that came when their time to take effect had passed."""
         return self._queue.late
 
-    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
         """Tell the servos where to go.
 
         Args:
@@ -181,7 +181,8 @@ class Plant:
                 trajectory, which is followed from then on.
 
         Returns:
-            Whether it came in time to take effect its delay after its arrival.
+            By how many seconds it came too late to take effect its delay after its arrival, and
+            takes effect later; 0 in time.
         """
         return self._queue.put(time, values)
 

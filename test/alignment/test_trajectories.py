@@ -18,6 +18,7 @@ from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
+from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.signals import SignalType
 
 if TYPE_CHECKING:
@@ -64,6 +65,24 @@ def test_where_one_message_replaces_another_is_kept(arm: Any, columns: Any):
     np.testing.assert_allclose(sequence.replaced, [[0.1, 0.5]])
     (sequence,) = _align(columns.bag(columns.state(TIMES), commands), arm).sequences
     assert sequence.replaced.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ('topic', 'stamps', 'known'),
+    [
+        ('/driver/applied_commands', 'auto', True),
+        ('/driver/applied_commands', 'receive', False),
+        ('/driver/commands', 'auto', False),
+    ],
+)
+def test_whether_commands_are_stamped_as_they_came_to_act_is_kept(
+    arm: Any, columns: Any, topic: str, stamps: str, known: bool
+):
+    moments = np.sort(np.random.default_rng(0).uniform(0, 2, 100))
+    bag = columns.bag(columns.state(TIMES), columns.state(moments, topic))
+    (sequence,) = _align(bag, arm, stamps).sequences
+    assert sequence.applied == (frozenset(sequence.commands[0].names) if known else frozenset())
+    assert bool(command_timings([sequence])) is not known
 
 
 def test_scale_and_offset_are_applied(arm: Any, columns: Any):

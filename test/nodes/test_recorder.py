@@ -450,6 +450,8 @@ def test_default_topics_are_commands_and_latched_models() -> None:
         Offer('/arm/other', ('std_msgs/msg/Float64MultiArray',), ()),
         Offer('/arm/joint_trajectory', ('trajectory_msgs/msg/JointTrajectory',), ()),
         Offer('/arm/controller_state', ('control_msgs/msg/JointTrajectoryControllerState',), ()),
+        Offer('/arm/applied_commands', ('sensor_msgs/msg/JointState',), ()),
+        Offer('/arm/joint_states', ('sensor_msgs/msg/JointState',), ()),
         Offer('/robot_description', (TEXT,), (latched,)),
         Offer('/calibrator/mjcf', (TEXT,), (latched,)),
         Offer('/mjcf_live', (TEXT,), (volatile,)),
@@ -459,6 +461,7 @@ def test_default_topics_are_commands_and_latched_models() -> None:
         '/arm/commands',
         '/arm/joint_trajectory',
         '/arm/controller_state',
+        '/arm/applied_commands',
         '/robot_description',
         '/calibrator/mjcf',
     ]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +94,18 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
 
     robot = start_node(MODULE, *_parameters(model=ARM))
     robot.wait_for_line(READY)
+    applied: list[Any] = []
+    ros_client.node.create_subscription(
+        JointState, '/simulated_robot/applied_commands', applied.append, 10
+    )
     arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
+    before = time.time_ns()
     arrays.publish(Float64MultiArray(data=[0.3, *HOME[1:]]))
+    ros_client.spin_until(lambda: bool(applied))
+    assert before < _stamp_ns(applied[0]) < time.time_ns()
+    assert [applied[0].name[0], applied[0].position[0]] == ['shoulder_pan', pytest.approx(0.3)]
+    assert [*applied[0].position[1:]] == pytest.approx(HOME[1:])
+    assert not applied[0].effort
     ros_client.message(
         JointState, '/joint_states', lambda m: abs(m.position[0] - 0.3) < 0.03, latched=False
     )

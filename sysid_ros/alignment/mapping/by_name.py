@@ -41,7 +41,9 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.bags.messages.message_types import (
     CONTROLLER_STATE,
     JOINT_JOG,
+    JOINT_STATE,
     JOINT_TRAJECTORY,
+    is_applied,
 )
 from sysid_ros.errors import AlignmentError, some
 
@@ -50,12 +52,12 @@ if TYPE_CHECKING:
 
     from sysid_ros.bags import BagColumns, Field, TopicColumns
 
-STATE = 'sensor_msgs/msg/JointState'
+STATE = JOINT_STATE
 TRAJECTORY = JOINT_TRAJECTORY
 ARRAY = 'std_msgs/msg/Float64MultiArray'
 
 #: A topic whose name holds one of these carries commands, not measurements.
-COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal')
+COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal', 'applied')
 
 #: Types of messages that command joints by name, worst first.
 _COMMANDS = (JOINT_JOG, STATE, TRAJECTORY, CONTROLLER_STATE)
@@ -332,7 +334,12 @@ def _actuator_pairs(
     # What moves a leader is asked of its follower where nothing else is.
     named = named or [topic for topic in bag.topics if topic.topic in leaders]
     named.sort(
-        key=lambda topic: (_COMMANDS.index(topic.msgtype), len(topic.receive_ns)), reverse=True
+        key=lambda topic: (
+            is_applied(topic.msgtype, topic.topic),
+            _COMMANDS.index(topic.msgtype),
+            len(topic.receive_ns),
+        ),
+        reverse=True,
     )
     chosen, refused = _choose_topics(named, joints, 'the commands')
     refused += [Unmapped(UnmappedKind.TOPIC, topic.topic, _unfit(topic, model)) for topic in unfit]

@@ -24,6 +24,10 @@ TEXT = 'std_msgs/msg/String'
 JOINT_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 #: What a joint_trajectory_controller asked for, measured and sent to the motors.
 CONTROLLER_STATE = 'control_msgs/msg/JointTrajectoryControllerState'
+#: State of joints by name; on topics whose names say so, commands.
+JOINT_STATE = 'sensor_msgs/msg/JointState'
+#: With this in the name of their topic, commands that drives got, stamped when they did.
+_APPLIED = 'applied'
 #: Steps or velocities by joint name, as of a joystick.
 JOINT_JOG = 'control_msgs/msg/JointJog'
 #: Parts of a controller's state that it asks for at each moment: between two messages as well.
@@ -157,6 +161,16 @@ LABELLERS: Mapping[str, Labeller] = {
 def is_interpolated(msgtype: str, field: str) -> bool:
     """Tell whether a field changes linearly between messages, rather than holding."""
     return msgtype == CONTROLLER_STATE and field.startswith(_ASKED)
+
+
+def is_applied(msgtype: str, topic: str, field: str = '') -> bool:
+    """Tell whether commands in a field were applied at the stamps in their headers.
+
+    A controller stamps its outputs with its update, and a driver may say what it did.
+    """
+    if msgtype == CONTROLLER_STATE:
+        return field.startswith('output.')
+    return msgtype == JOINT_STATE and _APPLIED in topic.rpartition('/')[2].lower()
 
 
 #: Message type to why it is not read: its numbers make no time series.

@@ -8,6 +8,7 @@ how to install it instead of a traceback.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import queue
 import signal
@@ -30,6 +31,9 @@ EXIT_ERROR = 2
 #: Longest single wait of an executor, seconds. Without a limit the EventsExecutor of rclpy 7.1
 #: computes its deadline beyond the end of the clock and spins on one core without any callback.
 _SPIN_SECONDS = 3600.0
+
+#: Whether a signal came is looked at so often, seconds.
+_LOOK_SECONDS = 0.5
 
 #: How long callbacks that wait for their turn are given at the end, seconds.
 _DRAIN_SECONDS = 0.5
@@ -63,8 +67,11 @@ class Stop:
 
     def wait(self) -> None:
         """Block until the end is requested."""
-        if not self.requested:
-            self._requests.get()
+        # A signal to a process that is stopped goes to any of its threads when it runs again, but
+        # Python calls the handler in this one alone, and only once this one wakes up.
+        while not self.requested:
+            with contextlib.suppress(queue.Empty):
+                self._requests.get(timeout=_LOOK_SECONDS)
 
 
 def process(name: str, module: str, kind: str, *, threads: int = 1) -> Callable[[], int]:

@@ -4,26 +4,32 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
+from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.nodes.ros.simulation import (
+    DEPTH,
     CommandInbox,
     CommandTopic,
     RealTimeSimulation,
     StateSender,
     finite,
     read_array,
+    stamp,
 )
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
@@ -75,12 +81,24 @@ class SimulatedRobot:
                 commands.of_trajectory,
             ),
         )
+        applied = node.create_publisher(
+            JointState,
+            resolve_topic(node, 'applied_commands_topic', config.applied_commands_topic),
+            DEPTH,
+        )
         ready = (
             f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on '
             f'{sender.topic}, commands from {" and ".join(inbox.topics)}'
         )
         self._running = RealTimeSimulation(
-            node, stop, plant, sender, inbox, rate=config.rate, ready=ready
+            node,
+            stop,
+            plant,
+            sender,
+            inbox,
+            rate=config.rate,
+            ready=ready,
+            applied=lambda since_ns, values: applied.publish(commands.applied(since_ns, values)),
         )
 
     def close(self) -> None:
@@ -93,6 +111,14 @@ class _Commands:
 
     def __init__(self, plant: Plant) -> None:
         self._drives = plant.drives
+        self._since_ns = 0
+        self._on_joints = [row for row, drive in enumerate(plant.drives) if drive.joint]
+        self._quantities = {
+            row: Quantity.POSITION
+            if plant.drives[row].takes_positions
+            else command_quantity(plant.model, row)
+            for row in self._on_joints
+        }
         self._by_joint = {
             drive.joint: row
             for row, drive in enumerate(plant.drives)
@@ -101,6 +127,26 @@ class _Commands:
 
     def of_array(self, message: Any) -> NDArray[np.float64]:
         return read_array(message, len(self._drives))
+
+    def applied(self, since_ns: int, values: NDArray[np.float64]) -> JointState:
+        """Say by joint what (nu,) commands ask of the drives, and since when."""
+        message = JointState(name=[self._drives[row].joint for row in self._on_joints])
+        # Of commands that act at once because all came too late, the last one lasts.
+        self._since_ns = max(since_ns, self._since_ns + 1)
+        message.header.stamp = stamp(self._since_ns)
+        for quantity in set(self._quantities.values()):
+            asked = [
+                self._of_joint(row, float(values[row]))
+                if self._quantities[row] is quantity
+                else math.nan
+                for row in self._on_joints
+            ]
+            setattr(message, quantity, asked)
+        return message
+
+    def _of_joint(self, row: int, value: float) -> float:
+        drive = self._drives[row]
+        return drive.position(value) if drive.takes_positions else value
 
     def of_trajectory(self, message: Any) -> TrajectoryCommand:
         """Read all points, for a controller that follows them from the message's arrival on."""

@@ -48,10 +48,16 @@ _WARM_UP = 1.0
 #: Warnings of one kind are at least so far apart, s.
 _WARN_SECONDS = 5.0
 #: Messages held by the middleware until they are fetched or sent.
-_DEPTH = 1000
+DEPTH = 1000
 _NS = 10**9
 #: Stamps with jitter are at least so far apart, ns.
 _LEAST_NS = 1000
+
+
+def stamp(time_ns: int) -> Time:
+    """Return a time since the epoch as messages have it."""
+    seconds, nanoseconds = divmod(time_ns, _NS)
+    return Time(sec=seconds, nanosec=nanoseconds)
 
 
 class CommandTopic(NamedTuple):
@@ -82,6 +88,7 @@ class CommandInbox:
         self._log = node.get_logger()
         self._warned: set[str] = set()
         self._fastest: int | None = None
+        self._latest = 0
         self._node = rclpy.create_node(
             f'{node.get_name()}_commands',
             namespace=node.get_namespace(),
@@ -93,7 +100,7 @@ class CommandInbox:
         self._sources = tuple(
             (
                 # No executor spins the node: the callback is never called.
-                self._node.create_subscription(source.kind, source.topic, lambda _: None, _DEPTH),
+                self._node.create_subscription(source.kind, source.topic, lambda _: None, DEPTH),
                 source.read,
             )
             for source in sources
@@ -126,11 +133,15 @@ class CommandInbox:
         return commands
 
     def _arrival(self, info: Mapping[str, int]) -> int:
-        """Return when a command arrived, ns.
+        """Return when a command arrived, ns, after those before it.
 
         What a busy machine held up by more than `_LONGEST_HOLDUP` counts as having come as fast as
         the fastest: the machine's other work is no part of the robot.
         """
+        self._latest = max(self._unhindered(info), self._latest + 1)
+        return self._latest
+
+    def _unhindered(self, info: Mapping[str, int]) -> int:
         # Not every middleware stamps what it sends and receives.
         received = info['received_timestamp'] or time.time_ns()
         if not info['source_timestamp']:
@@ -182,8 +193,8 @@ class SteppedPlant(Protocol):
     def late(self) -> int:
         """Commands so far that came when their time to take effect had passed."""
 
-    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> bool:
-        """Give a command that arrived at a time; return whether it came in time."""
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
+        """Give a command that arrived at a time; return by how much it was too late, s."""
 
     def advance(self, until: float) -> Iterator[Sample]:
         """Simulate up to a time, yielding the samples on the way."""
@@ -221,7 +232,7 @@ class StateSender:
         self._random = np.random.default_rng((seed, 1))
         self._stamp_ns = 0
         self._message = JointState(name=list(joints))
-        self._publish = node.create_publisher(JointState, topic, _DEPTH).publish
+        self._publish = node.create_publisher(JointState, topic, DEPTH).publish
 
     def send(self, start_ns: int, sample: Sample) -> None:
         """Send a sample of a simulation that started at a time."""
@@ -230,9 +241,8 @@ class StateSender:
             return
         stamp_ns = start_ns + round((sample.time + late) * _NS)
         self._stamp_ns = max(stamp_ns, self._stamp_ns + _LEAST_NS)
-        seconds, nanoseconds = divmod(self._stamp_ns, _NS)
         message = self._message
-        message.header.stamp = Time(sec=seconds, nanosec=nanoseconds)
+        message.header.stamp = stamp(self._stamp_ns)
         message.position = array.array('d', sample.position.tobytes())
         message.velocity = array.array('d', sample.velocity.tobytes())
         message.effort = array.array('d', sample.effort.tobytes())
@@ -256,6 +266,7 @@ class RealTimeSimulation:
         *,
         rate: float,
         ready: str,
+        applied: Callable[[int, NDArray[np.float64]], None] | None = None,
     ) -> None:
         """Start the thread.
 
@@ -267,6 +278,7 @@ class RealTimeSimulation:
             inbox: Has the commands.
             rate: Samples per second.
             ready: Logged after the first sample.
+            applied: Told of each command, and since when it was the latest, ns.
         """
         self._log = node.get_logger()
         self._stop = stop
@@ -275,6 +287,7 @@ class RealTimeSimulation:
         self._inbox = inbox
         self._period = min(1.0 / rate, _LONGEST_PAUSE)
         self._ready = ready
+        self._applied = applied
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='stepping')
         self._thread.start()
@@ -305,10 +318,12 @@ class RealTimeSimulation:
                 warned = now
                 self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
             for arrival_ns, values in self._inbox.fetch():
-                in_time = plant.command((arrival_ns - start_ns) / _NS, values)
-                if not in_time and now - warned_late > _WARN_SECONDS:
+                late = plant.command((arrival_ns - start_ns) / _NS, values)
+                if late and now - warned_late > _WARN_SECONDS:
                     warned_late = now
                     self._log.warning('a command came too late and takes effect at once')
+                if self._applied is not None and isinstance(values, np.ndarray):
+                    self._applied(arrival_ns + round(late * _NS), values)
             for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
                 self._sender.send(start_ns, sample)
                 if not announced:

@@ -110,6 +110,15 @@ def test_a_command_topic_of_joint_states_is_no_measurement(arm: Any, columns: An
         map_columns(columns.bag(command), arm, 'auto')
 
 
+def test_what_a_driver_applied_comes_before_what_it_was_asked_for(arm: Any, columns: Any):
+    joints = {'wrist': TIMES, 'shoulder': TIMES, 'elbow': TIMES}
+    asked = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
+    applied = columns.state(TIMES, '/driver/applied')
+    mapping = map_columns(columns.bag(columns.state(TIMES), asked, applied), arm, 'auto')
+    assert {pair[0] for pair in _pairs(mapping, PairRole.ACTUATOR).values()} == {'/driver/applied'}
+    assert {pair[0] for pair in _pairs(mapping, PairRole.SENSOR).values()} == {'/joint_states'}
+
+
 def test_two_drivers_of_disjoint_joints_are_both_used(arm: Any, columns: Any):
     left = columns.topic('/left', TIMES, {'position': {'shoulder': TIMES}})
     right = columns.topic('/right', TIMES, {'position': {'elbow': TIMES, 'x': TIMES}})

@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rosbags.typesys import get_types_from_msg
 from rosbags.typesys.base import TypesysError
 
-from sysid_ros.bags.messages.message_types import CONTROLLER_STATE, JOINT_TRAJECTORY
+from sysid_ros.bags.messages.message_types import (
+    CONTROLLER_STATE,
+    JOINT_STATE,
+    JOINT_TRAJECTORY,
+    is_applied,
+)
 from sysid_ros.bags.recording import TopicSpec
 from sysid_ros.bags.writer import TopicQos, known_types
 from sysid_ros.errors import ConfigError, RosError, nearest
@@ -185,13 +190,15 @@ def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
     """Return the topics that a calibration needs beside the joint states.
 
     These are the command topics by ros2_control's conventions, whether something publishes there
-    yet or a controller only listens, what trajectory controllers say that they asked for and sent,
+    yet or a controller only listens, what controllers and drivers say that they asked for and sent,
     and the latched texts that hold the robot's model.
     """
 
     def commands(found: Offer) -> bool:
         if found.msgtypes == (_COMMANDS,):
             return found.topic.endswith('/commands')
+        if found.msgtypes == (JOINT_STATE,):
+            return is_applied(JOINT_STATE, found.topic)
         return found.msgtypes in {(JOINT_TRAJECTORY,), (CONTROLLER_STATE,)}
 
     def describes(found: Offer) -> bool:
