@@ -16,7 +16,7 @@ from sysid_ros.bags.messages import TEXT
 from sysid_ros.errors import AlignmentError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,18 +27,25 @@ if TYPE_CHECKING:
 
 #: A trajectory with fewer instants than this is left out.
 FEWEST_SAMPLES = 5
-#: Kinds of findings about instants that were left out because segments asks for it.
+#: Kinds of findings about instants that were left out because something makes them useless, or
+#: segments asks for it.
 LEFT_OUT = frozenset(
     {
         FindingKind.EMERGENCY_STOP,
         FindingKind.CONTACT,
         FindingKind.EXCLUDED,
+        FindingKind.HELD_UP,
         FindingKind.REST,
         FindingKind.NOT_CHOSEN,
     }
 )
 #: So many pieces are named one by one.
 _NAMED = 3
+#: What the robot sends so much later after its stamp than usual was held up, s: a fit moves no
+#: command farther. What is usual may change over this time, s.
+_HELD_UP, _USUAL = 0.025, 10.0
+#: Commands that came meanwhile have acted so long after, s.
+_CAUGHT_UP = 0.1
 #: The end of a piece that goes on, ns.
 _FOREVER = int(np.iinfo(np.int64).max)
 
@@ -118,12 +125,18 @@ def find_cuts(
     signals: Signals,
     stamped: Mapping[str, Stamped],
     start: int,
+    suspects: Iterable[TopicColumns] = (),
 ) -> tuple[list[Cut], list[Piece] | None]:
     """Return what is left out, and what is chosen; None for all.
 
-    Marker topics are stamped; the start is the first measured instant, ns.
+    Marker topics are stamped; the start is the first measured instant, ns. Suspects are topics of
+    measurements beside commands of which nobody says when they acted.
     """
     cuts = []
+    held = held_up(suspects)
+    if held:
+        why = 'the robot was held up, so that nobody knows when commands acted'
+        cuts.append(Cut(FindingKind.HELD_UP, why, held))
     name = bag.path.name
     if config.stops:
         cuts += [
@@ -146,6 +159,33 @@ def find_cuts(
             common = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in chosen for b in on)
             chosen = [piece for piece in common if piece.first <= piece.last]
     return cuts, chosen
+
+
+def held_up(topics: Iterable[TopicColumns]) -> list[Piece]:
+    """Return where a robot was held up, by when it sent what it had measured.
+
+    What it was told meanwhile has acted later than usual, in bunches or not at all, and nobody says
+    when.
+
+    Args:
+        topics: With measurements; those without stamps of their own say nothing.
+    """
+    pieces = []
+    for topic in topics:
+        header = topic.header_ns
+        if header is None or not header.all():
+            continue
+        sent = topic.receive_ns if topic.sent_ns is None else topic.sent_ns
+        rows = np.flatnonzero(sent > 0)
+        header, late = header[rows], (sent - header)[rows] / SECOND_NS
+        block = ((header - header.min(initial=0)) / (_USUAL * SECOND_NS)).astype(np.int64)
+        for each in np.unique(block):
+            late[block == each] -= np.median(late[block == each])
+        held = np.flatnonzero(late > _HELD_UP)
+        for run in np.split(held, np.flatnonzero(np.diff(held) > 1) + 1) if len(held) else ():
+            last = int(header[run[-1]]) + round(_CAUGHT_UP * SECOND_NS)
+            pieces.append(Piece(int(header[run[0]]), last))
+    return pieces
 
 
 def find_segments(

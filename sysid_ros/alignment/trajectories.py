@@ -97,11 +97,13 @@ class _Selection(NamedTuple):
         pairs: In the order of the mapping; a sensor with several values has one for each.
         rows: (n,) of the topic.
         times_ns: (n,) of these rows, strictly increasing, ns.
+        applied: Whether these are when commands came to act.
     """
 
     pairs: tuple[Pair, ...]
     rows: NDArray[np.int64]
     times_ns: NDArray[np.int64]
+    applied: bool = False
 
     @property
     def role(self) -> PairRole:
@@ -215,14 +217,7 @@ def _align(
     starts = [_start(bag, model, selections, span) for span in spans]
     health += derived_findings(name, model, starts)
     sequences = tuple(
-        _trajectory(
-            bag,
-            name if len(spans) == 1 else f'{name}_{number}',
-            selections,
-            span,
-            start,
-            {topic for topic, own in stamped.items() if own.source not in {'receive', 'sent'}},
-        )
+        _trajectory(bag, name if len(spans) == 1 else f'{name}_{number}', selections, span, start)
         for number, (span, start) in enumerate(zip(spans, starts, strict=True))
     )
     return Alignment(
@@ -254,12 +249,16 @@ def _select(
         whole = whole_rows(bag, mapping, pair)
         together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
     selections = []
+    msgtypes = {topic.topic: topic.msgtype for topic in bag.topics}
     for (_, topic, _), pairs in together.items():
         times = stamped[topic].times_ns
         present = np.flatnonzero(whole_rows(bag, mapping, pairs[0]))
         # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
         rows = present[longest_increasing(times[present])]
-        selections.append(_Selection(tuple(pairs), rows, times[rows]))
+        applied = stamped[topic].source not in {'receive', 'sent'} and all(
+            is_applied(msgtypes[topic], topic, pair.field) for pair in pairs
+        )
+        selections.append(_Selection(tuple(pairs), rows, times[rows], applied))
     return selections, findings
 
 
@@ -313,7 +312,15 @@ def _find_segments(
         )
         findings.append(HealthFinding(name, name, FindingKind.BEFORE_FIRST_COMMAND, early, detail))
     start = int(instants[0])
-    cuts, chosen = find_cuts(bag, config, _signals(bag, model, selections), stamped, start)
+    topics = {topic.topic: topic for topic in bag.topics}
+    told = all(item.applied for item in commands)
+    measured = {item.pairs[0].topic for item in selections if item.role is PairRole.SENSOR}
+    suspects = [
+        topics[name] for name in sorted(measured) if not told and stamped[name].source == 'header'
+    ]
+    cuts, chosen = find_cuts(
+        bag, config, _signals(bag, model, selections), stamped, start, suspects
+    )
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)
     if not segments and any(item.kind in LEFT_OUT for item in cut):
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
@@ -386,12 +393,7 @@ def _start(
 
 
 def _trajectory(
-    bag: BagColumns,
-    name: str,
-    selections: list[_Selection],
-    span: Segment,
-    state: InitialState,
-    by_headers: set[str],
+    bag: BagColumns, name: str, selections: list[_Selection], span: Segment, state: InitialState
 ) -> Trajectory:
     commands, measurements = [], []
     replaced = np.zeros((0, 2))
@@ -402,14 +404,11 @@ def _trajectory(
         for pair in item.pairs
         if pair_columns(bag, pair).interpolated
     )
-    topics = {topic.topic: topic for topic in bag.topics}
     applied = frozenset(
         pair.name
         for item in selections
-        if item.role is PairRole.ACTUATOR
+        if item.role is PairRole.ACTUATOR and item.applied
         for pair in item.pairs
-        if pair.topic in by_headers
-        and is_applied(topics[pair.topic].msgtype, pair.topic, pair.field)
     )
     for item in selections:
         start = int(np.searchsorted(item.times_ns, span.first))
@@ -421,7 +420,7 @@ def _trajectory(
             # And one more after it, which one that is interpolated is on its way to.
             stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
-            topic = topics[item.pairs[0].topic]
+            (topic,) = (own for own in bag.topics if own.topic == item.pairs[0].topic)
             if topic.legs is not None:
                 replaced = _replaced(commands[-1].times, *topic.legs[item.rows[begin:stop]].T)
         elif stop > start:

@@ -12,6 +12,8 @@ import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import some
+from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import sha256
 from sysid_ros.identification.bands import deviations
 from sysid_ros.inference.spread import QUANTILE
@@ -50,6 +52,8 @@ _SHIFTED = (
 MOST_DOUBTFUL = 12
 #: Ends of several starts whose costs differ by more than this part are different optima.
 _SAME_COST = 1e-3
+#: An error of arrival of more than this part of the largest is at the limit.
+_AT_LIMIT = 0.99
 
 
 def assemble(
@@ -99,6 +103,7 @@ def assemble(
         'topics': tuple(rate for recording in recordings for rate in recording.alignment.topics),
         'health': (
             *_offsets(fit),
+            *_too_late(fit, recordings),
             *_shifts(fit),
             *_left_out(fit, recordings),
             *(finding for recording in recordings for finding in recording.alignment.health),
@@ -222,6 +227,28 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
             count=1,
             detail=detail,
         )
+
+
+def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+    """Say which commands are as far from their stamps as a fit lets them be."""
+    for sequence in (s for recording in recordings for s in recording.alignment.sequences):
+        found = [
+            series.times[np.abs(errors) >= _AT_LIMIT * FARTHEST]
+            for series, errors in zip(
+                sequence.commands, fit.arrival_errors.get(sequence.name, ()), strict=False
+            )
+        ]
+        times = np.concatenate([np.zeros(0), *found])
+        if len(times):
+            moments = some([f'{time:.2f} s' for time in times])
+            yield HealthFinding(
+                bag=sequence.name,
+                subject='commands',
+                kind=FindingKind.LATE_COMMANDS,
+                count=len(times),
+                detail=f'at {moments} from the start: {1e3 * FARTHEST:.0f} ms from their stamps, '
+                'which is as far as a fit lets them be; something else may be wrong there',
+            )
 
 
 def _shifts(fit: Fit) -> Iterator[HealthFinding]:

@@ -25,7 +25,14 @@ _WORSE = 1.05
 #: part, if errors are more than so many times the noise: where a recording starts is not in them.
 _LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
 #: What bends a recording without being left out of it.
-_FAULTS = frozenset({FindingKind.CLIPPED, FindingKind.CLOCK_JUMP, FindingKind.UNLIKE_STAMPS})
+_FAULTS = frozenset(
+    {
+        FindingKind.CLIPPED,
+        FindingKind.CLOCK_JUMP,
+        FindingKind.LATE_COMMANDS,
+        FindingKind.UNLIKE_STAMPS,
+    }
+)
 
 
 def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:

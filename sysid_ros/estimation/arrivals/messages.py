@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sysid_ros.rollout.runs import Run
 
 #: No message is taken to be farther off than this, s.
-_FARTHEST = 0.025
+FARTHEST = 0.025
 #: A sender is even where half of its intervals are within this part of their median. The earliest
 #: of so many neighbours came without delay; what comes later than this was held up, s.
 _EVEN, _NEIGHBOURS, _HELD_UP = 0.1, 51, 1e-3
@@ -59,7 +59,7 @@ class Messages:
     def move(self, run: Run, error: NDArray[np.float64]) -> NDArray[np.float64]:
         """Take other (k,) errors, as far as the order allows; return the sizes of changes, s."""
         before = self.error
-        self.error = np.clip(error, -_FARTHEST, _FARTHEST)
+        self.error = np.clip(error, -FARTHEST, FARTHEST)
         self.error = self.ordered(run)
         sizes: NDArray[np.float64] = np.abs(self.error - before)
         return sizes
@@ -125,7 +125,7 @@ def messages_of(run: Run, delays: NDArray[np.float64], deviation: float) -> Mess
         effect = times + min(delays[c] for c in own)
         # A command acts in the whole of its time step, and on what is measured at its begin. One
         # that does so after the end by its stamp may have acted before.
-        reach = run.timestep + _FARTHEST
+        reach = run.timestep + FARTHEST
         end = run.sequence.duration + reach
         place = np.flatnonzero(changes & (effect > -reach) & (effect < end))
         late = _held_up(times)

@@ -154,7 +154,8 @@ class Pulses:
                 jump[of_series, command.column] = command.held.jumps[own.place[of_series]]
             jumps.append(jump)
             step = np.floor(own.acting / run.timestep).astype(np.int64)
-            steps.append(np.clip(step, 0, len(rows) - 1))
+            # One that acts after the end may have acted before.
+            steps.append(np.clip(step, 0, run.steps - 1))
             self._answers.append(np.zeros((len(own.effect), width, rows.shape[1]), np.float32))
         numbers = sum(run.steps * (bare.commands + bare.width) for run in bare.runs)
         most = max(int(_MOST_AT_ONCE / numbers), 1)

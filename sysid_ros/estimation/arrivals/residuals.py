@@ -577,6 +577,8 @@ class WithArrivals(DerivedResiduals):
     def _unexplained(self, index: int, residual: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return messages after which residuals are large, apart from each other, worst first."""
         own, rows = self._messages[index], self.bare.rows(index)
+        if not len(own.effect):
+            return np.zeros(0, dtype=np.int64)
         time = self.bare.samples.time[rows]
         order = np.argsort(time, kind='stable')
         squares = np.concatenate([[0.0], np.cumsum(residual[rows][order] ** 2)])
