@@ -42,8 +42,9 @@ _NARROWER = 0.95
 #: Both estimates agree unless noise sets them so far apart with less than this probability. They
 #: are compared along directions in which their variances differ by this part at least.
 _CHANCE, _DIFFER = 0.01, 0.02
-#: Steps to the new optimum; one is there that is shorter than this, in standard errors.
-_STEPS_TO_OPTIMUM, _SETTLED = 5, 0.01
+#: Steps to the new optimum; one is there that is shorter than this, in standard errors. The sum of
+#: squares does not rise on the way, but for rounding, in variances of the noise.
+_STEPS_TO_OPTIMUM, _SETTLED, _NOTHING = 5, 0.01, 0.01
 
 
 class Whitening:
@@ -173,8 +174,7 @@ def _descended(
         beside[problem.free] -= problem.step
         beside = np.clip(beside, low, high)
         there = residuals(beside[None])[:, 0]
-        new = whitening(there)
-        if not np.sum(new**2) < np.sum(whitening(residual) ** 2):
+        if not np.sum(whitening(there) ** 2) < np.sum(at.residual**2) + _NOTHING:
             return None
         x, residual = beside, there
     return None

@@ -114,6 +114,44 @@ def test_nothing_is_left_out_unless_asked_for(arm: Any, columns: Any):
     assert sequence.duration == plain.sequences[0].duration == pytest.approx(END - 0.01)
 
 
+def _held_up(columns: Any, *stalls: tuple[float, float], jitter: float = 0.0) -> TopicColumns:
+    """Return states that were sent late: at the end of a stall, all that were due."""
+    late = TIMES + 0.012 + jitter * np.random.default_rng(1).exponential(size=len(TIMES))
+    for begin, end in stalls:
+        late = np.where((late > begin) & (late < end), end, late)
+    state = _state(columns, _moving(TIMES))
+    sent = columns.start + np.round(late * 1e9).astype(np.int64)
+    return dataclasses.replace(state, receive_ns=sent)
+
+
+def test_where_the_robot_was_held_up_nobody_knows_when_commands_acted(arm: Any, columns: Any):
+    asked = _commands(columns, _moving(COMMAND_TIMES))
+    state = _held_up(columns, (5.0, 5.3), (12.0, 12.2), jitter=2e-3)
+    alignment = _align(columns.bag(state, asked), arm)
+    expected = [(0.0, 4.98), (5.38, 11.98), (12.28, END - 0.01)]
+    for found, wanted in zip(_spans(alignment, columns), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=0.03)
+    (finding,) = _found(alignment, 'held up')
+    assert finding.count == 2
+    assert 'nobody knows when commands acted' in finding.detail
+
+
+def test_short_delays_of_the_robot_cut_nothing(arm: Any, columns: Any):
+    asked = _commands(columns, _moving(COMMAND_TIMES))
+    alignment = _align(columns.bag(_held_up(columns, (5.0, 5.02), jitter=3e-3), asked), arm)
+    assert len(alignment.sequences) == 1
+
+
+def test_a_robot_that_says_when_commands_acted_may_be_held_up(arm: Any, columns: Any):
+    joints = dict(zip(JOINTS, _moving(COMMAND_TIMES), strict=True))
+    fields = {'position': joints, 'velocity': joints}
+    applied = columns.topic('/driver/applied', COMMAND_TIMES, fields)
+    for topic, count in ((applied, 1), (dataclasses.replace(applied, topic='/driver/commands'), 2)):
+        bag = columns.bag(_held_up(columns, (5.0, 5.3)), topic)
+        alignment = align(bag, arm, map_columns(bag, arm, 'auto'), 'auto')
+        assert len(alignment.sequences) == count
+
+
 def test_the_longest_gap_can_be_told(arm: Any, columns: Any):
     times = np.delete(TIMES, np.arange(500, 550))
     bag = columns.bag(_state(columns, _moving(times), times))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,15 @@ def test_commands_that_do_not_fit_are_ignored_with_one_warning(
     np.testing.assert_allclose(states[-1].position, HOME, atol=0.03)
     assert robot.stop() == 0
     assert robot.output.count('ignoring a command') == 1
+
+
+@pytest.mark.patient
+def test_a_signal_that_comes_while_it_is_suspended_ends_it_afterwards(start_node: StartNode):
+    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot.wait_for_line(READY)
+    for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGCONT):
+        robot.process.send_signal(number)
+    assert robot.wait() == 0
 
 
 @pytest.mark.patient
