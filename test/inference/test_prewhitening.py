@@ -34,9 +34,7 @@ MEMORY = 0.95
 def _jacobian() -> NDArray[np.float64]:
     """Return columns that slow noise is unlike in part: with sines, plain weights are the best."""
     rates = np.random.default_rng(1).uniform(4.0, 15.0, (SEQUENCES, 2))
-    each = [
-        np.stack([np.sign(np.sin(a * TIMES)), np.sin(b * TIMES**2), TIMES]).T for a, b in rates
-    ]
+    each = [np.stack([np.sign(np.sin(a * TIMES)), np.sin(b * TIMES**2), TIMES]).T for a, b in rates]
     return np.concatenate(each)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
+from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
@@ -27,6 +28,8 @@ from sysid_ros.signals.trajectory import Trajectory
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from sysid_ros.results.result import CalibrationResult
 
@@ -96,7 +99,9 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
     path = tmp_path / 'bob.xml'
     path.write_text(MODEL)
 
-    def run(*sequences: Trajectory) -> CalibrationResult:
+    def run(
+        *sequences: Trajectory, errors: dict[str, tuple[NDArray[np.float64], ...]] | None = None
+    ) -> CalibrationResult:
         spec = mujoco.MjSpec.from_file(str(path))
         model = spec.compile()
         recordings = tuple(
@@ -109,6 +114,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
         )
         parameters = tuple(u for p in PARAMETERS for u in make_unknowns(p, Scope(model, spec)))
         found = fit(spec, parameters, sequences[:-1], threads=1)
+        found = dataclasses.replace(found, arrival_errors=errors or {})
         config = CalibrationConfig(
             model=path,
             bags=(BagSelection(path='b'),),
@@ -162,6 +168,20 @@ def test_measurements_that_are_late_are_a_warning_and_a_finding_per_sequence(
     found = {f.bag: f.detail for f in result.health if f.kind == 'shift'}
     assert set(found) == {'one', 'two'}
     assert all(detail.startswith('moved by -') for detail in found.values())
+
+
+@pytest.mark.slow
+def test_commands_as_late_as_a_fit_lets_them_be_are_named_and_reserved(
+    result_of: Callable[..., CalibrationResult],
+) -> None:
+    errors = np.zeros(40)
+    errors[[7, 20, 30]] = FARTHEST, -FARTHEST, 0.9 * FARTHEST
+    sequences = _sequence('train', 1), _sequence('held', 2)
+    result = result_of(*sequences, errors={'train': (errors,)})
+    (finding,) = (f for f in result.health if f.kind == 'late commands')
+    assert (finding.bag, finding.count) == ('train', 2)
+    assert finding.detail.startswith('at 0.35 s and 1.00 s from the start: 25 ms')
+    assert [r.name for r in result.reservations if 'late commands' in r.detail] == ['recordings']
 
 
 @pytest.mark.slow
