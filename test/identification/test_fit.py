@@ -180,9 +180,8 @@ def test_noise_with_a_memory_is_weighted_by_it_unless_told_otherwise(
     assert 'weighted' in weighted.inference.method
     truth = np.array(list(SEVERAL.values()))
     for found in (plain, weighted):
-        low, high = (
-            np.array([getattr(i, end) for i in found.intervals]) for end in ('low', 'high')
-        )
+        low = np.array([interval.low for interval in found.intervals])
+        high = np.array([interval.high for interval in found.intervals])
         assert np.sum((low <= truth) & (truth <= high)) >= len(truth) - 1
     half = [np.array([i.high - i.low for i in found.intervals]) for found in (plain, weighted)]
     assert np.median(half[1] / half[0]) < 0.8

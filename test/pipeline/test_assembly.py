@@ -180,7 +180,7 @@ def test_commands_as_late_as_a_fit_lets_them_be_are_named_and_reserved(
     result = result_of(*sequences, errors={'train': (errors,)})
     (finding,) = (f for f in result.health if f.kind == 'late commands')
     assert (finding.bag, finding.count) == ('train', 2)
-    assert finding.detail.startswith('at 0.35 s and 1.00 s from the start: 25 ms')
+    assert finding.detail.startswith('at 0.35 s, 1.00 s from the start: 25 ms')
     assert [r.name for r in result.reservations if 'late commands' in r.detail] == ['recordings']
 
 
