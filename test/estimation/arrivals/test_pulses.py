@@ -59,10 +59,12 @@ def arm() -> mujoco.MjModel:
 class Case:
     """Residuals of two recordings with a common delay, and their messages."""
 
-    def __init__(self, arm: mujoco.MjModel, measure: Measure, *paths: str) -> None:
+    def __init__(
+        self, arm: mujoco.MjModel, measure: Measure, *paths: str, ends: tuple[float, ...] = (1, 1)
+    ) -> None:
         rng = np.random.default_rng(7)
         runs = []
-        for name in ('one', 'two'):
+        for name, end in zip(('one', 'two'), ends, strict=True):
             sent = np.arange(-0.05, 1.0, 0.01) + rng.uniform(0.0, 2e-3, 105)
             phase = rng.uniform(0.0, 2 * np.pi, (2, 1))
             values = np.sin(2 * np.pi * np.array([[1.1], [1.9]]) * sent + phase).T * [0.5, 0.4]
@@ -71,7 +73,7 @@ class Case:
                     arm,
                     {},
                     name=name,
-                    times=np.arange(0.0, 1.0, 0.002),
+                    times=np.arange(0.0, end, 0.002),
                     commands=TimeSeries.from_columns(sent, values, ['a', 'b'], SignalType.MjCtrl),
                     start=(values[0], np.zeros(2)),
                     noise=NOISE,
@@ -122,6 +124,17 @@ def test_moved_messages_do_what_simulations_say(case: Case, size: float) -> None
     assert case.bare.evaluations == rollouts
     # The way back leads to where it began.
     np.testing.assert_allclose(trial.at(), before, atol=1e-9)
+
+
+def test_commands_may_go_on_after_the_shorter_of_two_recordings(
+    arm: mujoco.MjModel, measure: Measure
+) -> None:
+    case = Case(arm, measure, 'actuator/*/delay', ends=(1.0, 0.9))
+    moves = case.moves(1e-3)
+    simulated = Simulated(case.bare, case.messages, case.x)
+    before, after = simulated.at(), simulated.at(moves)
+    found = Pulses(case.bare, case.messages, case.x, LENGTH).at(moves)
+    assert np.linalg.norm(found - after) / np.linalg.norm(after - before) < 0.02
 
 
 def test_messages_stay_where_they_were_moved_until_the_next_simulation(case: Case) -> None:
