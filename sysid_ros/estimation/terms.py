@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import enum
-import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 _PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _INPUTS = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_QFRC_APPLIED.value
 _SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
-_OF_POSITION = int(mujoco.mjtSensor.mjSENS_JOINTPOS)
-_OF_VELOCITY = int(mujoco.mjtSensor.mjSENS_JOINTVEL)
 #: Friction is larger near rest up to about these parts of the joint's fastest speed.
 _NEAR_REST = (0.03, 0.1, 0.3)
 #: The sign of a speed or of a force changes over this part of the largest.
@@ -39,6 +36,8 @@ _SIGN = 0.02
 _SMALL = 1e-3
 #: What is between an encoder and its link is tried in that part of this, rad or m.
 _TURNED = 0.01
+#: Links do not follow faster changes of what they carry than over this time, s.
+_SLUGGISH = 0.01
 #: What nobody would have noticed: a part of a force or mass, s, rad.
 _PERCENT, _MILLISECOND, _DEGREE = 0.01, 1e-3, np.pi / 180
 #: So many numbers are recorded at once, at most.
@@ -215,17 +214,11 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
     amounts: dict[int, tuple[float, str]] = {}
     for index, motion in enumerate(motions):
         rows, at = residuals.rows(index), residuals.of_record(index, x, motion.record)
-        tries = list(_tries(motion, sizes))
+        tries = [*_tries(motion, sizes), *_behind(motion)]
         amounts = {number: (each.amount, each.assumed) for number, each in enumerate(tries)}
-        simulated = zip(tries, motion.simulate(tries), strict=True)
-        for number, (lack, where, record) in enumerate(
-            itertools.chain(
-                ((each.lack, each.where, record) for each, record in simulated),
-                _read(motion, sizes),
-            )
-        ):
+        for number, (each, record) in enumerate(zip(tries, motion.simulate(tries), strict=True)):
             change = changes.setdefault(
-                (lack, where, number), np.zeros(len(residuals.samples.time))
+                (each.lack, each.where, number), np.zeros(len(residuals.samples.time))
             )
             change[rows] = (residuals.of_record(index, x, record) - at) / _SMALL
     return [
@@ -326,26 +319,45 @@ def _tries(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[_Try]:
             yield _Try(TermKind.PAYLOAD, name, model=other, amount=_PERCENT, assumed=more)
 
 
-def _read(motion: _Motion, sizes: Mapping[str, _Size]) -> Iterator[tuple[TermKind, str, Record]]:
-    """Yield what encoders read with something between them and the links."""
-    model, forces = motion.model, motion.forces()
-    for name, dof, place in _joints(model):
-        if not sizes[name].strongest:
+def _behind(motion: _Motion) -> Iterator[_Try]:
+    """Yield the simulations with something between the motor and encoder of a joint and its link.
+
+    The motor goes where it went; its link is elsewhere by a small δ, and needs other forces there,
+    which the motor feels: f(q + δ) - f(q), f being the inverse dynamics of the links alone.
+    """
+    from scipy.ndimage import gaussian_filter1d  # noqa: PLC0415 (slow to import)
+
+    links = motion.model.__copy__()
+    links.dof_armature[:] = links.dof_damping[:] = links.dof_frictionloss[:] = 0.0
+    links.jnt_stiffness[:] = 0.0
+    links.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    qpos, qvel = motion.record['qpos'], motion.record['qvel']
+    timestep = links.opt.timestep
+    qacc = np.gradient(qvel, timestep, axis=0)
+    data = mujoco.MjData(links)
+
+    def needed(at: Array, speeds: Array, accelerations: Array) -> Array:
+        found = np.empty_like(speeds)
+        for step in range(len(at)):
+            data.qpos[:], data.qvel[:], data.qacc[:] = at[step], speeds[step], accelerations[step]
+            mujoco.mj_inverse(links, data)
+            found[step] = data.qfrc_inverse
+        return found
+
+    plain = needed(qpos, qvel, qacc)
+    for name, dof, place in _joints(motion.model):
+        carried = gaussian_filter1d(plain[:, dof], _SLUGGISH / timestep, mode='nearest')
+        strongest = float(np.abs(carried).max())
+        if not strongest:
             continue
-        load = forces[:, dof] / sizes[name].strongest
+        load = carried / strongest
         for lack, shape in (
             (TermKind.ELASTICITY, load),
             (TermKind.BACKLASH, np.tanh(load / _SIGN)),
         ):
-            turned = _SMALL * _TURNED * shape
-            rate = np.gradient(turned, model.opt.timestep)
-            found = {source: rows.copy() for source, rows in motion.record.items()}
-            found['qpos'][:, place] += turned
-            found['qvel'][:, dof] += rate
-            for sensor in np.flatnonzero(model.sensor_objid == model.dof_jntid[dof]):
-                column = int(model.sensor_adr[sensor])
-                if model.sensor_type[sensor] == _OF_POSITION:
-                    found[SENSORS][:, column] += turned
-                elif model.sensor_type[sensor] == _OF_VELOCITY:
-                    found[SENSORS][:, column] += rate
-            yield lack, name, found
+            turned = -_SMALL * _TURNED * shape
+            moved = qpos.copy(), qvel.copy(), qacc.copy()
+            moved[0][:, place] += turned
+            moved[1][:, dof] += (rate := np.gradient(turned, timestep))
+            moved[2][:, dof] += np.gradient(rate, timestep)
+            yield _Try(lack, name, force=plain - needed(*moved))

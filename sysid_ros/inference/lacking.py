@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.special
 
+from sysid_ros.errors import some
+from sysid_ros.estimation.terms import TermKind
 from sysid_ros.inference.linear import linearised
-from sysid_ros.inference.spread import QUANTILE, bartlett, spread
+from sysid_ros.inference.spread import QUANTILE, smoothed, spread
 from sysid_ros.inference.stationary import channel_noises, longest_memory
 from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 #: Residuals follow a term if noise would make them do so, in any of all terms, with less than this
 #: probability.
 _CHANCE = 0.01
-#: So many terms are found at most.
+#: So often a term is found at most, or those of all joints at once.
 _MOST = 4
 #: A term of which less than this part is left once parameters follow is theirs.
 _OWN = 1e-3
@@ -42,8 +44,6 @@ _NEARLY = 0.5
 _FAR = 1e100
 #: Noise is taken to be alike over this part of a recording at most.
 _LONGEST_MEMORY = 0.1
-#: So many terms are looked at side by side.
-_SIDE_BY_SIDE = 8
 
 
 class Lacking(NamedTuple):
@@ -64,7 +64,7 @@ class Lacks(NamedTuple):
     """What residuals follow that the model lacks.
 
     Attributes:
-        terms: The most certain first; none where residuals are noise.
+        terms: What explains most first; none where residuals are noise.
         instead: Titles of what explains them nearly as well as the first.
         shift: (p,) the most that parameters would change, with all terms or what there is instead.
         whose: (p,) title of what would change each so.
@@ -90,9 +90,9 @@ def lacking(
     its standard error that which the noise inside of recordings gives it, as with a right model
     nothing else makes it differ from zero. Noise is what is left beside the term (a Wald test; A.
     Wald, Transactions of the American Mathematical Society 54, 1943). The most significant is taken
-    into the model, and the others are tried again. What a model lacks is seldom just one of the
-    terms, and several may explain the residuals about as well: the parameters may have to move as
-    any of them would move them.
+    into the model, or those that all joints have at once, and the others are tried again. What a
+    model lacks is seldom just one of the terms, and several may explain the residuals about as
+    well: the parameters may have to move as any of them would move them.
 
     Args:
         solution: Where the solver ended.
@@ -108,47 +108,75 @@ def lacking(
     def problem(chosen: Sequence[Term]) -> Linear:
         return _with(solution, jacobian, unknowns, samples, chosen, loss)
 
-    def certain(chosen: Sequence[Term]) -> Array:
-        """Return which terms noise does not make differ from zero, by their standard errors."""
-        sigmas = _sigmas(problem(chosen), len(unknowns))
-        return np.where(2 * scipy.special.ndtr(-sigmas) * len(terms) < _CHANCE, sigmas, 0.0)
-
-    chosen: list[Term] = []
-    left = list(terms)
-    instead: list[tuple[str, Array]] = []
-    while left and len(chosen) < _MOST:
-        sigmas, shifts = _screened(problem(chosen), left)
-        if not chosen:
-            near = np.argsort(-sigmas)[: int(np.sum(sigmas >= _NEARLY * sigmas.max()))]
-            instead = [(left[k].title, shifts[k, : len(unknowns)]) for k in near]
-        best = int(np.argmax(sigmas))
-        term = left.pop(best)
-        if 2 * scipy.special.ndtr(-sigmas[best]) * len(terms) > _CHANCE:
-            break
-        sigmas = certain([*chosen, term])
-        if sigmas[-1]:
-            # What stood in for the new one goes.
-            chosen = [each for each, own in zip([*chosen, term], sigmas, strict=True) if own]
+    chosen, instead = _selected(problem, terms, len(unknowns))
     if not chosen:
         return Lacks((), (), np.zeros(len(unknowns)), ())
-    sigmas = _sigmas(problem(chosen), len(unknowns))
-    order = np.argsort(-sigmas)
-    steps = [_step(problem([chosen[k] for k in order[:count]])) for count in range(len(order) + 1)]
+    sigmas = _sigmas(problem(chosen), len(unknowns)).tolist()
+    steps = [_step(problem(chosen[:count])) for count in range(len(chosen) + 1)]
     ways = np.array([step[: len(unknowns)] for step in steps])
-    found = tuple(
-        Lacking(chosen[k].title, float(sigmas[k]), own)
-        for k, own in zip(order, ways[:-1] - ways[1:], strict=True)
+    lacks = tuple(
+        Lacking(term.title, sigma, own)
+        for term, sigma, own in zip(chosen, sigmas, ways[:-1] - ways[1:], strict=True)
     )
-    others = [(title, own) for title, own in instead if title not in {t.title for t in found}]
+    told = {_title([term]) for term in chosen} | {_title(each) for each in _together(chosen)}
+    others = [(title, own) for title, own in instead if title not in told]
     shifts = np.array([ways[0] - ways[-1], *(own for _, own in others)])
     most = np.argmax(np.abs(shifts), axis=0)
-    mainly = np.argmax(np.abs([term.own for term in found]), axis=0)
+    mainly = np.argmax(np.abs([term.own for term in lacks]), axis=0)
     return Lacks(
-        found,
+        lacks,
         tuple(title for title, _ in others),
         shifts[most, np.arange(len(unknowns))],
-        tuple(others[m - 1][0] if m else found[k].title for m, k in zip(most, mainly, strict=True)),
+        tuple(others[m - 1][0] if m else lacks[k].title for m, k in zip(most, mainly, strict=True)),
     )
+
+
+def _selected(
+    problem: Callable[[Sequence[Term]], Linear], terms: Sequence[Term], count: int
+) -> tuple[list[Term], list[tuple[str, Array]]]:
+    """Return the terms that residuals follow, in the order in which they were found.
+
+    And what explains them nearly as well as the first, by title, with the (count,) changes of the
+    parameters.
+    """
+
+    def by_chance(sigmas: float) -> bool:
+        return bool(2 * scipy.special.ndtr(-sigmas) * len(terms) > _CHANCE)
+
+    def certain(tried: list[Term]) -> list[Term]:
+        """Leave out what may be zero: what is alike in two terms is certain of neither."""
+        while tried:
+            sigmas = _sigmas(problem(tried), count)
+            least = int(np.argmin(sigmas))
+            if not by_chance(sigmas[least]):
+                break
+            tried = [*tried[:least], *tried[least + 1 :]]
+        return tried
+
+    chosen: list[Term] = []
+    instead: list[tuple[str, Array]] = []
+    left = _together(terms)
+    for _ in range(_MOST):
+        if not left:
+            break
+        sigmas, shifts = _screened(problem(chosen), left)
+        if not chosen:
+            near = _nearly_as_well(left, sigmas)
+            instead = [(_title(left[k]), shifts[k, :count]) for k in near]
+        best = int(np.argmax(sigmas))
+        if by_chance(sigmas[best]):
+            break
+        more = [term for term in left[best] if not _among(term, chosen)]
+        left = [each for each in left if not all(_among(term, more) for term in each)]
+        # What stood in for the new ones goes, unless they go themselves.
+        found = certain([*chosen, *more])
+        if any(_among(term, found) for term in more):
+            chosen = found
+    return chosen, instead
+
+
+def _among(term: Term, terms: Sequence[Term]) -> bool:
+    return any(term is each for each in terms)
 
 
 def _step(linear: Linear) -> Array:
@@ -186,12 +214,41 @@ def _with(
     )
 
 
-def _screened(linear: Linear, terms: Sequence[Term]) -> tuple[Array, Array]:
-    """Return (k,) by how many standard errors each term is not zero, beside those there are.
+def _together(terms: Sequence[Term]) -> list[list[Term]]:
+    """Return each term by itself, and those that all joints have, or all axes, at once.
 
-    And (k, p) by how much parameters would change with each.
+    What a robot has in one joint, as elasticity, it often has in all.
+    """
+    kinds: dict[tuple[TermKind, int], list[Term]] = {}
+    seen: dict[tuple[TermKind, str], int] = {}
+    for term in terms:
+        # Of those of a kind and a joint, the first of one joint belongs to the first of another.
+        number = seen[term.lack, term.where] = seen.get((term.lack, term.where), -1) + 1
+        if term.lack is not TermKind.PAYLOAD:
+            kinds.setdefault((term.lack, number if term.where else 0), []).append(term)
+    return [[term] for term in terms] + [each for each in kinds.values() if len(each) > 1]
 
-    What those and the term explain is no noise: a term that explains most of the residuals would
+
+def _nearly_as_well(terms: Sequence[Sequence[Term]], sigmas: Array) -> list[int]:
+    """Return which explain the residuals nearly as well as the best, of a kind the fewest."""
+    order = np.argsort(-sigmas)[: int(np.sum(sigmas >= _NEARLY * sigmas.max()))].tolist()
+    alone = {terms[k][0].lack for k in order if len(terms[k]) == 1}
+    return [k for k in order if len(terms[k]) == 1 or terms[k][0].lack not in alone]
+
+
+def _title(terms: Sequence[Term]) -> str:
+    """Say what terms of a kind are."""
+    places = [repr(term.where) for term in terms if term.where]
+    return f'{terms[0].lack} of {some(places)}' if places else terms[0].title
+
+
+def _screened(linear: Linear, terms: Sequence[Sequence[Term]]) -> tuple[Array, Array]:
+    """Return (k,) by how many standard errors terms are not zero, beside those there are.
+
+    And (k, p) by how much parameters would change with them. Several terms at once count as many
+    standard errors as are as improbable.
+
+    What those and the terms explain is no noise: a term that explains most of the residuals would
     else make them look like noise with a long memory, in which nothing is certain.
     """
     scaled, samples = linear.scaled, linear.samples
@@ -204,25 +261,44 @@ def _screened(linear: Linear, terms: Sequence[Term]) -> tuple[Array, Array]:
         rows = np.flatnonzero((samples.sequence == sequence) & measured)
         instants.append((rows, np.unique(samples.time[rows], return_inverse=True)[1]))
     found, shifts = np.zeros(len(terms)), np.zeros((len(terms), len(linear.x)))
-    for first in range(0, len(terms), _SIDE_BY_SIDE):
-        some = slice(first, first + _SIDE_BY_SIDE)
-        rest = np.stack([term.change for term in terms[some]], axis=1)
+    for place, each in enumerate(terms):
+        rest = np.stack([term.change for term in each], axis=1)
         rest /= np.sqrt(np.einsum('ij,ij->j', rest, rest))
         follow = linear.inverse @ (scaled.T @ rest)
         rest -= scaled @ follow
-        own = np.einsum('ij,ij->j', rest, rest)
+        own = rest.T @ rest
         score = rest.T @ residual
-        amount = -score / np.maximum(own, 1e-300)
-        shifts[some, linear.free] = -(follow * amount).T / linear.scale[linear.free]
-        variance = np.zeros(len(score))
-        left = residual[:, None] + rest * amount
+        amount = -np.linalg.pinv(own, hermitian=True) @ score
+        shifts[place, linear.free] = -(follow @ amount) / linear.scale[linear.free]
+        if np.linalg.eigvalsh(own)[0] <= _OWN:
+            continue
+        variance = np.zeros_like(own)
+        left = residual + rest @ amount
         for rows, instant in instants:
-            products = rest[rows] * left[rows]
+            products = rest[rows] * left[rows, None]
             sums = [np.bincount(instant, column) for column in products.T]
             series = np.stack(sums, axis=1).astype(np.float64)
-            # Over longer times, what a term has explained adds up to nothing.
+            # Over longer times, what terms have explained adds up to nothing.
             reach = min(alike, _LONGEST_MEMORY * len(series))
-            variance += np.maximum(bartlett(series, reach), np.sum(series**2, axis=0))
-        sigmas = np.abs(score) / np.sqrt(np.maximum(variance, 1e-300))
-        found[some] = np.where(own > _OWN, sigmas, 0.0)
+            own_sums = series.T @ smoothed(series, reach)
+            least, size = np.sum(series**2, axis=0), np.maximum(np.diag(own_sums), 1e-300)
+            growth = np.sqrt(np.maximum(least / size, 1.0))
+            variance += own_sums * np.outer(growth, growth)
+        size = np.sqrt(np.maximum(np.diag(variance), 1e-300))
+        whitened = np.linalg.pinv(variance / np.outer(size, size), hermitian=True)
+        found[place] = _as_sigmas(float((score / size) @ whitened @ (score / size)), len(each))
     return found, shifts
+
+
+def _as_sigmas(squares: float, freedom: int) -> float:
+    """Return by how many standard errors one number is off that is as improbable as χ² is.
+
+    By the leading terms of both tails (M. Abramowitz and I. A. Stegun, Handbook of Mathematical
+    Functions, 1964, 6.5.32 and 26.2.12), as probabilities are too small to be written.
+    """
+    if freedom == 1:
+        return float(np.sqrt(squares))
+    half = freedom / 2
+    same = squares - (freedom - 1) * np.log(max(squares, 2.0) / 2)
+    same += 2 * scipy.special.gammaln(half) - np.log(np.pi)
+    return float(np.sqrt(max(min(same, squares), 0.0)))

@@ -68,19 +68,26 @@ def repeating(
     return found
 
 
+def smoothed(series: NDArray[np.float64], alike: float) -> NDArray[np.float64]:
+    """Return (n, k) sums of (n, k) series over their neighbours, weighted by Bartlett's kernel.
+
+    ``series.T @ smoothed(series, alike)`` is the covariance of the sums of the series.
+    """
+    reach = int(min(alike, len(series) - 1))
+    if reach < 1:
+        return series
+    side = 1.0 - np.arange(1, reach + 1) / (reach + 1)
+    kernel = np.concatenate([side[::-1], [1.0], side])
+    size = scipy.fft.next_fast_len(len(series) + 2 * reach, real=True)
+    product = scipy.fft.rfft(series, size, axis=0) * scipy.fft.rfft(kernel, size)[:, None]
+    found: NDArray[np.float64] = scipy.fft.irfft(product, size, axis=0)[reach : reach + len(series)]
+    return found
+
+
 def bartlett(series: NDArray[np.float64], alike: float) -> NDArray[np.float64]:
     """Return the (k,) variances of the sums of series with Bartlett's kernel."""
-    count = len(series)
-    reach = int(min(alike, count - 1))
-    variance: NDArray[np.float64] = np.sum(series**2, axis=0)
-    if reach < 1:
-        return variance
-    size = scipy.fft.next_fast_len(count + reach, real=True)
-    power = np.abs(scipy.fft.rfft(series, size, axis=0)) ** 2
-    products = scipy.fft.irfft(power, size, axis=0)[1 : reach + 1]
-    weights = 1.0 - np.arange(1, reach + 1) / (reach + 1)
-    total: NDArray[np.float64] = variance + 2.0 * weights @ products
-    return total
+    found: NDArray[np.float64] = np.sum(series * smoothed(series, alike), axis=0)
+    return found
 
 
 #: Level of all intervals.

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -15,6 +16,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.terms import Term, TermKind, terms
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.signals.timeseries import SignalType, TimeSeries
 
 if TYPE_CHECKING:
     from builders.trajectories import Measure, Sweep
@@ -83,6 +85,46 @@ def test_each_joint_has_each_term_and_all_change_something(
     for term in every:
         assert term.change.shape == residuals.samples.time.shape
         assert np.any(term.change != 0)
+
+
+def test_an_elastic_joint_does_what_its_term_says(measure: Measure) -> None:
+    """A motor and its encoder before a spring, and behind it the link, as a model of two joints."""
+    line = '<joint name="j" axis="0 1 0" damping="0.3" armature="0.01"/>'
+    assert line in ARM
+    motor = (
+        f'{line}<inertial pos="0 0 0" mass="1e-3" diaginertia="1e-6 1e-6 1e-6"/>'
+        '<body><joint name="link" axis="0 1 0" stiffness="2000" damping="2"/>'
+    )
+    soft = ARM.replace(line, motor).replace('</worldbody>', '</body></worldbody>')
+    times = np.arange(0.0, 3.0, 0.002)
+    # From rest, hanging down: what rings at the start is no matter of a first order.
+    sines = np.minimum(times, 1.0) * (np.sin(7 * times) + 0.5 * np.sin(17 * times))
+    values = (np.pi / 2 + sines)[:, None]
+    commands = TimeSeries.from_columns(times, values, ['a'], SignalType.MjCtrl)
+    stiff, elastic = (
+        measure(
+            mujoco.MjModel.from_xml_string(mjcf),
+            commands=commands,
+            start=([np.pi / 2] + joints * [0.0], [0.0] + joints * [0.0]),
+            times=np.arange(0.0, 2.9, 0.01),
+        )
+        for joints, mjcf in enumerate((ARM, soft))
+    )
+    model = mujoco.MjModel.from_xml_string(ARM)
+    unknowns = make_unknowns('body/upper/mass', model)
+    # Nobody knows of the link.
+    elastic = dataclasses.replace(stiff, measurements=elastic.measurements)
+    residuals = Residuals(Simulator(model, unknowns, [elastic], threads=1), NOISE)
+    x = np.array([unknown.nominal for unknown in unknowns])
+    other = Residuals(Simulator(model, unknowns, [stiff], threads=1), NOISE)
+    # Residuals of a model that lacks nothing, less those of one that lacks this.
+    found = (other(x[None]) - residuals(x[None]))[:, 0]
+    alike = {}
+    for term in terms(residuals, x):
+        length = np.linalg.norm(found) * np.linalg.norm(term.change)
+        alike[term.lack] = float(found @ term.change) / length
+    assert alike[TermKind.ELASTICITY] > 0.9
+    assert max(alike, key=lambda lack: abs(alike[lack])) is TermKind.ELASTICITY
 
 
 def test_friction_near_rest_acts_where_the_joint_is_slow(
