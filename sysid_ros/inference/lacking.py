@@ -64,7 +64,7 @@ class Lacks(NamedTuple):
     """What residuals follow that the model lacks.
 
     Attributes:
-        terms: What explains most first; none where residuals are noise.
+        terms: The most certain kind first; none where residuals are noise.
         instead: Titles of what explains them nearly as well as the first.
         shift: (p,) the most that parameters would change, with all terms or what there is instead.
         whose: (p,) title of what would change each so.
@@ -111,6 +111,7 @@ def lacking(
     chosen, instead = _selected(problem, terms, len(unknowns))
     if not chosen:
         return Lacks((), (), np.zeros(len(unknowns)), ())
+    chosen = _by_kind(problem(chosen), chosen)
     sigmas = _sigmas(problem(chosen), len(unknowns)).tolist()
     steps = [_step(problem(chosen[:count])) for count in range(len(chosen) + 1)]
     ways = np.array([step[: len(unknowns)] for step in steps])
@@ -173,6 +174,22 @@ def _selected(
         if any(_among(term, found) for term in more):
             chosen = found
     return chosen, instead
+
+
+def _by_kind(linear: Linear, terms: Sequence[Term]) -> list[Term]:
+    """Return terms in the order of how certain those of their kind are, taken together."""
+    count = len(linear.x) - len(terms)
+    amounts = _step(linear)[count:]
+    known = spread(dataclasses.replace(linear, residual=linear.left)).covariance[count:, count:]
+    kinds: dict[TermKind, list[int]] = {}
+    for place, term in enumerate(terms):
+        kinds.setdefault(term.lack, []).append(place)
+    sigmas = {}
+    for kind, places in kinds.items():
+        covariance = np.nan_to_num(known[np.ix_(places, places)])
+        squares = amounts[places] @ np.linalg.pinv(covariance, hermitian=True) @ amounts[places]
+        sigmas[kind] = _as_sigmas(max(float(squares), 0.0), len(places))
+    return sorted(terms, key=lambda term: -sigmas[term.lack])
 
 
 def _among(term: Term, terms: Sequence[Term]) -> bool:
