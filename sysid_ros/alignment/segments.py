@@ -216,7 +216,8 @@ def find_segments(
             lost = left & within(instants, cut.pieces)
             left &= ~lost
             count = int(np.count_nonzero(lost))
-            detail = f'{_named(cut.pieces, int(instants[0]))}: {cut.why}; {count} instants left out'
+            where = named_pieces(cut.pieces, int(instants[0]))
+            detail = f'{where}: {cut.why}; {count} instants left out'
             findings.append(HealthFinding(bag, bag, cut.kind, len(cut.pieces), detail))
     kept = left if chosen is None else left & within(instants, chosen)
     outside = int(np.count_nonzero(left & ~kept))
@@ -240,7 +241,7 @@ def find_segments(
                     first, last = int(window[0]), int(window[-1])
                     segments.append(Segment(first, last, int(instants[run[0]])))
                     continue
-                where = _named([Piece(int(window[0]), int(window[-1]))], int(instants[0]))
+                where = named_pieces([Piece(int(window[0]), int(window[-1]))], int(instants[0]))
                 detail = f'{where}: fewer than {FEWEST_SAMPLES} instants between cuts; left out'
                 findings.append(
                     HealthFinding(bag, bag, FindingKind.SHORT_SEQUENCE, len(window), detail)
@@ -299,7 +300,7 @@ def _while_on(bag: BagColumns, marker: MarkerConfig, stamped: Mapping[str, Stamp
     return pieces
 
 
-def _named(pieces: Sequence[Piece], start: int) -> str:
+def named_pieces(pieces: Sequence[Piece], start: int) -> str:
     """Write pieces in seconds from the first measurement."""
     shown = []
     for first, last in pieces[:_NAMED]:

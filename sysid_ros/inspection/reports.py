@@ -22,6 +22,7 @@ from sysid_ros.alignment.health import (
 )
 from sysid_ros.alignment.mapping.by_name import is_command
 from sysid_ros.alignment.pairs import Quantity, column_name
+from sysid_ros.alignment.segments import held_up, named_pieces
 from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.input.tables import table_files
 from sysid_ros.inspection.joints import is_of_joints
@@ -275,6 +276,7 @@ def topic_findings(
         *_channel_findings(bag, channels),
         *stamped.findings,
         *timing_findings(bag, topic.topic, stamped.times_ns[stamped.usable]),
+        *_held_up(bag, topic),
         *_absent_fields(bag, topic),
         *_silences(bag, topic, whole),
     ]
@@ -332,6 +334,20 @@ def report_channels(topic: TopicColumns) -> list[ChannelReport]:
                 )
             )
     return found
+
+
+def _held_up(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
+    """Say where the state of joints was sent late: what the robot was told then came late, too."""
+    if not is_of_joints(topic) or is_command(topic.topic):
+        return
+    pieces = held_up([topic])
+    if pieces and topic.header_ns is not None:
+        first = int(topic.header_ns.min())
+        detail = (
+            f'{named_pieces(pieces, first)}: sent late; commands acted late, too, and fits leave '
+            'that out unless the robot says when they did'
+        )
+        yield HealthFinding(bag, topic.topic, FindingKind.HELD_UP, len(pieces), detail)
 
 
 def _silences(bag: str, topic: TopicColumns, whole: BagFacts) -> list[HealthFinding]:
