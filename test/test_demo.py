@@ -268,7 +268,7 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Recordings]:
 
     def use(*skipped: int | None) -> _Recordings:
         made = _Recordings(*skipped)
-        monkeypatch.setattr(demo, '_record_one', made.record)
+        monkeypatch.setattr(demo, 'record_one', made.record)
         monkeypatch.setattr(demo, '_calibrate', made.calibrate)
         monkeypatch.setattr(demo, '_refit', made.calibrate)
         return made
