@@ -36,8 +36,9 @@ _SIGN = 0.02
 _SMALL = 1e-3
 #: What is between an encoder and its link is tried in that part of this, rad or m.
 _TURNED = 0.01
-#: Links do not follow faster changes of what they carry than over this time, s.
-_SLUGGISH = 0.01
+#: Links do not follow faster changes of what they carry than over this time, s; rows as far apart
+#: as this part of it tell them, so many at least.
+_SLUGGISH, _EACH, _FEWEST_ROWS = 0.01, 0.6, 4
 #: What nobody would have noticed: a part of a force or mass, s, rad.
 _PERCENT, _MILLISECOND, _DEGREE = 0.01, 1e-3, np.pi / 180
 #: So many numbers are recorded at once, at most.
@@ -325,28 +326,39 @@ def _behind(motion: _Motion) -> Iterator[_Try]:
     The motor goes where it went; its link is elsewhere by a small δ, and needs other forces there,
     which the motor feels: f(q + δ) - f(q), f being the inverse dynamics of the links alone.
     """
-    from scipy.ndimage import gaussian_filter1d  # noqa: PLC0415 (slow to import)
+    from scipy.interpolate import interp1d  # noqa: PLC0415 (slow to import)
+    from scipy.ndimage import gaussian_filter1d  # noqa: PLC0415
 
     links = motion.model.__copy__()
     links.dof_armature[:] = links.dof_damping[:] = links.dof_frictionloss[:] = 0.0
     links.jnt_stiffness[:] = 0.0
     links.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
-    qpos, qvel = motion.record['qpos'], motion.record['qvel']
-    timestep = links.opt.timestep
-    qacc = np.gradient(qvel, timestep, axis=0)
+    timestep, steps = links.opt.timestep, len(motion.control)
+    # What is as sluggish needs no row for each step.
+    rows = np.arange(0, steps, max(int(_EACH * _SLUGGISH / timestep), 1))
+    if len(rows) < _FEWEST_ROWS:
+        return
+    apart = timestep * (rows[1] - rows[0])
+
+    def sluggish(values: Array) -> Array:
+        width = _SLUGGISH / timestep
+        return np.asarray(gaussian_filter1d(values, width, axis=0, mode='nearest'))[rows]
+
+    qpos, qvel = motion.record['qpos'][rows], sluggish(motion.record['qvel'])
+    qacc = sluggish(np.gradient(motion.record['qvel'], timestep, axis=0))
     data = mujoco.MjData(links)
 
     def needed(at: Array, speeds: Array, accelerations: Array) -> Array:
         found = np.empty_like(speeds)
-        for step in range(len(at)):
-            data.qpos[:], data.qvel[:], data.qacc[:] = at[step], speeds[step], accelerations[step]
+        for row in range(len(at)):
+            data.qpos[:], data.qvel[:], data.qacc[:] = at[row], speeds[row], accelerations[row]
             mujoco.mj_inverse(links, data)
-            found[step] = data.qfrc_inverse
+            found[row] = data.qfrc_inverse
         return found
 
     plain = needed(qpos, qvel, qacc)
     for name, dof, place in _joints(motion.model):
-        carried = gaussian_filter1d(plain[:, dof], _SLUGGISH / timestep, mode='nearest')
+        carried = plain[:, dof]
         strongest = float(np.abs(carried).max())
         if not strongest:
             continue
@@ -355,9 +367,10 @@ def _behind(motion: _Motion) -> Iterator[_Try]:
             (TermKind.ELASTICITY, load),
             (TermKind.BACKLASH, np.tanh(load / _SIGN)),
         ):
-            turned = -_SMALL * _TURNED * shape
+            turned = -_SMALL * _TURNED * gaussian_filter1d(shape, _SLUGGISH / apart, mode='nearest')
             moved = qpos.copy(), qvel.copy(), qacc.copy()
             moved[0][:, place] += turned
-            moved[1][:, dof] += (rate := np.gradient(turned, timestep))
-            moved[2][:, dof] += np.gradient(rate, timestep)
-            yield _Try(lack, name, force=plain - needed(*moved))
+            moved[1][:, dof] += (rate := np.gradient(turned, apart))
+            moved[2][:, dof] += np.gradient(rate, apart)
+            felt = interp1d(rows, plain - needed(*moved), axis=0, fill_value='extrapolate')
+            yield _Try(lack, name, force=felt(np.arange(steps)))
