@@ -18,7 +18,7 @@ from sysid_ros.inference.stationary import channel_noises, longest_memory
 from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: Residuals follow a term if noise would make them do so, in any of all terms, with less than this
 #: probability.
 _CHANCE = 0.01
+#: So many terms are looked at side by side, and those of a kind.
+_AT_ONCE = 8
 #: So often a term is found at most, or those of all joints at once.
 _MOST = 4
 #: A term of which less than this part is left once parameters follow is theirs.
@@ -278,33 +280,68 @@ def _screened(linear: Linear, terms: Sequence[Sequence[Term]]) -> tuple[Array, A
         rows = np.flatnonzero((samples.sequence == sequence) & measured)
         instants.append((rows, np.unique(samples.time[rows], return_inverse=True)[1]))
     found, shifts = np.zeros(len(terms)), np.zeros((len(terms), len(linear.x)))
-    for place, each in enumerate(terms):
-        rest = np.stack([term.change for term in each], axis=1)
-        rest /= np.sqrt(np.einsum('ij,ij->j', rest, rest))
-        follow = linear.inverse @ (scaled.T @ rest)
-        rest -= scaled @ follow
-        own = rest.T @ rest
-        score = rest.T @ residual
-        amount = -np.linalg.pinv(own, hermitian=True) @ score
-        shifts[place, linear.free] = -(follow @ amount) / linear.scale[linear.free]
-        if np.linalg.eigvalsh(own)[0] <= _OWN:
-            continue
-        variance = np.zeros_like(own)
-        left = residual + rest @ amount
-        for rows, instant in instants:
-            products = rest[rows] * left[rows, None]
-            sums = [np.bincount(instant, column) for column in products.T]
-            series = np.stack(sums, axis=1).astype(np.float64)
-            # Over longer times, what terms have explained adds up to nothing.
-            reach = min(alike, _LONGEST_MEMORY * len(series))
-            own_sums = series.T @ smoothed(series, reach)
-            least, size = np.sum(series**2, axis=0), np.maximum(np.diag(own_sums), 1e-300)
-            growth = np.sqrt(np.maximum(least / size, 1.0))
-            variance += own_sums * np.outer(growth, growth)
-        size = np.sqrt(np.maximum(np.diag(variance), 1e-300))
-        whitened = np.linalg.pinv(variance / np.outer(size, size), hermitian=True)
-        found[place] = _as_sigmas(float((score / size) @ whitened @ (score / size)), len(each))
+    for batch, places in _side_by_side(terms):
+        every = np.stack([term.change for term in batch], axis=1)
+        every /= np.sqrt(np.einsum('ij,ij->j', every, every))
+        follows = linear.inverse @ (scaled.T @ every)
+        every -= scaled @ follows
+        for place in places:
+            own = [k for k, term in enumerate(batch) if _among(term, terms[place])]
+            rest = every[:, own]
+            alike_in = rest.T @ rest
+            score = rest.T @ residual
+            amount = -np.linalg.pinv(alike_in, hermitian=True) @ score
+            shift = -(follows[:, own] @ amount) / linear.scale[linear.free]
+            shifts[place, linear.free] = shift
+            if np.linalg.eigvalsh(alike_in)[0] <= _OWN:
+                continue
+            variance = _variance(rest, residual + rest @ amount, instants, alike)
+            size = np.sqrt(np.maximum(np.diag(variance), 1e-300))
+            whitened = np.linalg.pinv(variance / np.outer(size, size), hermitian=True)
+            squares = float((score / size) @ whitened @ (score / size))
+            found[place] = _as_sigmas(max(squares, 0.0), len(own))
     return found, shifts
+
+
+def _side_by_side(terms: Sequence[Sequence[Term]]) -> Iterator[tuple[Sequence[Term], list[int]]]:
+    """Yield terms that are looked at at once, and which of the choices are among them."""
+    groups = [list(each) for each in terms if len(each) > 1]
+    alone = [
+        each[0]
+        for each in terms
+        if len(each) == 1 and not any(_among(each[0], group) for group in groups)
+    ]
+    batches = groups + [alone[k : k + _AT_ONCE] for k in range(0, len(alone), _AT_ONCE)]
+    seen: set[int] = set()
+    for batch in batches:
+        places = [
+            place
+            for place, each in enumerate(terms)
+            if place not in seen and all(_among(term, batch) for term in each)
+        ]
+        seen.update(places)
+        yield batch, places
+
+
+def _variance(
+    rest: Array,
+    left: Array,
+    instants: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    alike: float,
+) -> Array:
+    """Return the (k, k) covariance of the scores of (n, k) terms, with what they leave as noise."""
+    variance = np.zeros((rest.shape[1],) * 2)
+    for rows, instant in instants:
+        products = rest[rows] * left[rows, None]
+        sums = [np.bincount(instant, column) for column in products.T]
+        series = np.stack(sums, axis=1).astype(np.float64)
+        # Over longer times, what terms have explained adds up to nothing.
+        reach = min(alike, _LONGEST_MEMORY * len(series))
+        own = series.T @ smoothed(series, reach)
+        least, size = np.sum(series**2, axis=0), np.maximum(np.diag(own), 1e-300)
+        growth = np.sqrt(np.maximum(least / size, 1.0))
+        variance += own * np.outer(growth, growth)
+    return variance
 
 
 def _as_sigmas(squares: float, freedom: int) -> float:
