@@ -77,6 +77,7 @@ TEST = (
     *PARQUET,
     *SERVO,
     *VIEWER,
+    'cmake',
     'colcon-common-extensions',
     'hypothesis',
     'ipykernel',
@@ -137,6 +138,7 @@ setup(
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),
         _share('launch', '*.launch.xml'),
+        _share('cmake', '*.cmake'),
         _share('config', '*.yaml'),
         _share('config/demo', '*'),
         _share('config/pendulum', '*'),
@@ -163,6 +165,9 @@ setup(
         'xacro': XACRO,
         'bench': ['mujoco-core[sysid]', *SERVO],
     },
-    entry_points={'console_scripts': _executables(sys.argv)},
+    entry_points={
+        'console_scripts': _executables(sys.argv),
+        'pytest11': ['sysid = sysid_ros.pytest_plugin'],
+    },
     zip_safe=False,
 )

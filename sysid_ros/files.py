@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import tempfile
@@ -32,6 +33,16 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError as err:
         msg = f'Cannot write {str(path)!r}: {err.strerror}.'
         raise ResultError(msg) from err
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the paths that a pattern such as ``bags/train_*`` matches, in alphabetical order.
+
+    A path that is no pattern stands for itself, whether it is there or not.
+    """
+    if not any(character in pattern for character in '*?['):
+        return [pattern]
+    return sorted(glob.glob(pattern))  # noqa: PTH207 (the pattern may be absolute)
 
 
 def sha256(path: Path) -> str:

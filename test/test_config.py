@@ -267,7 +267,7 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     # nothing to work on
     ({'bags': []}, r'Expected at least one bag with role train in bags, found none, in .*\.$'),
     ({'bags': [{'path': 'b', 'role': 'validate'}]}, r'at least one bag with role train in bags'),
-    ({'parameters': []}, r'Expected at least one entry in parameters, found none, in .*\.$'),
+    ({'parameters': []}, r'Expected at least one entry in parameters .*, found none, in .*\.$'),
 ]
 
 

@@ -128,13 +128,15 @@ def align(
         mapping: How bag and model are paired.
         stamps: ``auto`` (header stamp unless zero), ``header`` or ``receive``.
         segments: What becomes trajectories; by default all, cut at gaps.
-        longest_delay: Seconds by which commands may act late. Trajectories start so long after the
-            first command: until then one that is not in the bag may be in force.
+        longest_delay: Seconds by which commands may act late, if that is more than the delays of
+            the model. Trajectories start so long after the first command: until then one that is
+            not in the bag may be in force.
 
     Raises:
         AlignmentError: No measurement is left while commands are known, or a marker is missing.
     """
     segments = segments or SegmentsConfig()
+    longest_delay = max(longest_delay, *model.actuator_delay.tolist(), 0.0)
     used = {pair.topic for pair in mapping.pairs}
     markers = {item.topic for item in marker_topics(bag, segments)}
     parts, found, other = parts_of(bag, used | markers)

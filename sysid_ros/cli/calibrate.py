@@ -56,16 +56,27 @@ def check(args: argparse.Namespace) -> int:
     config = load_calibration(args.config, parse_overrides(args.overrides))
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros import pipeline  # noqa: PLC0415
-    from sysid_ros.cli.console import Progress, make_console, print_comparison  # noqa: PLC0415
+    from sysid_ros.cli.console import Progress, print_comparison  # noqa: PLC0415
+    from sysid_ros.cli.outcome import check_outputs, show_outcome  # noqa: PLC0415
 
-    progress = Progress()
-    _, rows = pipeline.check(config, args.baseline, command=args.command_line, observer=progress)
-    progress.finish()
-    console = make_console()
-    print_comparison(console, rows)
-    moved = [row.name for row in rows if not row.agrees]
-    if moved:
-        console.print(f'{len(moved)} of {len(rows)} quantities moved: {", ".join(moved)}')
-        return 1
-    console.print(f'all {len(rows)} quantities agree with the baseline')
-    return 0
+    check_outputs(args)
+    progress = None if args.json else Progress()
+    done = pipeline.check(config, args.baseline, command=args.command_line, observer=progress)
+    if args.output is not None:
+        pipeline.write(done.identified, args.output)
+    if progress is not None:
+        progress.finish()
+    moved = [row.name for row in done.rows if not row.agrees]
+    count = len(done.rows)
+    last = (
+        f'{len(moved)} of {count} quantities moved: {", ".join(moved)}'
+        if moved
+        else f'all {count} quantities agree with the baseline'
+    )
+    return show_outcome(
+        args,
+        f'Calibration of {config.model}',
+        done.cases,
+        (*done.notes, last),
+        lambda console: print_comparison(console, done.rows),
+    )

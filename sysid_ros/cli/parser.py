@@ -58,7 +58,9 @@ def make_parser() -> Parser:
     _add_recover(commands)
     _add_map(commands)
     _show_model(commands)
+    _add_evaluate(commands)
     _add_check(commands)
+    _add_baseline(commands)
     _add_compare(commands)
     _add_preflight(commands)
     _add_excite(commands)
@@ -182,6 +184,10 @@ def _add_model(
     parser: argparse.ArgumentParser, *, nargs: str | None = None, default: str = ''
 ) -> None:
     parser.add_argument('model', type=Path, nargs=nargs, help=f'MJCF, URDF or xacro file{default}')
+    _add_packages(parser)
+
+
+def _add_packages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--package-path',
         action='append',
@@ -218,6 +224,54 @@ def _add_map(commands: Commands) -> None:
     parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
 
 
+def _add_evaluate(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'evaluate',
+        help='say how well a model as it is predicts recordings; for CI, without any fit',
+        description=(
+            'Predict recordings with a model as it is and compare the errors with limits and with '
+            'what they were. Exit code 1: an error is above its limit, or the model another.'
+        ),
+    )
+    parser.add_argument(
+        'model',
+        type=Path,
+        nargs='?',
+        help="MJCF, URDF or xacro file, or a result; default the thresholds'",
+    )
+    parser.add_argument('bags', nargs='*', help="bag folders or patterns; default the thresholds'")
+    parser.add_argument(
+        '--thresholds', type=Path, metavar='FILE', help='limits and baseline, as arm.sysid.yaml'
+    )
+    _add_packages(parser)
+    _add_pairing(parser)
+    _add_outcome(parser)
+
+
+def _add_baseline(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'baseline',
+        help='say what is another than the baseline of a thresholds file, or write it anew',
+        description=(
+            'Evaluate the model of a thresholds file, fit its calibration again where it has one, '
+            'and say what changed since its baseline: the model, the recordings, the robot or the '
+            'code. Exit code 1: diff found something.'
+        ),
+    )
+    parser.add_argument('action', choices=['diff', 'update'], metavar='diff|update')
+    parser.add_argument('thresholds', type=Path, metavar='FILE', help='as arm.sysid.yaml')
+
+
+def _add_outcome(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('--json', action='store_true', help='every case, as JSON')
+    parser.add_argument('--junit', type=Path, metavar='FILE', help='write the cases as JUnit XML')
+    parser.add_argument(
+        '--github',
+        action='store_true',
+        help="mark the model's lines that are at fault and fill the summary of the step",
+    )
+
+
 def _add_check(commands: Commands) -> None:
     parser = commands.add_parser(
         'check',
@@ -229,6 +283,10 @@ def _add_check(commands: Commands) -> None:
         '--baseline', type=Path, required=True, help='result.json of the reference calibration'
     )
     _add_overrides(parser)
+    parser.add_argument(
+        '-o', '--output', type=Path, help='folder for result and report of this fit; default none'
+    )
+    _add_outcome(parser)
 
 
 def _add_preflight(commands: Commands) -> None:

@@ -11,6 +11,7 @@ from sysid_ros.config.calibration import (
     BagSelection,
     CalibrationConfig,
     CheckConfig,
+    DataConfig,
     GateConfig,
     MemoryConfig,
     ParameterConfig,
@@ -20,6 +21,7 @@ from sysid_ros.config.calibration import (
     StampChoice,
     Stamps,
     StatisticsConfig,
+    ThresholdsConfig,
     ValidationConfig,
 )
 from sysid_ros.config.files import (
@@ -28,6 +30,7 @@ from sysid_ros.config.files import (
     load_segments,
     load_servo_bag,
     load_servos,
+    load_thresholds,
     read_yaml,
     validate,
 )
@@ -59,6 +62,7 @@ __all__ = [
     'CalibratorConfig',
     'ChannelMapping',
     'CheckConfig',
+    'DataConfig',
     'ExciterConfig',
     'GateConfig',
     'MappingConfig',
@@ -84,12 +88,14 @@ __all__ = [
     'Stamps',
     'StatisticsConfig',
     'Storage',
+    'ThresholdsConfig',
     'ValidationConfig',
     'load_calibration',
     'load_mapping',
     'load_segments',
     'load_servo_bag',
     'load_servos',
+    'load_thresholds',
     'read_yaml',
     'validate',
 ]

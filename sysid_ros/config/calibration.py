@@ -290,18 +290,13 @@ class CheckConfig(Section):
     )
 
 
-class CalibrationConfig(Section):
-    """``calibration.yaml``: from bags to an identified model."""
+class DataConfig(Section):
+    """How recordings are read and compared with a model."""
 
-    model: Path = Field(
-        default=Path(),
-        description='MJCF, URDF or xacro file; default the robot_description in the first bag',
-    )
     package_path: tuple[Path, ...] = Field(
         default=(),
         description='folders of ROS packages that a URDF refers to, beside the ament index',
     )
-    bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
     estimator: Literal['auto', 'simulation', 'torque', 'windows'] = Field(
         default='auto',
         description='what the model is compared with: simulations of whole recordings or of '
@@ -321,7 +316,6 @@ class CalibrationConfig(Section):
         'told, for all or by topic',
     )
     segments: SegmentsConfig = SegmentsConfig()
-    parameters: tuple[ParameterConfig, ...] = Field(default=(), description='what to identify')
     servos: tuple[ServoConfig, ...] = Field(
         default=(), description='actuators that servos drive, whose laws MuJoCo does not have'
     )
@@ -333,13 +327,6 @@ class CalibrationConfig(Section):
     sensors: tuple[str, ...] | None = Field(
         default=None, description='sensors that are compared, names or patterns; default all mapped'
     )
-    solver: SolverConfig = SolverConfig()
-    statistics: StatisticsConfig = StatisticsConfig()
-    validation: ValidationConfig = ValidationConfig()
-    memory: MemoryConfig = MemoryConfig()
-    gate: GateConfig = GateConfig()
-    check: CheckConfig = CheckConfig()
-    output: Path = Field(default=Path('out'), description='folder for model, result and report')
 
     @field_validator('mapping', mode='before')
     @classmethod
@@ -349,16 +336,74 @@ class CalibrationConfig(Section):
         msg = f'Expected auto, a mapping or the name of a mapping file, found {mapping!r}'
         raise ValueError(msg)
 
-    @model_validator(mode='after')
-    def _is_complete(self) -> CalibrationConfig:
-        if self.sensors is not None and not self.sensors:
+    @field_validator('sensors')
+    @classmethod
+    def _names_a_sensor(cls, sensors: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if sensors is not None and not sensors:
             msg = 'Expected at least one name in sensors, or no such key, found none'
             raise ValueError(msg)
+        return sensors
+
+
+class CalibrationConfig(DataConfig):
+    """``calibration.yaml``: from bags to an identified model."""
+
+    model: Path = Field(
+        default=Path(),
+        description='MJCF, URDF or xacro file; default the robot_description in the first bag',
+    )
+    bags: tuple[BagSelection, ...] = Field(description='recordings and their roles')
+    parameters: tuple[ParameterConfig, ...] = Field(default=(), description='what to identify')
+    solver: SolverConfig = SolverConfig()
+    statistics: StatisticsConfig = StatisticsConfig()
+    validation: ValidationConfig = ValidationConfig()
+    memory: MemoryConfig = MemoryConfig()
+    gate: GateConfig = GateConfig()
+    check: CheckConfig = CheckConfig()
+    output: Path = Field(default=Path('out'), description='folder for model, result and report')
+
+    @model_validator(mode='after')
+    def _is_complete(self) -> CalibrationConfig:
         if not any(bag.role == 'train' for bag in self.bags):
             msg = 'Expected at least one bag with role train in bags, found none'
             raise ValueError(msg)
         found = any(servo.identify not in ('none', ()) for servo in self.servos)
         if not self.parameters and not found:
-            msg = 'Expected at least one entry in parameters, found none'
+            msg = 'Expected at least one entry in parameters (evaluate needs none), found none'
             raise ValueError(msg)
         return self
+
+
+#: Largest error of a sensor, by its name or a pattern, in its SI unit.
+Limits = dict[str, Annotated[float, Field(gt=0)]]
+
+
+class ThresholdsConfig(DataConfig):
+    """A ``*.sysid.yaml``: how well a model has to predict recordings, without any fit.
+
+    What of the recordings it does not say is as in ``calibration``, where that is given.
+    """
+
+    model: Path | None = Field(
+        default=None, description='MJCF, URDF or xacro file, or a result: what is evaluated'
+    )
+    bags: tuple[str, ...] = Field(
+        default=(), description='recordings to predict, folders or patterns'
+    )
+    calibration: Path | None = Field(
+        default=None, description='calibration.yaml that is fitted again, and read like'
+    )
+    baseline: Path | None = Field(
+        default=None, description='folder of what was found before; written by sysid baseline'
+    )
+    limits: Limits = Field(
+        default_factory=dict,
+        description='largest root mean square error over a whole recording, by sensor or pattern',
+    )
+    horizon: dict[Seconds, Limits] = Field(
+        default_factory=dict,
+        description='the same of positions so many seconds after measured states',
+    )
+    growth: Annotated[float, Field(ge=1)] = Field(
+        default=1.1, description='errors may be so many times those of the baseline'
+    )

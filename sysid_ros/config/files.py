@@ -4,18 +4,26 @@
 
 from __future__ import annotations
 
-import glob
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sysid_ros.config.calibration import CalibrationConfig, ServoConfig
+from sysid_ros.config.calibration import (
+    CalibrationConfig,
+    DataConfig,
+    ServoConfig,
+    ThresholdsConfig,
+)
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section, explain
 from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
+from sysid_ros.files import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T = TypeVar('T', bound=BaseModel)
 
@@ -93,43 +101,63 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
     for key, value in given.items():
         _put(values, key, value)
     config = validate(CalibrationConfig, values, str(path))
-    here = Path()
-    mapping = config.mapping
-    bags = tuple(
-        bag.model_copy(update={'path': str((here if 'bags' in given else folder) / bag.path)})
-        for bag in config.bags
-    )
-    return config.model_copy(
-        update={
-            'model': (here if 'model' in given else folder) / config.model
-            if 'model' in values
-            else _first(next(bag.path for bag in bags if bag.role == 'train')),
-            'package_path': tuple(
-                (here if 'package_path' in given else folder) / path for path in config.package_path
-            ),
-            'output': (here if 'output' in given else folder) / config.output,
-            'bags': bags,
-            'mapping': (here if 'mapping' in given else folder) / mapping
-            if isinstance(mapping, Path)
-            else mapping,
-            'servos': tuple(
-                _located(servo, here if 'servos' in given else folder) for servo in config.servos
-            ),
-            'memory': config.memory.model_copy(
-                update={
-                    'previous': (here if {'memory', 'memory.previous'} & given.keys() else folder)
-                    / config.memory.previous
-                }
-            )
-            if isinstance(config.memory.previous, Path)
-            else config.memory,
-        }
-    )
+
+    def at(*keys: str) -> Path:
+        return Path() if given.keys() & set(keys) else folder
+
+    bags = tuple(bag.model_copy(update={'path': str(at('bags') / bag.path)}) for bag in config.bags)
+    found = {
+        **_data_paths(config, at),
+        'model': at('model') / config.model
+        if 'model' in values
+        else _first(next(bag.path for bag in bags if bag.role == 'train')),
+        'output': at('output') / config.output,
+        'bags': bags,
+    }
+    previous = config.memory.previous
+    if isinstance(previous, Path):
+        previous = at('memory', 'memory.previous') / previous
+        found['memory'] = config.memory.model_copy(update={'previous': previous})
+    return config.model_copy(update=found)
+
+
+def _data_paths(config: DataConfig, at: Callable[..., Path]) -> dict[str, object]:
+    """Return the values that are or hold paths, each relative to the folder that ``at`` tells."""
+    found: dict[str, object] = {
+        'package_path': tuple(at('package_path') / path for path in config.package_path),
+        'servos': tuple(_located(servo, at('servos')) for servo in config.servos),
+    }
+    if isinstance(config.mapping, Path):
+        found['mapping'] = at('mapping') / config.mapping
+    return found
+
+
+def load_thresholds(path: Path) -> ThresholdsConfig:
+    """Read a ``*.sysid.yaml``; relative paths inside are relative to the file's folder.
+
+    What it does not say of the recordings is taken from its ``calibration``, where it has one.
+
+    Raises:
+        ConfigError: The file, or its calibration, cannot be read or is not valid.
+    """
+    config = validate(ThresholdsConfig, read_yaml(path), str(path))
+    folder = path.parent
+    found = _data_paths(config, lambda _: folder)
+    for key in ('model', 'calibration', 'baseline'):
+        value = getattr(config, key)
+        if value is not None:
+            found[key] = folder / value
+    found['bags'] = tuple(str(folder / bag) for bag in config.bags)
+    if config.calibration is not None:
+        calibration = load_calibration(folder / config.calibration)
+        unsaid = DataConfig.model_fields.keys() - config.model_fields_set
+        found |= {key: getattr(calibration, key) for key in unsaid}
+    return config.model_copy(update=found)
 
 
 def _first(pattern: str) -> Path:
     """Return the first bag that a pattern, or a path, stands for."""
-    return Path(next(iter(sorted(glob.glob(pattern))), pattern))  # noqa: PTH207 (may be absolute)
+    return Path(next(iter(matching(pattern)), pattern))
 
 
 def _located(servo: ServoConfig, folder: Path) -> ServoConfig:

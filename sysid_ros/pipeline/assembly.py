@@ -167,11 +167,9 @@ def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Pro
     model = seen.problem.source.description
     files = [FileHash(path=str(config.model), role='model', sha256=model.sha256)]
     for recording in seen.problem.recordings:
-        inside = [recording.path] if recording.path.is_file() else sorted(recording.path.iterdir())
         files.extend(
             FileHash(path=str(path), role=recording.role, sha256=sha256(path))
-            for path in inside
-            if path.is_file()
+            for path in recording.files
         )
     return provenance_now(
         command,

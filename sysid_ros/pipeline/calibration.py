@@ -8,7 +8,7 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
@@ -18,6 +18,7 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import RobotModel, compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.stated import stated
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
 from sysid_ros.pipeline.fitting import deadline_of, fit_training
@@ -32,7 +33,8 @@ from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, witho
 from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.timestep import timestep_note, with_timestep
 from sysid_ros.pipeline.validation import check_families, validate
-from sysid_ros.results.comparison import check_tolerance, compare
+from sysid_ros.results.case import Place, parameter_cases
+from sysid_ros.results.comparison import causes, check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import Subject
+    from sysid_ros.results.case import Case
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
@@ -77,6 +80,22 @@ class Identified:
     values: Sequence[tuple[Target, float]] = ()
     model: RobotModel | None = None
     servos: ServoJoints | None = None
+
+
+class Checked(NamedTuple):
+    """A fit beside a baseline.
+
+    Attributes:
+        identified: What was found.
+        rows: Each quantity beside the baseline's.
+        cases: The same as cases, with places in the model.
+        notes: What is another than when the baseline was made, a sentence each.
+    """
+
+    identified: Identified
+    rows: tuple[ComparedQuantity, ...]
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -275,7 +294,7 @@ def check(
     *,
     command: str = '',
     observer: Observer | None = None,
-) -> tuple[CalibrationResult, tuple[ComparedQuantity, ...]]:
+) -> Checked:
     """Convert and fit again, and compare with an earlier result; writes nothing.
 
     Args:
@@ -292,8 +311,14 @@ def check(
     if config.memory.previous == 'auto':
         # The latest result is, or knows the bags of, the one that is to be reproduced.
         config = config.model_copy(update={'memory': MemoryConfig()})
-    result = identify(config, command=command, observer=observer).result
-    return result, compare(result, reference, config.check.tolerance, config.check.held_out_factor)
+    found = identify(config, command=command, observer=observer)
+    rows = compare(found.result, reference, config.check.tolerance, config.check.held_out_factor)
+    places = {'': Place(str(config.model), 0)}
+    for entry in stated(found.model.description) if found.model is not None else ():
+        place = Place(str(entry.file), entry.line)
+        places.setdefault(entry.key.rpartition('/')[0], place)
+    cases = parameter_cases(rows, found.result, places)
+    return Checked(found, rows, cases, tuple(causes(found.result, reference, rows)))
 
 
 def _count(things: Sequence[object], what: str) -> str:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -23,6 +22,7 @@ from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, nearest
+from sysid_ros.files import matching
 from sysid_ros.model.implied import (
     add_actuators,
     implied_actuators,
@@ -75,6 +75,12 @@ class CalibrationBag:
     path: Path
     role: Role
     alignment: Alignment
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it is made of, by name."""
+        inside = [self.path] if self.path.is_file() else sorted(self.path.iterdir())
+        return tuple(path for path in inside if path.is_file())
 
     @property
     def idle_actuators(self) -> str:
@@ -413,15 +419,14 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     """
     found: dict[Path, Role] = {}
     for selection in config.bags:
-        is_pattern = any(character in selection.path for character in '*?[')
-        matches = sorted(glob.glob(selection.path)) if is_pattern else []  # noqa: PTH207 (the pattern may be absolute)
-        if is_pattern and not matches:
+        matches = matching(selection.path)
+        if not matches:
             folder = Path(selection.path).parent
             near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
             hint = nearest(Path(selection.path).name, near)
             msg = f'No bag matches {selection.path!r}; {hint}.'
             raise BagError(msg)
-        for match in matches or [selection.path]:
+        for match in matches:
             path = Path(match)
             if found.setdefault(path, selection.role) != selection.role:
                 msg = f'Bag {str(path)!r} is both training and validation data; choose one role.'

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     Families = dict[str, tuple[Trajectory, ...]]
 
 #: A simulation that became unstable counts as this many times the noise, as it does in the fit.
-_DIVERGED = 1e4
+DIVERGED = 1e4
 #: So many parameters are named in a warning.
 _NAMED = 3
 #: A fit to part of the data starts near its end; it ends when the next step would be shorter than
@@ -146,9 +146,9 @@ def residuals_of(
             measured = series.data[rows][:, [columns[place][1] for place in places]]
             sigma = np.array([noise[name] for name in names])
             residual = (predicted[0, rows][:, places] - measured) / sigma
-            residual = np.nan_to_num(residual, nan=np.nan, posinf=_DIVERGED, neginf=-_DIVERGED)
+            residual = np.nan_to_num(residual, nan=np.nan, posinf=DIVERGED, neginf=-DIVERGED)
             if prediction.diverged[0]:
-                residual = np.where(np.isfinite(measured), _DIVERGED, np.nan)
+                residual = np.where(np.isfinite(measured), DIVERGED, np.nan)
             for name, values in zip(names, residual.T, strict=True):
                 own.setdefault(name, []).append(values[np.isfinite(values)])
         found.append({name: np.concatenate(parts) for name, parts in own.items()})

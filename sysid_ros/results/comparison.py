@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import fnmatch
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.errors import ResultError, nearest
+from sysid_ros.errors import ResultError, nearest, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sysid_ros.results.result import CalibrationResult
+
+#: What rounding may change on another machine, as a part.
+_ROUNDING = 1e-6
+#: Settings that change no number of a fit: paths, whose content is compared, and what is done with
+#: the result.
+_NOT_FITTED = frozenset({'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate'})
 
 
 class ComparedQuantity(NamedTuple):
@@ -85,6 +92,68 @@ def compare(
         quantity = (extra.name, extra.unit, math.nan, extra.value)
         rows.append(ComparedQuantity(*quantity, 0.0, agrees=False, note='not in the baseline'))
     return (*rows, _held_out(result, baseline, held_out_factor))
+
+
+def causes(
+    result: CalibrationResult, baseline: CalibrationResult, rows: Iterable[ComparedQuantity]
+) -> Iterator[str]:
+    """Say, a sentence each, what is another than when a baseline was made.
+
+    Where model, settings and recordings are the same and the numbers are not, it is the software;
+    with other recordings of the same robot, it is the robot that moved beyond its intervals.
+
+    Args:
+        result: The new result.
+        baseline: What it is compared with.
+        rows: The comparison.
+    """
+    now, before = _inputs(result), _inputs(baseline)
+    moved = [row.name for row in rows if not row.agrees]
+    other = [
+        row.name for row in rows if not math.isclose(row.value, row.baseline, rel_tol=_ROUNDING)
+    ]
+    if now.model != before.model:
+        yield f'Model changed: {Path(result.model).name}.'
+    keys = [
+        key
+        for key, value in result.provenance.config.items()
+        if key not in _NOT_FITTED and baseline.provenance.config.get(key, value) != value
+    ]
+    if keys:
+        yield f'Configuration changed: {some(keys)}.'
+    if now.bags != before.bags:
+        count = len(now.bags - before.bags)
+        yield f'{count} of {len(now.bags)} files of recordings are other ones.'
+        if moved and now.model == before.model and not keys:
+            yield f'Robot changed: {some(moved)}.'
+    elif other and now.model == before.model and not keys:
+        said = code_changed(result.provenance.versions, baseline.provenance.versions)
+        yield f'{said}: {some(other)}.'
+
+
+class _Inputs(NamedTuple):
+    """Hashes of what a result was made from."""
+
+    model: frozenset[str]
+    bags: frozenset[str]
+
+
+def _inputs(result: CalibrationResult) -> _Inputs:
+    files = result.provenance.files
+    return _Inputs(
+        frozenset(file.sha256 for file in files if file.role == 'model'),
+        frozenset(file.sha256 for file in files if file.role != 'model'),
+    )
+
+
+def code_changed(now: Mapping[str, str], before: Mapping[str, str]) -> str:
+    """Say that software is what changed, and which, as far as versions tell."""
+    other = [
+        f'{name} {before.get(name, "none")} → {version}'
+        for name, version in now.items()
+        if before.get(name) != version
+    ]
+    return f'Code changed ({", ".join(other) or "the versions are the same"})'
 
 
 def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> None:

@@ -116,6 +116,13 @@ def summarise(
     )
 
 
+def versions_now() -> dict[str, str]:
+    """Return the versions of this software and of what it computes with."""
+    # MuJoCo comes in distributions of several names.
+    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {'sysid_ros': __version__, 'mujoco': mujoco.__version__, **libraries}
+
+
 def provenance_now(
     command: str,
     config: dict[str, object],
@@ -132,12 +139,9 @@ def provenance_now(
         input_mode: What drives the model.
         versions: Of libraries beside those that every fit uses.
     """
-    # MuJoCo comes in distributions of several names.
-    libraries = {'mujoco': mujoco.__version__}
-    libraries |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return Provenance(
         created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
-        versions={'sysid_ros': __version__, **libraries, **(versions or {})},
+        versions={**versions_now(), **(versions or {})},
         files=files,
         command=command,
         config=config,

@@ -68,7 +68,7 @@ def test_the_version_is_the_one_of_the_package(sysid: Callable[..., Any]):
     ('arguments', 'complaint'),
     [
         ([], 'required: COMMAND; see `sysid --help`'),
-        (['calibrat', 'x.yaml'], "'calibrat'; nearest: calibrate; see `sysid --help`"),
+        (['calibrat', 'x.yaml'], "'calibrat'; nearest: calibrate"),
         (['calibrate'], 'config --example is required; see `sysid calibrate --help`'),
         (['convert'], 'required: bag, model; see `sysid convert --help`'),
         (['check', 'x.yaml'], 'required: --baseline; see `sysid check --help`'),

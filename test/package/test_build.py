@@ -32,6 +32,7 @@ NODES = (
 SOURCES = (
     'LICENSE',
     'README.md',
+    'cmake',
     'config',
     'launch',
     'package.xml',

@@ -106,6 +106,10 @@ class Element:
         """Names and values as the text has them, in its order."""
         return {name: written.value for name, written in self._written.items()}
 
+    def start_of(self, name: str) -> int:
+        """Return where in the text an attribute begins that the text has."""
+        return self._written[name].start
+
     def get(self, name: str) -> str | None:
         """Return an attribute's value as changed so far; None where it is absent."""
         if name in self._values:
@@ -233,6 +237,10 @@ class Document:
                 self.elements.append(element)
                 if not match['slash']:
                     around.append(element)
+
+    def line(self, element: Element, attribute: str) -> int:
+        """Return the line, from 1, in which an element of the text has an attribute."""
+        return self._text.count('\n', 0, element.start_of(attribute)) + 1
 
     def render(self) -> str:
         """Return the text with all changes."""

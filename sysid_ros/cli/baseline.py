@@ -1,0 +1,55 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid baseline``: what is another than the baseline, and a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sysid_ros.config import load_thresholds
+from sysid_ros.errors import ConfigError, some
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what changed, and with ``update`` write it; ``diff`` returns 1 where something did."""
+    thresholds = load_thresholds(args.thresholds)
+    folder = thresholds.baseline
+    if folder is None or (thresholds.model is None and thresholds.calibration is None):
+        msg = (
+            f'Expected the key baseline, and model, calibration or both, in '
+            f'{str(args.thresholds)!r}, found {some(thresholds.model_fields_set) or "none"}.'
+        )
+        raise ConfigError(msg)
+    # Imported late, so that a wrong file is told at once.
+    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.files import check_writable  # noqa: PLC0415
+    from sysid_ros.pipeline.baseline import find_parameters, find_predictions  # noqa: PLC0415
+    from sysid_ros.report.cases import said  # noqa: PLC0415
+
+    check_writable(folder)
+    progress = Progress()
+    found = []
+    if thresholds.model is not None:
+        found.append(find_predictions(thresholds, observer=progress))
+    if thresholds.calibration is not None:
+        command = args.command_line
+        found.append(
+            find_parameters(thresholds, thresholds.calibration, command=command, observer=progress)
+        )
+    progress.finish()
+    console = make_console()
+    lines = [
+        line
+        for part in found
+        for line in (*part.notes, *(said(case) for case in part.cases if not case.passed))
+    ]
+    for line in lines or ['Nothing is another than the baseline.']:
+        console.print(line, markup=False, soft_wrap=True)
+    if args.action == 'diff':
+        return 1 if lines else 0
+    for part in found:
+        print_paths(console, {'new baseline': part.write()})
+    return 0

@@ -1,0 +1,114 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What was checked, as table, JSON, JUnit and annotations; and the exit code that follows."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sysid_ros.cli.console import make_console
+from sysid_ros.errors import ResultError
+from sysid_ros.files import check_writable, replace_file
+from sysid_ros.json_text import to_json
+from sysid_ros.report.cases import junit, markdown, workflow_commands
+from sysid_ros.report.numbers import MISSING, significant
+from sysid_ros.report.tables import print_table
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from sysid_ros.results.case import Case
+
+_DIGITS = 4
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Check, before any work, that what was asked for can be written.
+
+    Raises:
+        ResultError: It cannot.
+    """
+    for folder in (args.junit and args.junit.parent, getattr(args, 'output', None)):
+        if folder is not None:
+            check_writable(folder)
+
+
+def show_outcome(
+    args: argparse.Namespace,
+    title: str,
+    cases: Sequence[Case],
+    notes: Sequence[str],
+    show: Callable[[Console], None] | None = None,
+) -> int:
+    """Say what was checked in the forms that were asked for.
+
+    Args:
+        args: With ``json``, ``junit`` and ``github``.
+        title: What was checked.
+        cases: Each thing that was.
+        notes: What is to be known beside, a sentence each.
+        show: Prints the table; that of the cases unless given.
+
+    Returns:
+        1 when something is not as it has to be, else 0.
+    """
+    failed = [case for case in cases if not case.passed]
+    if args.junit is not None:
+        replace_file(args.junit, junit(title, cases))
+    if args.github:
+        _tell_github(title, cases, notes)
+    if args.json:
+        document = {'title': title, 'passed': not failed, 'notes': notes, 'cases': cases}
+        print(to_json(document, indent=1))
+        return 1 if failed else 0
+    console = make_console()
+    if show is None:
+        _print_cases(console, title, cases)
+    else:
+        show(console)
+    for note in notes:
+        console.print(note, markup=False, soft_wrap=True)
+    return 1 if failed else 0
+
+
+def _tell_github(title: str, cases: Sequence[Case], notes: Sequence[str]) -> None:
+    """Annotate on standard error, which has what is wrong, and add to the summary of the step."""
+    for line in workflow_commands(cases):
+        print(line, file=sys.stderr)
+    summary = os.environ.get('GITHUB_STEP_SUMMARY')
+    if summary:
+        try:
+            with Path(summary).open('a', encoding='utf-8') as stream:
+                stream.write(markdown(title, cases, notes))
+        except OSError as err:
+            msg = f'Cannot write the step summary {summary!r}: {err.strerror}.'
+            raise ResultError(msg) from err
+
+
+def _print_cases(console: Console, title: str, cases: Sequence[Case]) -> None:
+    columns = ('what', 'recording', '>value', '>limit', '>baseline', 'unit', 'verdict')
+    rows = []
+    for case in cases:
+        judged = case.limit < math.inf or not case.passed or case.sentence
+        line = '' if case.place is None else f' ({case.place})'
+        verdict = 'ok' if case.passed else f'FAILED: {case.sentence}{line}'
+        limit = MISSING if math.isinf(case.limit) else significant(case.limit, _DIGITS)
+        rows.append(
+            (
+                case.name,
+                case.bag,
+                significant(case.value, _DIGITS),
+                limit,
+                significant(case.baseline, _DIGITS),
+                case.unit,
+                verdict if judged or math.isnan(case.value) else '',
+            )
+        )
+    print_table(console, title, columns, rows, ('>baseline', 'unit'))
