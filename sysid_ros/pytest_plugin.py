@@ -241,7 +241,7 @@ def _named(value: object) -> Iterator[Path]:
     if isinstance(value, (list, tuple)):
         for entry in value:
             yield from _named(entry)
-    elif isinstance(value, (str, Path)):
+    elif isinstance(value, (str, Path)) and str(value) not in ('', '.'):
         for path in map(Path, matching(str(value))):
             if path.is_dir():
                 yield from sorted(entry for entry in path.iterdir() if entry.is_file())

@@ -29,10 +29,12 @@ from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import (
     CalibrationConfig,
+    DataConfig,
     MappingConfig,
     QosOverride,
     Section,
     ServoBagConfig,
+    ThresholdsConfig,
     validate,
 )
 from sysid_ros.errors import BagError
@@ -433,13 +435,20 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
     elif block.checked == 'QoS overrides':
         for topic, values in document.items():
             validate(QosOverride, values, f'{block.page}: {topic}')
+    elif block.checked == 'thresholds':
+        thresholds = validate(ThresholdsConfig, document, block.page)
+        assert thresholds.model_fields_set == set(ThresholdsConfig.model_fields) - set(
+            DataConfig.model_fields
+        ), 'the example shows every key of its own'
     elif block.checked == 'waypoints':
         path = tmp_path / 'waypoints.yaml'
         path.write_text(block.text)
         assert len(read_waypoints(path).times) > 1
     else:
         assert block.checked == 'workflow'
-        assert any('sysid check' in str(step) for step in document['jobs']['check']['steps'])
+        steps = str(document['jobs']['check']['steps'])
+        assert 'sysid check' in steps
+        assert 'sysid evaluate' in steps
 
 
 def test_waypoints_in_csv_are_valid(tmp_path: Path):

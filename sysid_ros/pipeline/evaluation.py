@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.stated import stated
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, estimated, with_motors
-from sysid_ros.pipeline.loading import load, of_sequence
+from sysid_ros.pipeline.loading import bags_of, load, of_sequence
 from sysid_ros.pipeline.validation import DIVERGED, Predictor, horizon_errors, residuals_of
 from sysid_ros.results.evaluation import (
     EvaluatedBag,
@@ -76,7 +77,7 @@ def evaluate(
     """
     observer = observer or Nobody()
     subject = _subject(model, bags, data or DataConfig())
-    config = subject.config
+    config = _with_segments_of(subject.config)
     problem = load(config, observer)
     seen = estimated(config, problem)
     x = np.array([subject.values[parameter.name] for parameter in problem.parameters])
@@ -153,6 +154,21 @@ def _subject(model: Path, bags: Sequence[str], data: DataConfig) -> _Subject:
     if result.solver.window is not None:
         config = config.model_copy(update={'estimator': 'windows'})
     return _Subject(config, values, str(stored))
+
+
+def _with_segments_of(config: CalibrationConfig) -> CalibrationConfig:
+    """Leave aside what is said of segments of other recordings than those of a configuration."""
+    names = [path.name for path, _ in bags_of(config)]
+    kept = {
+        key: {
+            pattern: ranges
+            for pattern, ranges in said.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        }
+        for key in ('times', 'without')
+        if isinstance(said := getattr(config.segments, key), dict)
+    }
+    return config.model_copy(update={'segments': config.segments.model_copy(update=kept)})
 
 
 def _whole(

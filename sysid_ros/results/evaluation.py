@@ -260,7 +260,7 @@ def _check_limits(found: Evaluation, thresholds: ThresholdsConfig) -> None:
         for pattern in limits:
             if not fnmatch.filter(sensors, pattern):
                 msg = (
-                    f'The limit for {pattern!r} in {where} is for no error that was found; '
+                    f'The limit for {pattern!r} in {where} is for no error; '
                     f'{nearest(pattern, sensors)}.'
                 )
                 raise ConfigError(msg)
