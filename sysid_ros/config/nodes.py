@@ -31,7 +31,7 @@ class RecorderConfig(Section):
     output: str = Field(default='', description='folder of the new bag; required')
     topics: Names = Field(
         default=(),
-        description='topics to record; default /joint_states and the command topics in the graph',
+        description='topics to record; default joint_states and the command topics in the graph',
     )
     regex: str = Field(
         default='', description='record topics in whose name this regular expression is found'
@@ -146,13 +146,13 @@ class SimulatedRobotConfig(Section):
         default=0.0, description='part of the joint state messages that never leave'
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the noise')
-    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    joint_states_topic: str = Field(default='joint_states', description='topic of the state')
     commands_topic: str = Field(
-        default='/forward_position_controller/commands',
+        default='forward_position_controller/commands',
         description='Float64MultiArray, one value per actuator in model order',
     )
     trajectory_topic: str = Field(
-        default='/joint_trajectory_controller/joint_trajectory',
+        default='joint_trajectory_controller/joint_trajectory',
         description='JointTrajectory, joints by name',
     )
     applied_commands_topic: str = Field(
@@ -193,7 +193,7 @@ class ExciterConfig(Section):
         default='', description="where commands go; default ros2_control's topic for the type"
     )
     wait_for: str = Field(
-        default='/joint_states',
+        default='joint_states',
         description='JointState topic that must have a publisher before it starts, and is watched',
     )
     position_tolerance: Annotated[float, Field(ge=0, le=1e3)] = Field(
@@ -259,13 +259,13 @@ class SimulatedServoConfig(Section):
         default=12, description='encoder counts per turn are 2^bits; 0 means exact'
     )
     joint: str = Field(default='servo', description='name of its joint')
-    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    joint_states_topic: str = Field(default='joint_states', description='topic of the state')
     commands_topic: str = Field(
-        default='/forward_position_controller/commands',
+        default='forward_position_controller/commands',
         description='Float64MultiArray of one goal position, rad',
     )
     torque_topic: str = Field(
-        default='/torque_enable', description='Bool that switches the motor; it starts on'
+        default='torque_enable', description='Bool that switches the motor; it starts on'
     )
 
 
@@ -311,7 +311,7 @@ class PendulumBenchConfig(Section):
         description='node whose parameters kp, mass, … are set; default the publisher of the state',
     )
     recorder: str = Field(
-        default='/recorder', description='recorder node, stopped at the end; empty means none'
+        default='recorder', description='recorder node, stopped at the end; empty means none'
     )
     rate: Annotated[float, Field(ge=1, le=5_000)] = Field(
         default=200.0, description='commands per second'
@@ -329,13 +329,13 @@ class PendulumBenchConfig(Section):
         default=0.5, description='it stops after so many seconds without state; 0 means never'
     )
     joint: str = Field(default='servo', description='name in the joint states')
-    joint_states_topic: str = Field(default='/joint_states', description='topic of the state')
+    joint_states_topic: str = Field(default='joint_states', description='topic of the state')
     commands_topic: str = Field(
-        default='/forward_position_controller/commands',
+        default='forward_position_controller/commands',
         description='Float64MultiArray of one goal position, rad',
     )
     torque_topic: str = Field(
-        default='/torque_enable',
+        default='torque_enable',
         description='Bool that switches the motor; empty where it cannot be switched',
     )
     torque_service: str = Field(

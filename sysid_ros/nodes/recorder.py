@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ``recorder`` node.
 
-``python -m sysid_ros.nodes.recorder --ros-args -p output:=DIR -p topics:="['/joint_states']"``
+``python -m sysid_ros.nodes.recorder --ros-args -p output:=DIR -p topics:="[joint_states]"``
 """
 
 import sys

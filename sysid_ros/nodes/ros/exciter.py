@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from sysid_ros.nodes.ros.runtime import Stop
 
 DEFAULT_TOPICS = {
-    'Float64MultiArray': '/forward_position_controller/commands',
-    'JointTrajectory': '/joint_trajectory_controller/joint_trajectory',
+    'Float64MultiArray': 'forward_position_controller/commands',
+    'JointTrajectory': 'joint_trajectory_controller/joint_trajectory',
 }
 
 #: Progress is logged this often, s.

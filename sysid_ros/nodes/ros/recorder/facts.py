@@ -207,8 +207,8 @@ class Descriptions:
     """The robots' models on ``robot_description`` topics, recorded or not.
 
     Attributes:
-        facts: ``robot_description``, the text of ``/robot_description`` or of the topic that came
-            first; what others say is ``robot_description:TOPIC``.
+        facts: ``robot_description``, the text of the topic of that name in the node's namespace or
+            of the topic that came first; what others say is ``robot_description:TOPIC``.
     """
 
     def __init__(self, node: Node, on_change: Callable[[], None]) -> None:
@@ -229,8 +229,8 @@ class Descriptions:
         """Facts that are known now."""
         if not self._texts:
             return {}
-        root = f'/{_DESCRIPTION}'
-        first = root if root in self._texts else next(iter(self._texts))
+        own = self._node.resolve_topic_name(_DESCRIPTION)
+        first = own if own in self._texts else next(iter(self._texts))
         others = {f'{_DESCRIPTION}:{t}': x for t, x in self._texts.items() if t != first}
         return {_DESCRIPTION: self._texts[first], **others}
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sysid_ros.config import RecorderConfig
 
 CLOCK = '/clock'
-_JOINT_STATES = '/joint_states'
+_JOINT_STATES = 'joint_states'
 _STRING = 'std_msgs/msg/String'
 _COMMANDS = 'std_msgs/msg/Float64MultiArray'
 #: Line between the definitions that rosbag2 joins for one type.
@@ -243,6 +243,8 @@ class Selection:
     Attributes:
         names: Topics that are named.
         defaults: Take what a calibration needs beside these.
+        namespace: Beginning of the names of those that are taken by default, with the last slash:
+            one robot of several.
         regex: Expression that is found in the names of topics to take; None without one.
         exclude: Expression that is not found in the names of topics that nobody named.
         everything: Take all topics.
@@ -253,6 +255,7 @@ class Selection:
 
     names: tuple[str, ...] = ()
     defaults: bool = False
+    namespace: str = '/'
     regex: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
     everything: bool = False
@@ -281,7 +284,8 @@ class Selection:
             if '/_' not in topic and not (self.exclude and self.exclude.search(topic))
         ]
         if self.defaults:
-            rest = list(default_topics(rest))
+            own = (found for found in rest if found.topic.startswith(self.namespace))
+            rest = list(default_topics(own))
         elif not self.everything:
             # Found anywhere in the name, as rosbag2 does it.
             rest = [found for found in rest if self.regex and self.regex.search(found.topic)]
@@ -314,6 +318,7 @@ def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Sel
     return Selection(
         names=names,
         defaults=defaults,
+        namespace=f'{node.get_namespace().rstrip("/")}/',
         regex=re.compile(config.regex) if config.regex else None,
         exclude=exclude,
         everything=config.all,

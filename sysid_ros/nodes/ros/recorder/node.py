@@ -80,10 +80,12 @@ class Recorder:
         self._state = RecorderState.WAITING
         self._recording: Recording | None = None
         self._counts: tuple[TopicCount, ...] = ()
+        # With its namespace: diagnostics of all robots come together on one topic.
+        name = node.get_fully_qualified_name().lstrip('/')
         self._quality: Quality | None = None
         if self._config.quality:
             model = load_model(Path(self._config.model)) if self._config.model else None
-            self._quality = Quality(node.get_name(), model, panel=self._config.panel)
+            self._quality = Quality(name, model, panel=self._config.panel)
         self._slow = self._reminded = self._ticked = time.monotonic()
         self._recorded = 0.0
         self._subscriptions = Subscriptions(
@@ -93,7 +95,7 @@ class Recorder:
             self._subscriptions.tap = self._quality.take
         self._topics = TopicWatch(node, selection, self._subscriptions)
         self._facts = SessionFacts(node, selection, self._tell_facts, sim_time=sim_time)
-        self._diagnosis = Diagnosis(node.get_name())
+        self._diagnosis = Diagnosis(name)
         self._status = node.create_publisher(String, '~/status', latched())
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
         node.create_service(Trigger, '~/start', self._on_start)

@@ -1,0 +1,90 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Several robots in one graph, each in a namespace, and what tools see of their nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import Reader
+
+if TYPE_CHECKING:
+    from builders.ros_graph import RosClient, StartNode
+
+ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
+EXCITER = 'sysid_ros.nodes.exciter'
+RECORDER = 'sysid_ros.nodes.recorder'
+ROBOT = 'sysid_ros.nodes.simulated_robot'
+
+pytestmark = [pytest.mark.ros, pytest.mark.patient]
+
+
+def _arguments(namespace: str, **parameters: object) -> list[str]:
+    pairs = [f'{name}:={value}' for name, value in parameters.items()]
+    return ['--ros-args', '-r', f'__ns:={namespace}', *(w for pair in pairs for w in ('-p', pair))]
+
+
+def test_of_two_arms_in_namespaces_one_moves_and_is_recorded(
+    start_node: StartNode, ros_client: RosClient, tmp_path: Path
+) -> None:
+    from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
+    from sensor_msgs.msg import JointState  # noqa: PLC0415
+
+    resting: list[Any] = []
+    ros_client.node.create_subscription(JointState, '/right/joint_states', resting.append, 1000)
+    for side in ('/left', '/right'):
+        robot = start_node(ROBOT, *_arguments(side, model=ARM, rate=100.0))
+        robot.wait_for_line('simulated robot ready')
+    recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag', quality=False))
+    # With a subscriber of its commands, the motion is recorded from its beginning.
+    recorder.wait_for_line('recording /left/joint_states, ')
+    free = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
+    exciter = start_node(EXCITER, *_arguments('/left', model=ARM, duration=2.0, ramp=0.2, **free))
+    said = ros_client.message(
+        DiagnosticArray, '/diagnostics', lambda m: len(m.status) > 1, latched=False
+    )
+    ros_client.spin_until(lambda: exciter.process.poll() is not None)
+    assert exciter.wait() == 0, exciter.output
+    assert recorder.stop() == 0, recorder.output
+
+    assert said.status[0].name == 'left/recorder: recorder'
+    with Reader(tmp_path / 'bag') as reader:
+        counts = {c.topic: c.msgcount for c in reader.connections}
+    assert {topic for topic, messages in counts.items() if messages} == {
+        '/left/joint_states',
+        '/left/forward_position_controller/commands',
+        '/left/simulated_robot/applied_commands',
+        '/left/simulated_robot/mjcf',
+    }
+    assert [topic for topic in counts if not topic.startswith('/left/')] == []
+    assert np.max(np.ptp([message.position for message in resting], axis=0)) < 0.05
+
+
+def test_every_node_that_tools_show_answers_for_its_parameters(
+    start_node: StartNode, ros_client: RosClient, tmp_path: Path
+) -> None:
+    from rcl_interfaces.srv import DescribeParameters, ListParameters  # noqa: PLC0415
+
+    robot = start_node(ROBOT, *_arguments('/left', model=ARM, rate=100.0))
+    robot.wait_for_line('simulated robot ready')
+    recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag', quality=False))
+    recorder.wait_for_line('recording /left/joint_states, ')
+    own = {('test_client', '/'), ('recorder', '/left'), ('simulated_robot', '/left')}
+
+    # `ros2 node list`, `ros2 param list` and others leave out names with this beginning.
+    shown = {
+        found
+        for found in ros_client.node.get_node_names_and_namespaces()
+        if not found[0].startswith('_')
+    }
+
+    assert shown == own
+    for name in ('/left/recorder', '/left/simulated_robot'):
+        listed = ros_client.call(ListParameters, f'{name}/list_parameters').result.names
+        assert 'use_sim_time' in listed
+        asked = DescribeParameters.Request(names=listed)
+        answer = ros_client.call(DescribeParameters, f'{name}/describe_parameters', asked)
+        assert [item.name for item in answer.descriptors] == listed
