@@ -89,8 +89,9 @@ class CommandInbox:
         self._warned: set[str] = set()
         self._fastest: int | None = None
         self._latest = 0
+        # Tools do not show such a name: the node has no parameters that they could ask for.
         self._node = rclpy.create_node(
-            f'{node.get_name()}_commands',
+            f'_{node.get_name()}_commands',
             namespace=node.get_namespace(),
             use_global_arguments=False,
             start_parameter_services=False,

@@ -47,8 +47,9 @@ class Listener:
             node: Whose name and namespace the listener's node takes.
             on_error: Called, from the thread, with what a callback raised; the thread ends then.
         """
+        # Tools do not show such a name: the node has no parameters that they could ask for.
         self._node = rclpy.create_node(
-            f'{node.get_name()}_listener',
+            f'_{node.get_name()}_listener',
             namespace=node.get_namespace(),
             use_global_arguments=False,
             start_parameter_services=False,
