@@ -241,7 +241,8 @@ def test_modules_that_are_started_exist_with_their_parameters(page: str, words: 
             demo.main(['--help'])
         assert all(flag in out.getvalue() for flag in arguments if flag.startswith('--'))
         return
-    pairs = [word for word in arguments if word not in ('--ros-args', '-p')]
+    flags = ('--ros-args', '-p', '-r')
+    pairs = [w for w in arguments if w not in flags and not w.startswith('__ns:=')]
     values = dict(pair.split(':=') for pair in pairs)
     validate(SCHEMAS[name], {key: yaml.safe_load(v) for key, v in values.items()}, page)
 
