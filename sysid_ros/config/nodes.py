@@ -11,6 +11,8 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from sysid_ros.config.section import Section
 
+_MESSAGE_TYPE = re.compile(r'[a-z]\w*/msg/[A-Z]\w*')
+
 Storage = Literal['mcap', 'sqlite3']
 
 
@@ -35,6 +37,9 @@ class RecorderConfig(Section):
     )
     regex: str = Field(
         default='', description='record topics in whose name this regular expression is found'
+    )
+    types: Names = Field(
+        default=(), description='record topics of these message types, as sensor_msgs/msg/Imu'
     )
     all: bool = Field(default=False, description='record every topic')
     exclude: str = Field(
@@ -76,6 +81,18 @@ class RecorderConfig(Section):
         description='MJCF, URDF or xacro file, for the joints and their ranges in the quality',
     )
     panel: bool = Field(default=False, description='show the quality as a table in the terminal')
+
+    @field_validator('types')
+    @classmethod
+    def _are_types(cls, types: tuple[str, ...]) -> tuple[str, ...]:
+        for name in types:
+            if not _MESSAGE_TYPE.fullmatch(name):
+                msg = (
+                    "Expected names of message types in 'types', as sensor_msgs/msg/JointState, "
+                    f'found {name!r}'
+                )
+                raise ValueError(msg)
+        return types
 
     @field_validator('regex', 'exclude')
     @classmethod

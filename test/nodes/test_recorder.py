@@ -296,6 +296,7 @@ def test_a_bag_removed_while_recording_ends_the_recorder_with_one_line(
         ({'queue_seconds': 0}, "Bad value 0 for 'queue_seconds' in the parameters of /recorder: "),
         ({'storage': 'sqlite3', 'compression': 'zstd'}, 'Expected storage mcap for compression'),
         ({'regex': '(a'}, "Expected a regular expression for 'regex', found '(a' "),
+        ({'types': 'JointState'}, "Expected names of message types in 'types', as sensor_m"),
         ({'topics': '/a', 'exclude': 'a'}, "in parameter 'exclude' that leaves '/a'"),
         ({'qos_overrides': '/nowhere.yaml'}, "There is no file '/nowhere.yaml'"),
         ({'max_duration': 'soon'}, "Bad value 'soon' for 'max_duration' in "),
@@ -352,6 +353,12 @@ def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
     accepted, reason = change('topics', ['/other'])
     assert not accepted
     assert reason.startswith("Parameter 'topics' cannot change while the node runs: expected []")
+    assert change('use_sim_time', value=False) == (True, '')
+    accepted, reason = change('use_sim_time', value=True)
+    assert not accepted
+    assert reason.startswith(
+        "Parameter 'use_sim_time' cannot change while the node runs: expected "
+    )
     names = ['storage', 'max_bag_size', 'max_duration', 'topics']
     request = DescribeParameters.Request(names=names)
     service = '/recorder/describe_parameters'

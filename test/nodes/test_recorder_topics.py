@@ -58,16 +58,21 @@ def _graph(*topics: str) -> list[Offer]:
         (Selection(regex=re.compile('a')), ['/a', '/ab', '/x/a']),
         (Selection(regex=re.compile('^/a'), exclude=re.compile('b')), ['/a']),
         (Selection(names=('/b',), regex=re.compile('x')), ['/b', '/x/a']),
-        (Selection(everything=True, exclude=re.compile('a')), ['/b']),
-        (Selection(everything=True, own=('/b',)), ['/a', '/ab', '/x/a']),
+        (Selection(names=('/b',), types=(TEXT,)), ['/b', '/note']),
+        (
+            Selection(regex=re.compile('^/a'), types=(TEXT,), exclude=re.compile('b')),
+            ['/a', '/note'],
+        ),
+        (Selection(everything=True, exclude=re.compile('a')), ['/b', '/note']),
+        (Selection(everything=True, own=('/b',)), ['/a', '/ab', '/x/a', '/note']),
         (Selection(names=('/_hidden',)), ['/_hidden']),
         (Selection(names=('/b',), awaited=('/a',)), ['/a', '/b']),
     ],
 )
-def test_topics_are_selected_by_name_expression_or_all(
+def test_topics_are_selected_by_name_expression_type_or_all(
     selection: Selection, taken: list[str]
 ) -> None:
-    graph = _graph('/a', '/ab', '/b', '/x/a', '/_hidden')
+    graph = [*_graph('/a', '/ab', '/b', '/x/a', '/_hidden'), Offer('/note', (TEXT,), ())]
     assert [found.topic for found in selection.take(graph)] == taken
 
 

@@ -106,14 +106,32 @@ def test_every_variable_is_a_declared_argument_and_every_argument_is_used(path: 
 
 
 @by_name
-def test_every_argument_says_what_it_is_and_has_a_default(path: Path):
+def test_every_argument_says_what_it_is_and_has_a_default_unless_it_is_required(path: Path):
     bare = [
         arg.attrib['name']
         for arg in _root(path).findall('arg')
-        if not arg.get('description') or arg.get('default') is None
+        if 'required' not in arg.get('description', '') and arg.get('default') is None
     ]
 
     assert bare == []
+    assert all(arg.get('description') for arg in _root(path).findall('arg'))
+
+
+@by_name
+def test_launch_asks_for_what_the_node_requires(path: Path):
+    arguments = _arguments(path)
+    required = {
+        name
+        for node in _nodes(path)
+        for name, field in NODES[node.attrib['exec']][0].model_fields.items()
+        if (field.description or '').endswith('required') and name in arguments
+    }
+
+    # Without a default, `ros2 launch` itself says what is missing.
+    bare = {name for name, default in arguments.items() if default is None}
+    assert bare <= required
+    if path.name != 'calibrate.launch.xml':
+        assert {name for name in required if arguments[name] == ''} == set()
 
 
 @by_name
@@ -139,9 +157,8 @@ def test_the_default_of_an_argument_is_the_default_of_its_parameter(path: Path):
             name = param.attrib['name']
             assert param.attrib['value'] == f'$(var {name})'
             default = arguments[name]
-            assert default is not None
-            if default.startswith(SHARE) or name in BUILT_IN:
-                continue  # a file of ours where the node itself requires one
+            if default is None or default.startswith(SHARE) or name in BUILT_IN:
+                continue  # required by the node itself; a file of ours, perhaps
             value = default if param.get('type') in {'str', None} else yaml.safe_load(default)
             given = {name: [value] if param.get('type') is None else value}
             config = validate(schema, given, path.name)

@@ -54,6 +54,7 @@ def declare(
     schema: type[T],
     *,
     changeable: Collection[str] = (),
+    fixed: Collection[str] = (),
     check: Callable[[T], None] | None = None,
     on_change: Callable[[T], None] | None = None,
 ) -> T:
@@ -67,6 +68,7 @@ def declare(
         schema: Fields of type bool, int, float, str, a Literal of strings, or a tuple of
             strings or floats.
         changeable: Names of the fields that may change while the node runs.
+        fixed: Names of other parameters of the node that must not change either.
         check: Called with all values, at the start and before each change, to raise a SysidError
             where they do not fit the world.
         on_change: Called with all values after a change was accepted.
@@ -90,7 +92,8 @@ def declare(
         # A value would be used to guess the type, which is wrong for an empty list.
         node.declare_parameter(name, type_, descriptor, ignore_override=True)
         node.set_parameters([Parameter(name, type_, _to_ros(getattr(config, name)))])
-    _ParameterGuard(node, config, where, kinds, frozenset(changeable), check, on_change)
+    constants = {name: node.get_parameter(name).value for name in fixed}
+    _ParameterGuard(node, config, where, kinds, frozenset(changeable), constants, check, on_change)
     return config
 
 
@@ -123,6 +126,7 @@ class _ParameterGuard:
         where: str,
         kinds: dict[str, _Kind],
         changeable: frozenset[str],
+        constants: dict[str, Any],
         check: Callable[[Any], None] | None,
         on_change: Callable[[Any], None] | None,
     ) -> None:
@@ -130,6 +134,7 @@ class _ParameterGuard:
         self._where = where
         self._kinds = kinds
         self._changeable = changeable
+        self._constants = constants
         self._check_values = check
         self._on_change = on_change
         node.add_pre_set_parameters_callback(self._convert)
@@ -168,17 +173,23 @@ class _ParameterGuard:
 
     def _merged(self, parameters: list[Parameter]) -> Any:
         values = self._config.model_dump()
-        # Parameters that are not ours (use_sim_time, QoS overrides) are somebody else's business.
+        for name, value in ((p.name, p.value) for p in parameters if p.name in self._constants):
+            if value != self._constants[name]:
+                raise _fixed(name, self._constants[name], value)
+        # Others that are not ours (QoS overrides) are somebody else's business.
         for name, value in ((p.name, p.value) for p in parameters if p.name in values):
             value_here = _from_ros(value, self._kinds[name])
             if name not in self._changeable and value_here != values[name]:
-                msg = (
-                    f'Parameter {name!r} cannot change while the node runs: expected '
-                    f'{_to_ros(values[name])!r} as at its start, found {_to_ros(value_here)!r}.'
-                )
-                raise ConfigError(msg)
+                raise _fixed(name, values[name], value_here)
             values[name] = value_here
         return validate(type(self._config), values, self._where)
+
+
+def _fixed(name: str, value: Any, found: Any) -> ConfigError:
+    return ConfigError(
+        f'Parameter {name!r} cannot change while the node runs: expected {_to_ros(value)!r} as at '
+        f'its start, found {_to_ros(found)!r}.'
+    )
 
 
 def _kind(name: str, info: FieldInfo) -> _Kind:

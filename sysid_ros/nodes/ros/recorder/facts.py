@@ -182,6 +182,7 @@ class SessionFacts:
             'asked': {
                 'topics': list(asked.names),
                 'regex': asked.regex.pattern if asked.regex else '',
+                'types': list(asked.types),
                 'exclude': asked.exclude.pattern if asked.exclude else '',
                 'all': asked.everything,
             },

@@ -246,6 +246,7 @@ class Selection:
         namespace: Beginning of the names of those that are taken by default, with the last slash:
             one robot of several.
         regex: Expression that is found in the names of topics to take; None without one.
+        types: Types of messages of which all topics are taken.
         exclude: Expression that is not found in the names of topics that nobody named.
         everything: Take all topics.
         awaited: Topics without a publisher of which recording does not begin; they are taken.
@@ -257,6 +258,7 @@ class Selection:
     defaults: bool = False
     namespace: str = '/'
     regex: re.Pattern[str] | None = None
+    types: tuple[str, ...] = ()
     exclude: re.Pattern[str] | None = None
     everything: bool = False
     awaited: tuple[str, ...] = ()
@@ -266,7 +268,7 @@ class Selection:
     @property
     def grows(self) -> bool:
         """Whether topics that nobody named may be taken."""
-        return self.defaults or self.everything or self.regex is not None
+        return bool(self.defaults or self.everything or self.regex or self.types)
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -287,9 +289,13 @@ class Selection:
             own = (found for found in rest if found.topic.startswith(self.namespace))
             rest = list(default_topics(own))
         elif not self.everything:
-            # Found anywhere in the name, as rosbag2 does it.
-            rest = [found for found in rest if self.regex and self.regex.search(found.topic)]
+            rest = [found for found in rest if self._fits(found)]
         return (*first, *rest)
+
+    def _fits(self, found: Offer) -> bool:
+        # Found anywhere in the name, or of a type: rosbag2 joins these in the same way.
+        named = self.regex is not None and self.regex.search(found.topic) is not None
+        return named or (len(found.msgtypes) == 1 and found.msgtypes[0] in self.types)
 
 
 def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Selection:
@@ -303,7 +309,7 @@ def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Sel
     Raises:
         ConfigError: Something is no name of a topic, or is excluded although it is named.
     """
-    defaults = not (config.topics or config.regex or config.all)
+    defaults = not (config.topics or config.regex or config.types or config.all)
     names = _resolve(node, 'topics', config.topics or ((_JOINT_STATES,) if defaults else ()))
     heard = _resolve(node, 'wait_for', config.wait_for)
     exclude = re.compile(config.exclude) if config.exclude else None
@@ -320,6 +326,7 @@ def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Sel
         defaults=defaults,
         namespace=f'{node.get_namespace().rstrip("/")}/',
         regex=re.compile(config.regex) if config.regex else None,
+        types=config.types,
         exclude=exclude,
         everything=config.all,
         awaited=tuple(dict.fromkeys((*clock, *(heard or names)))),

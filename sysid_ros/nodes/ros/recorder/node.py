@@ -65,6 +65,8 @@ class Recorder:
             node,
             RecorderConfig,
             changeable=('max_duration', 'notes'),
+            # Which clock times are of is decided here.
+            fixed=('use_sim_time',),
             on_change=self._set_config,
         )
         if not self._config.output:
