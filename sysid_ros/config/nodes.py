@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from sysid_ros.config.section import Section
 
@@ -63,6 +63,10 @@ class RecorderConfig(Section):
     max_bag_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
         default=0.0, description='seconds after which the next file begins; 0 means never'
     )
+    snapshot_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=0.0,
+        description='write nothing, but keep so many seconds in memory for ~/snapshot; 0 means off',
+    )
     queue_seconds: Annotated[float, Field(ge=0.1, le=3600)] = Field(
         default=30.0, description='how long messages wait for a slow disk before they are dropped'
     )
@@ -81,6 +85,13 @@ class RecorderConfig(Section):
         description='MJCF, URDF or xacro file, for the joints and their ranges in the quality',
     )
     panel: bool = Field(default=False, description='show the quality as a table in the terminal')
+
+    @model_validator(mode='after')
+    def _is_one_of_both(self) -> RecorderConfig:
+        if self.snapshot_seconds and self.start_paused:
+            msg = "Expected 'start_paused' or 'snapshot_seconds', found both"
+            raise ValueError(msg)
+        return self
 
     @field_validator('types')
     @classmethod

@@ -178,3 +178,44 @@ def test_bag_times_are_those_of_the_simulation(
     metadata = yaml.safe_load((tmp_path / 'bag' / 'metadata.yaml').read_text())
     facts = metadata['rosbag2_bagfile_information']['custom_data']
     assert 'ROS time' in facts['clock']
+
+
+def test_snapshots_are_written_when_they_are_asked_for_and_nothing_else_is(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    wait_for_status: Callable[..., Any],
+    trigger: Callable[[str], tuple[bool, str]],
+    read_numbers: Callable[..., Any],
+    ros_client: RosClient,
+    tmp_path: Path,
+) -> None:
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+
+    bag = tmp_path / 'bag'
+    recorder = record(output=bag, topics='/joint_states', snapshot_seconds=1.0)
+    accepted, said = trigger('snapshot')
+    assert (accepted, said) == (False, 'Nothing is kept yet: the recorder is waiting.')
+    publish('/joint_states', rate=100)
+    recorder.wait_for_line('keeping 1 s of /joint_states; call ~/snapshot to write them')
+    wait_for_status(state='keeping')
+
+    def wait_for(number: int) -> None:
+        def reached(message: Any) -> bool:
+            return int(message.header.frame_id) >= number
+
+        ros_client.message(JointState, '/joint_states', reached, latched=False)
+
+    wait_for(200)
+    assert not bag.exists()
+    accepted, said = trigger('snapshot')
+    assert accepted
+    assert said.startswith(f'Wrote {str(bag)!r}: ')
+    wait_for(500)
+    assert trigger('snapshot')[1].startswith(f'Wrote {str(tmp_path / "bag_1")!r}: ')
+    assert recorder.stop() == 0
+
+    assert sorted(path.name for path in tmp_path.glob('bag*')) == ['bag', 'bag_1']
+    first, second = (read_numbers(tmp_path / name)['/joint_states'] for name in ('bag', 'bag_1'))
+    for numbers in (first, second):
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert second[0] > first[0] > 0

@@ -52,6 +52,7 @@ class RecorderState(enum.Enum):
     WAITING = 'waiting'
     PAUSED = 'paused'
     RECORDING = 'recording'
+    KEEPING = 'keeping'
     STOPPED = 'stopped'
 
 

@@ -15,6 +15,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sysid_ros.bags.recording import Buffering, Recording, TopicCount, free_name
+from sysid_ros.bags.snapshot import Snapshot
 from sysid_ros.bags.writer import BagWriter, Splitting
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
@@ -34,6 +35,8 @@ from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
 from sysid_ros.nodes.ros.runtime import latched
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import TopicSpec
@@ -81,6 +84,8 @@ class Recorder:
         self._paused = self._config.start_paused
         self._state = RecorderState.WAITING
         self._recording: Recording | None = None
+        seconds = self._config.snapshot_seconds
+        self._snapshot = Snapshot(seconds) if seconds else None
         self._counts: tuple[TopicCount, ...] = ()
         # With its namespace: diagnostics of all robots come together on one topic.
         name = node.get_fully_qualified_name().lstrip('/')
@@ -100,11 +105,8 @@ class Recorder:
         self._diagnosis = Diagnosis(name)
         self._status = node.create_publisher(String, '~/status', latched())
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
-        node.create_service(Trigger, '~/start', self._on_start)
-        node.create_service(Trigger, '~/stop', self._on_stop)
-        node.create_service(Trigger, '~/pause', self._on_pause)
-        node.create_service(Trigger, '~/resume', self._on_resume)
-        node.create_service(Trigger, '~/split', self._on_split)
+        for name, serve in self._services.items():
+            node.create_service(Trigger, f'~/{name}', serve)
         # Not the node's clock: with use_sim_time a paused simulation would stop the recorder.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         node.create_timer(_LOOK_SECONDS, self._tick, clock=steady)
@@ -138,7 +140,7 @@ class Recorder:
         self._topics.look(self._recording, slowly=due)
         if self._state is RecorderState.WAITING:
             self._wait(now)
-        elif self._state is RecorderState.RECORDING:
+        elif self._state in {RecorderState.RECORDING, RecorderState.KEEPING}:
             self._recorded += elapsed
             if 0 < self._config.max_duration <= self._recorded:
                 self._log.info(f'max_duration of {self._config.max_duration:g} s is over')
@@ -154,7 +156,9 @@ class Recorder:
         if not self._topics.begun and self._topics.is_complete(now):
             specs = self._topics.specs()
             # The bag comes first, so that nothing that arrives is without a place.
-            if not self._paused:
+            if self._snapshot is not None:
+                self._subscriptions.sink = self._snapshot
+            elif not self._paused:
                 self._begin_recording(specs)
             self._topics.begin(specs)
             self._tell_facts()
@@ -168,12 +172,16 @@ class Recorder:
 
     def _ready(self) -> None:
         self._recorded = 0.0
-        if self._paused:
+        topics = ', '.join(spec.topic for spec in self._subscriptions.specs)
+        if self._snapshot is not None:
+            self._state = RecorderState.KEEPING
+            seconds = self._snapshot.seconds
+            self._log.info(f'keeping {seconds:g} s of {topics}; call ~/snapshot to write them')
+        elif self._paused:
             self._state = RecorderState.PAUSED
             self._log.info('paused; call ~/start to record')
         else:
             self._state = RecorderState.RECORDING
-            topics = ', '.join(spec.topic for spec in self._subscriptions.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
         self._publish()
 
@@ -217,6 +225,46 @@ class Recorder:
             self._recording.set_facts(facts)
 
     # Services
+
+    @property
+    def _services(self) -> dict[str, Callable[[Any, Any], Any]]:
+        # As in rosbag2, there is a service for snapshots where they are made only. Where they are,
+        # no bag is open that the others could be about.
+        if self._snapshot is not None:
+            return {'snapshot': self._on_snapshot}
+        return {
+            'start': self._on_start,
+            'stop': self._on_stop,
+            'pause': self._on_pause,
+            'resume': self._on_resume,
+            'split': self._on_split,
+        }
+
+    def _on_snapshot(self, _: Any, response: Any) -> Any:
+        if self._snapshot is None or self._state is not RecorderState.KEEPING:
+            response.message = f'Nothing is kept yet: the recorder is {self._state.value}.'
+            return response
+        path = free_name(self._base)
+        try:
+            done = self._snapshot.write(
+                path,
+                self._subscriptions.specs,
+                self._subscriptions.latched(),
+                storage=self._config.storage,
+                compression=self._config.compression,
+                facts=self._facts.begin(self._config, self._topics),
+            )
+        except SysidError as err:
+            response.message = str(err)
+            return response
+        self._output, self._counts = path, done.counts
+        self._log.info(farewell(done, ()))
+        self._publish()
+        response.success = done.failure is None
+        messages = sum(count.messages for count in done.counts)
+        wrote = f'Wrote {str(path)!r}: {messages} messages of {done.seconds:.1f} s.'
+        response.message = str(done.failure) if done.failure else wrote
+        return response
 
     def _on_start(self, _: Any, response: Any) -> Any:
         if self._recording is not None and not self._paused:

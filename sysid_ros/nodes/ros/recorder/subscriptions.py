@@ -29,7 +29,7 @@ from sysid_ros.nodes.ros.recorder.graph import message_class, not_installed, top
 from sysid_ros.nodes.ros.recorder.listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rclpy.node import Node
     from rclpy.subscription import Subscription
@@ -240,17 +240,21 @@ class Subscriptions:
         self._closed = True
         self._listener.close()
 
-    def repeat_latched(self) -> None:
-        """Give the last message of each latched publisher to the sink, as received now.
+    def latched(self) -> Iterator[tuple[str, bytes]]:
+        """Yield topic and last message of each latched publisher.
 
-        It came once, before this recording perhaps, and belongs into every bag.
+        It came once, before the present recording perhaps, and belongs into every bag.
         """
-        sink = self.sink
-        if sink is None:
-            return
         for topic, served in self._served.items():
             publishers = served.subscription.get_publisher_count()
             for cdr in list(served.latched)[-max(1, publishers) :]:
+                yield topic, cdr
+
+    def repeat_latched(self) -> None:
+        """Give the last message of each latched publisher to the sink, as received now."""
+        sink = self.sink
+        if sink is not None:
+            for topic, cdr in self.latched():
                 sink.put(topic, self._now() if self._now else time.time_ns(), cdr)
 
     def _qos(self, spec: TopicSpec) -> QoSProfile:
