@@ -35,8 +35,6 @@ from sysid_ros.nodes.ros.recorder.topic_watch import TopicWatch
 from sysid_ros.nodes.ros.runtime import latched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rclpy.node import Node
 
     from sysid_ros.bags.recording import TopicSpec
@@ -105,8 +103,7 @@ class Recorder:
         self._diagnosis = Diagnosis(name)
         self._status = node.create_publisher(String, '~/status', latched())
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
-        for name, serve in self._services.items():
-            node.create_service(Trigger, f'~/{name}', serve)
+        self._offer_services()
         # Not the node's clock: with use_sim_time a paused simulation would stop the recorder.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         node.create_timer(_LOOK_SECONDS, self._tick, clock=steady)
@@ -226,19 +223,17 @@ class Recorder:
 
     # Services
 
-    @property
-    def _services(self) -> dict[str, Callable[[Any, Any], Any]]:
-        # As in rosbag2, there is a service for snapshots where they are made only. Where they are,
-        # no bag is open that the others could be about.
+    def _offer_services(self) -> None:
+        node = self._node
         if self._snapshot is not None:
-            return {'snapshot': self._on_snapshot}
-        return {
-            'start': self._on_start,
-            'stop': self._on_stop,
-            'pause': self._on_pause,
-            'resume': self._on_resume,
-            'split': self._on_split,
-        }
+            # As in rosbag2, it is there in this mode only; no bag is open for the others.
+            node.create_service(Trigger, '~/snapshot', self._on_snapshot)
+            return
+        node.create_service(Trigger, '~/start', self._on_start)
+        node.create_service(Trigger, '~/stop', self._on_stop)
+        node.create_service(Trigger, '~/pause', self._on_pause)
+        node.create_service(Trigger, '~/resume', self._on_resume)
+        node.create_service(Trigger, '~/split', self._on_split)
 
     def _on_snapshot(self, _: Any, response: Any) -> Any:
         if self._snapshot is None or self._state is not RecorderState.KEEPING:
