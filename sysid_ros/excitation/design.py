@@ -427,13 +427,9 @@ def _inside(
             x[:, 1:] *= np.clip(1 / factor, 0.5, _MOST_LARGER)[:, None]
         else:
             x[factor > 1] *= _SHRINK
-    most = max(experiment.limits.usage(worst.parts), key=lambda use: use.part / use.allowed)
-    broken = f'{most.what} of {most.name!r} at {100 * most.part:.0f} %'
-    if most.kept:
-        broken = f'bodies come as near as {1e3 * worst.distance:.1f} mm'
     msg = (
-        'Expected room for a motion around the home pose, found that even a small one breaks a '
-        f'limit: {broken}.'
+        'Expected room for a motion around the home pose, found that even a small one breaks '
+        f'{worst.broken(experiment.limits)}.'
     )
     raise ModelError(msg)
 

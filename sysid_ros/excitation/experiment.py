@@ -165,6 +165,15 @@ class Excursion(NamedTuple):
     distance: float
     diverged: bool
 
+    def broken(self, limits: Limits) -> str:
+        """Return which limit is broken, with the numbers; empty where all are kept."""
+        most = max(limits.usage(self.parts), key=lambda use: use.part / use.allowed)
+        if not most.kept:
+            return f'a limit: {most.what} of {most.name!r} at {100 * most.part:.0f} %'
+        if self.distance < limits.clearance:
+            return f'a limit: bodies come as near as {1e3 * self.distance:.1f} mm'
+        return 'the simulation' if self.diverged else ''
+
 
 class SimulatedMotion(NamedTuple):
     """One simulation of a motion.

@@ -30,6 +30,17 @@ HOME = {
     'wrist_2': 0.0,
     'wrist_3': 0.0,
 }
+#: Two balls of 5 cm radius on one rail, .5 m apart.
+RAIL = """
+<mujoco>
+  <worldbody>
+    <body><joint name="left" type="slide" axis="1 0 0" range="-1 1" damping="20"/>
+      <geom size=".05" mass="1"/></body>
+    <body pos=".5 0 0"><geom size=".05"/></body>
+  </worldbody>
+  <actuator><position name="left" joint="left" kp="100" ctrlrange="-1 1"/></actuator>
+</mujoco>
+"""
 
 pytestmark = pytest.mark.ros
 
@@ -139,6 +150,22 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
     assert len(exciter.output.splitlines()) == 1
 
 
+@pytest.mark.patient
+def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
+    start_node: StartNode, tmp_path: Path
+):
+    model, motion = tmp_path / 'rail.xml', tmp_path / 'motion.csv'
+    model.write_text(RAIL)
+    motion.write_text('time,left\n0,0\n2,0.45\n4,0\n')
+    exciter = start_node(EXCITER, *_parameters(model=model, motion=motion))
+    assert exciter.wait() == 2
+    (line,) = exciter.output.splitlines()
+    assert line.startswith(
+        f'exciter: Expected a motion inside the limits of {str(model)!r}, found '
+    )
+    assert 'bodies come as near as' in line
+
+
 class _HeldUp:
     """A robot that is where its commands say, and whose states are held up on their way at times.
 
@@ -209,14 +236,19 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
 
 @pytest.mark.patient
 @pytest.mark.parametrize(
-    ('values', 'reason'),
+    ('values', 'robot', 'reason'),
     [
-        ({'max_velocity': 0.1}, ', faster than 0.1'),
-        ({'max_tracking_error': 0.01}, ' from its command, over 0.01'),
+        # On the model it is slower, or it would not begin.
+        ({'max_velocity': 8.0}, {'velocity_noise': 3.5}, ', faster than 8'),
+        ({'max_tracking_error': 0.01}, {}, ' from its command, over 0.01'),
     ],
 )
 def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
-    start_node: StartNode, ros_client: RosClient, values: dict[str, object], reason: str
+    start_node: StartNode,
+    ros_client: RosClient,
+    values: dict[str, object],
+    robot: dict[str, object],
+    reason: str,
 ):
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
@@ -226,7 +258,7 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     exciter = start_node(EXCITER, *_parameters(model=ARM, **values))
     ros_client.spin_until(lambda: ros_client.node.count_publishers(ARRAYS) > 0)
     exciter.wait_for_line('waiting for a publisher of /joint_states')
-    start_node(ROBOT, *_parameters(model=ARM))
+    start_node(ROBOT, *_parameters(model=ARM, **robot))
     # Spin all the while: what is not taken when its sender leaves is lost.
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2

@@ -19,9 +19,15 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from sysid_ros.config import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
 from sysid_ros.excitation import approach, drives, follow, read_waypoints, sum_of_sines
-from sysid_ros.excitation.drives import compile_file, holding_commands, home_position
-from sysid_ros.excitation.limits import Breach, Guard
+from sysid_ros.excitation.drives import (
+    compile_driven,
+    holding_commands,
+    home_position,
+    load_driven,
+)
+from sysid_ros.excitation.limits import Breach, Guard, find_limits
 from sysid_ros.excitation.motion import quintic
+from sysid_ros.excitation.rehearsal import LONGEST, rehearse
 from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 
@@ -46,6 +52,10 @@ _BRAKE_SECONDS = 0.5
 _KEPT_SECONDS = 1.0
 #: A limit is broken when so many messages in a row say so: one may be a glitch.
 _IN_A_ROW = 3
+#: Part of a limit that the simulated robot may use: servos overshoot the ends of their ranges.
+_MARGIN = 1.02
+#: What is as good as no limit, rad/s or m/s.
+_ANY_VELOCITY = 1e6
 #: How long the last command may take to reach its subscribers, s.
 _FAREWELL_SECONDS = 0.5
 _NS = 10**9
@@ -68,9 +78,12 @@ class Exciter:
         if not config.model:
             msg = "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."
             raise ConfigError(msg)
-        self._model = compile_file(Path(config.model))
+        path = Path(config.model)
+        spec = load_driven(path)
+        self._model = compile_driven(spec, path)
         self._drives = drives(self._model)
         self._motion = _plan(config, self._model)
+        self._rehearse(spec, path)
         by_name = config.message == 'JointTrajectory'
         for drive in self._drives:
             if by_name and not (drive.joint and drive.takes_positions):
@@ -106,6 +119,19 @@ class Exciter:
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def _rehearse(self, spec: mujoco.MjSpec, path: Path) -> None:
+        """Refuse a motion that breaks a limit on the model."""
+        fastest = self._config.max_velocity or _ANY_VELOCITY
+        try:
+            limits = find_limits(self._model, margin=_MARGIN, max_speed=fastest)
+        except ModelError as err:
+            self._log.warning(f'the motion is not tried on the model first: {err}')
+            return
+        if self._motion.duration > LONGEST:
+            text = f'the first {LONGEST:g} s of the motion are tried on the model, not the rest'
+            self._log.warning(text)
+        rehearse(spec, path, self._motion, limits)
 
     # Waiting for the robot
 

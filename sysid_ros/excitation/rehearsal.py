@@ -1,0 +1,52 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trying a motion on the model before a robot moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.errors import ModelError
+from sysid_ros.excitation.drives import holding_commands, home_position
+from sysid_ros.excitation.experiment import Experiment
+from sysid_ros.excitation.motion import Motion, approach
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import mujoco
+
+    from sysid_ros.excitation.limits import Limits
+
+#: A longer motion is tried in its first seconds only: ten minutes take some seconds to simulate.
+LONGEST = 600.0
+
+
+def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) -> None:
+    """Simulate a motion, and what leads to it from the home pose, and refuse what breaks a limit.
+
+    Args:
+        spec: The model; it is not changed.
+        path: Its file, for messages.
+        motion: The motion; what comes after :data:`LONGEST` is not looked at.
+        limits: What must be kept.
+
+    Raises:
+        ModelError: A limit is broken, bodies come too near to each other, or the simulation
+            becomes unstable.
+    """
+    model = limits.model
+    rate = 1.0 / float(motion.times[1] - motion.times[0])
+    looked = motion.times <= LONGEST
+    part = Motion(motion.times[looked], motion.commands[looked], motion.actuators)
+    whole = approach(part, holding_commands(model, home_position(model)), rate=rate)
+    with Experiment(spec, path, (), limits, {}, rate=rate) as experiment:
+        found = experiment.excursion(whole, np.zeros((1, 0)))
+    broken = found.broken(limits)
+    if broken:
+        msg = (
+            f'Expected a motion inside the limits of {str(path)!r}, found one that breaks {broken}.'
+        )
+        raise ModelError(msg)
