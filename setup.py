@@ -51,6 +51,7 @@ ROS = (
     'ros-jazzy-rclpy[fastrtps]>=7.1',
     'ros-builtin-interfaces==2.0.3',
     'ros-rcl-interfaces==2.0.3',
+    'ros-rosgraph-msgs==2.0.3',
     'ros-diagnostic-msgs==5.3.6',
     'ros-sensor-msgs==5.3.6',
     'ros-std-msgs==5.3.6',
@@ -118,6 +119,7 @@ def _share(folder: str, *patterns: str) -> tuple[str, list[str]]:
 
 _package = ET.parse('package.xml').getroot()  # noqa: S314 (our own file)
 _maintainer = next(_package.iter('maintainer'))
+_urls = {url.get('type'): url.text for url in _package.iter('url')}
 
 setup(
     name=NAME,
@@ -126,6 +128,8 @@ setup(
     long_description=Path('README.md').read_text('utf-8') if Path('README.md').exists() else '',
     long_description_content_type='text/markdown',
     license=_package.findtext('license'),
+    url=_urls['website'],
+    project_urls={'Source': _urls['repository'], 'Issues': _urls['bugtracker']},
     maintainer=_maintainer.text,
     maintainer_email=_maintainer.get('email'),
     packages=find_packages(include=[NAME, f'{NAME}.*']),

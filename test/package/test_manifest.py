@@ -18,6 +18,9 @@ SETUP = (ROOT / 'setup.py').read_text('utf-8')
 #: Names in rosdep of packages that PyPI names differently.
 DEBIAN = {'pillow': 'pil', 'pyyaml': 'yaml'}
 
+#: Packages that exist in tests only.
+INVENTED = ('lab_', 'no_such_', 'my_')
+
 #: Order in which format 3 (REP 149) wants the elements, as far as they are used here.
 ORDER = (
     'name',
@@ -74,7 +77,30 @@ def test_the_manifest_names_every_ros_package_that_the_nodes_import():
     }
 
     assert 'rclpy' in imported
-    assert imported <= depends
+    # The recorder imports types by name, also the clock's.
+    assert imported | {'rosgraph_msgs'} <= depends
+
+
+def test_the_manifest_names_every_ros_package_that_the_tests_import():
+    depends = {element.text for element in MANIFEST if element.tag.endswith('depend')}
+    pattern = re.compile(r"(?:from |import |, ')(\w+_(?:msgs|srvs|interfaces))[./]", re.MULTILINE)
+    imported = {
+        name
+        for path in (ROOT / 'test' / 'nodes').rglob('*.py')
+        for name in pattern.findall(path.read_text('utf-8'))
+    }
+
+    assert 'lifecycle_msgs' in imported
+    assert {name for name in imported if not name.startswith(INVENTED)} <= depends
+
+
+def test_the_addresses_are_those_of_the_maintainer():
+    owner, _, host = next(MANIFEST.iter('maintainer')).attrib['email'].partition('@')
+    urls = {url.attrib['type']: url.text or '' for url in MANIFEST.iter('url')}
+
+    assert urls.keys() == {'website', 'repository', 'bugtracker'}
+    place = f'https://{host.removeprefix("users.noreply.")}/{owner}/sysid_ros'
+    assert [url for url in urls.values() if not url.startswith(place)] == []
 
 
 def test_the_manifest_says_of_every_requirement_of_setup_py_where_it_comes_from():
