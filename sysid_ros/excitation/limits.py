@@ -212,14 +212,26 @@ class Collisions:
     """How near to each other bodies come that may collide.
 
     MuJoCo's own filters hold: geoms collide only where contype and conaffinity say so, and bodies
-    that are joined do not. What touches in the home pose, as a base on the floor, does not count.
+    that are joined do not. What touches in the home pose, as a base on the floor, does not count,
+    nor what touches where a motion begins.
 
     Attributes:
         possible: Whether any two geoms can collide at all.
     """
 
-    def __init__(self, model: mujoco.MjModel, clearance: float) -> None:
-        """Prepare a copy of the model that reports contacts before they happen."""
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        clearance: float,
+        start: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Prepare a copy of the model that reports contacts before they happen.
+
+        Args:
+            model: The compiled model.
+            clearance: Least distance of bodies that may collide, m.
+            start: (nq,) where a motion begins; default the home pose.
+        """
         self._model = model.__copy__()
         self._clearance = clearance
         self._model.geom_margin[:] = 2.0 * clearance
@@ -230,7 +242,10 @@ class Collisions:
         self.possible = bool(np.any(moving & alive)) or bool(model.npair)
         self._known: frozenset[tuple[int, int]] = frozenset()
         if self.possible:
-            self._known = frozenset(self._near(home_position(model)))
+            home = home_position(model)
+            self._known = frozenset(
+                {**self._near(home), **self._near(home if start is None else start)}
+            )
 
     def distance(self, qpos: NDArray[np.float64]) -> float:
         """Return the least distance on (n, nq) configurations, m; infinite where none is near."""

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.excitation.drives import holding_commands, home_position
+from sysid_ros.excitation.drives import drives, holding_commands, home_position
 from sysid_ros.excitation.experiment import Experiment
+from sysid_ros.excitation.limits import CLEARANCE, Collisions
 from sysid_ros.excitation.motion import Motion, approach
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import mujoco
+    from numpy.typing import NDArray
 
     from sysid_ros.excitation.limits import Limits
 
@@ -50,3 +52,34 @@ def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) ->
             f'Expected a motion inside the limits of {str(path)!r}, found one that breaks {broken}.'
         )
         raise ModelError(msg)
+
+
+def lead_in(
+    model: mujoco.MjModel, motion: Motion, pose: NDArray[np.float64], *, rate: float
+) -> Motion:
+    """Return a motion with a move from a pose in front, and refuse a move into a collision.
+
+    Args:
+        model: The compiled model.
+        motion: The motion.
+        pose: (nq,) where the robot is; what touches there does not count.
+        rate: Commands per second.
+
+    Raises:
+        ModelError: Bodies come too near to each other, if servos do as they are told.
+    """
+    whole = approach(motion, holding_commands(model, pose), rate=rate)
+    commands = whole.commands[: len(whole.times) - len(motion.times) + 1]
+    asked = np.tile(pose, (len(commands), 1))
+    for column, drive in enumerate(drives(model)):
+        if drive.takes_positions and drive.joint:
+            address = model.jnt_qposadr[model.joint(drive.joint).id]
+            asked[:, address] = (commands[:, column] - drive.offset) / drive.slope
+    distance = Collisions(model, CLEARANCE, pose).distance(asked)
+    if distance < CLEARANCE:
+        msg = (
+            'Expected a free way from where the robot is to where the motion begins, found bodies '
+            f'that come as near as {1e3 * distance:.1f} mm on it.'
+        )
+        raise ModelError(msg)
+    return whole

@@ -76,6 +76,29 @@ def test_a_servo_that_overshoots_its_range_is_refused():
         _try(0.0, -1.0, -1.0, span=0.4, damping=1)
 
 
+def _lead_in(pose: float, left: str = '') -> float:
+    """Return how many seconds the way from a pose of the left ball to its home pose takes."""
+    model = mujoco.MjModel.from_xml_string(RAIL.format(damping=20, left=left))
+    motion = follow(model, Waypoints(np.array([0.0, 1.0]), ('left',), np.zeros((2, 1))), rate=100.0)
+    whole = rehearsal.lead_in(model, motion, np.array([pose, 0.0]), rate=100.0)
+    assert whole.commands[0, 0] == pytest.approx(pose)
+    return whole.duration - motion.duration
+
+
+def test_a_way_that_leads_through_another_body_is_refused():
+    # .3 m at .5 m/s at most, by a quintic.
+    assert _lead_in(0.3) == pytest.approx(1.875 * 0.3 / 0.5, abs=0.01)
+    with pytest.raises(
+        ModelError, match=r'^Expected a free way .* as near as -\d+\.\d mm on it\.$'
+    ):
+        _lead_in(0.8)
+    assert _lead_in(0.8, left='contype="0" conaffinity="0"') > 0
+
+
+def test_a_robot_that_rests_against_something_may_leave_it():
+    assert _lead_in(0.395) > 0
+
+
 def test_of_a_long_motion_the_beginning_is_looked_at(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rehearsal, 'LONGEST', 5.0)
     with pytest.raises(ModelError, match='bodies come as near'):

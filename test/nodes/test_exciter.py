@@ -166,6 +166,25 @@ def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
     assert 'bodies come as near as' in line
 
 
+@pytest.mark.patient
+def test_a_robot_is_not_moved_through_a_body_to_where_the_motion_begins(
+    start_node: StartNode, ros_client: RosClient, tmp_path: Path
+):
+    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
+
+    (tmp_path / 'rail.xml').write_text(RAIL)
+    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
+    states = ros_client.node.create_publisher(JointState, '/joint_states', 10)
+    state = JointState(name=['left'], position=[0.8])
+    ros_client.node.create_timer(0.02, lambda: states.publish(state))
+    exciter = start_node(EXCITER, *_parameters(model=tmp_path / 'rail.xml', amplitude=0.1))
+    ros_client.spin_until(lambda: exciter.process.poll() is not None)
+    assert exciter.wait() == 2
+    assert 'exciter: Expected a free way from where the robot is to where ' in exciter.output
+    assert commands == []
+
+
 class _HeldUp:
     """A robot that is where its commands say, and whose states are held up on their way at times.
 

@@ -18,16 +18,15 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from sysid_ros.config import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
-from sysid_ros.excitation import approach, drives, follow, read_waypoints, sum_of_sines
+from sysid_ros.excitation import drives, follow, read_waypoints, sum_of_sines
 from sysid_ros.excitation.drives import (
     compile_driven,
-    holding_commands,
     home_position,
     load_driven,
 )
 from sysid_ros.excitation.limits import Breach, Guard, find_limits
 from sysid_ros.excitation.motion import quintic
-from sysid_ros.excitation.rehearsal import LONGEST, rehearse
+from sysid_ros.excitation.rehearsal import LONGEST, lead_in, rehearse
 from sysid_ros.nodes.ros.motion import JointStates, ReadinessCheck, Schedule
 from sysid_ros.nodes.ros.parameters import declare, resolve_topic
 
@@ -197,7 +196,7 @@ class Exciter:
                 raise RosError(msg)
             address = self._model.jnt_qposadr[self._model.joint(drive.joint).id]
             pose[address] = measured[drive.joint]
-        return approach(self._motion, holding_commands(self._model, pose), rate=self._config.rate)
+        return lead_in(self._model, self._motion, pose, rate=self._config.rate)
 
     # Moving
 
