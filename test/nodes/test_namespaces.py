@@ -73,15 +73,15 @@ def test_every_node_that_tools_show_answers_for_its_parameters(
     recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag', quality=False))
     recorder.wait_for_line('recording /left/joint_states, ')
     own = {('test_client', '/'), ('recorder', '/left'), ('simulated_robot', '/left')}
+    listening = {('_recorder_listener', '/left'), ('_simulated_robot_commands', '/left')}
+
+    def nodes() -> set[tuple[str, str]]:
+        return set(ros_client.node.get_node_names_and_namespaces())
+
+    ros_client.spin_until(lambda: own | listening <= nodes())
 
     # `ros2 node list`, `ros2 param list` and others leave out names with this beginning.
-    shown = {
-        found
-        for found in ros_client.node.get_node_names_and_namespaces()
-        if not found[0].startswith('_')
-    }
-
-    assert shown == own
+    assert {node for node in nodes() if not node[0].startswith('_')} == own
     for name in ('/left/recorder', '/left/simulated_robot'):
         listed = ros_client.call(ListParameters, f'{name}/list_parameters').result.names
         assert 'use_sim_time' in listed
