@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.excitation.drives import drives, holding_commands, home_position
+from sysid_ros.excitation.drives import (
+    SCALAR_JOINTS,
+    drives,
+    holding_commands,
+    home_position,
+)
 from sysid_ros.excitation.experiment import Experiment
 from sysid_ros.excitation.limits import CLEARANCE, Collisions
 from sysid_ros.excitation.motion import Motion, approach
@@ -59,6 +64,8 @@ def lead_in(
 ) -> Motion:
     """Return a motion with a move from a pose in front, and refuse a move into a collision.
 
+    Of what stands or flies nobody knows where it is: its move is not looked at.
+
     Args:
         model: The compiled model.
         motion: The motion.
@@ -69,6 +76,8 @@ def lead_in(
         ModelError: Bodies come too near to each other, if servos do as they are told.
     """
     whole = approach(motion, holding_commands(model, pose), rate=rate)
+    if not np.all(np.isin(model.jnt_type, SCALAR_JOINTS)):
+        return whole
     commands = whole.commands[: len(whole.times) - len(motion.times) + 1]
     asked = np.tile(pose, (len(commands), 1))
     for column, drive in enumerate(drives(model)):

@@ -99,6 +99,20 @@ def test_a_robot_that_rests_against_something_may_leave_it():
     assert _lead_in(0.395) > 0
 
 
+def test_the_way_of_what_stands_or_flies_is_not_looked_at():
+    spec = mujoco.MjSpec.from_string(RAIL.format(damping=20, left=''))
+    spec.body('left').add_freejoint()
+    spec.delete(spec.joint('left'))
+    spec.delete(spec.actuator('left'))
+    model = spec.compile()
+    motion = follow(
+        model, Waypoints(np.array([0.0, 1.0]), ('right',), np.zeros((2, 1))), rate=100.0
+    )
+    pose = np.zeros(model.nq)
+    pose[3], pose[-1] = 1.0, -0.8
+    assert rehearsal.lead_in(model, motion, pose, rate=100.0).duration > motion.duration
+
+
 def test_of_a_long_motion_the_beginning_is_looked_at(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rehearsal, 'LONGEST', 5.0)
     with pytest.raises(ModelError, match='bodies come as near'):
