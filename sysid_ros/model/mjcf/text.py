@@ -234,6 +234,11 @@ class Document:
                 if not match['slash']:
                     around.append(element)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the text with all changes is another one."""
+        return self.render() != self._text
+
     def render(self) -> str:
         """Return the text with all changes."""
         text = self._text
