@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _GAINS = frozenset({'kp', 'kv', 'gainprm', 'biasprm', 'gear'})
 
 
+_CONSTANT = 'a constant force beside its command'
+
+
 class Law(StrEnum):
     """What a drive is told."""
 
@@ -87,6 +90,10 @@ def drives_of(stored: Stored, held: Container[str]) -> Drives:
     reasons = {row: _not_plain(model, row) for row in names}
     drives = [_drive(model, row) for row, reason in reasons.items() if not reason]
     lost = list(identified_lost(stored, _Held(drives, held)))
+    lost += [
+        Lost(f'actuator/{name}', bias, identified=True, why=_CONSTANT)
+        for name, bias in stored.biases.items()
+    ]
     told = {entry.name for entry in lost}
     lost += [
         Lost(f'actuator/{names[row]}', why=reason) for row, reason in reasons.items() if reason
@@ -151,11 +158,8 @@ def _is_servo_or_motor(model: mujoco.MjModel, row: int) -> bool:
     if model.actuator_biastype[row] == mujoco.mjtBias.mjBIAS_NONE:
         return True
     position, velocity = bias[1] == -gain, bias[1] == 0 and bias[2] in {0, -gain}
-    return bool(
-        model.actuator_biastype[row] == mujoco.mjtBias.mjBIAS_AFFINE
-        and bias[0] == 0
-        and (position or velocity)
-    )
+    affine = model.actuator_biastype[row] == mujoco.mjtBias.mjBIAS_AFFINE
+    return bool(affine and (position or velocity))
 
 
 def _law(model: mujoco.MjModel, row: int) -> Law:
@@ -219,11 +223,13 @@ def _beyond(model: mujoco.MjModel, drive: JointDrive, held: Container[str]) -> I
             yield Lost(name, float(value), unit)
     if model.dof_dampingpoly[dof].any() or model.actuator_dampingpoly[actuator].any():
         yield Lost(f'joint/{drive.joint}/damping', why='its higher powers of the velocity')
-    gear = float(model.actuator_gear[actuator, 0])
+    gear, constant = model.actuator_gear[actuator, 0], model.actuator_biasprm[actuator, 0]
+    if constant and model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE:
+        yield Lost(f'actuator/{drive.actuator}', float(constant), why=_CONSTANT)
     if gear != 1:
         yield Lost(
             f'actuator/{drive.actuator}/gear',
-            gear,
+            float(gear),
             why='the file is in units of the joint, so commands are, too',
         )
     low, high = drive.effort

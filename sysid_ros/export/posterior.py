@@ -107,15 +107,15 @@ class Posterior:
         rng = np.random.default_rng(seed)
         mean, covariance = _as_drawn(self.mean[self.columns], self.covariance, self.log)
         root = _root(covariance)
+        known = np.zeros(len(self.parameters), bool)
+        known[self.columns] = True
         while True:
             block = mean + rng.standard_normal((_BLOCK, len(mean))) @ root.T
             block[:, self.log] = np.exp(block[:, self.log])
-            for own in block:
-                values = self.mean
-                values[self.columns] = own
-                out = (values < self.bounds[:, 0]) | (values > self.bounds[:, 1])
-                out[np.setdiff1d(np.arange(len(values)), self.columns)] = False
-                yield values, out
+            values = np.tile(self.mean, (_BLOCK, 1))
+            values[:, self.columns] = block
+            out = known & ((values < self.bounds[:, 0]) | (values > self.bounds[:, 1]))
+            yield from zip(values, out, strict=True)
 
 
 def targets_of(parameter: ParameterResult, stored: Stored) -> list[Target]:

@@ -104,9 +104,9 @@ def _lost(stored: Stored, urdf: Urdf, written: mujoco.MjModel) -> Iterator[Lost]
     )
     yield from identified
     told = {entry.name for entry in identified}
-    for name, value, unit in _beyond(model):
-        if name not in told and not any(t.startswith(f'{name}/') for t in told):
-            yield Lost(name, value, unit)
+    for entry in _beyond(model):
+        if entry.name not in told:
+            yield entry
 
 
 def _not_moved(stored: Stored, written: mujoco.MjModel) -> Iterator[str]:
@@ -122,30 +122,30 @@ def _not_moved(stored: Stored, written: mujoco.MjModel) -> Iterator[str]:
                 yield target.path
 
 
-def _beyond(model: mujoco.MjModel) -> Iterator[tuple[str, float | None, str]]:
+def _beyond(model: mujoco.MjModel) -> Iterator[Lost]:
     """Yield what a model says that moves it and that URDF has no place for."""
     for row in range(model.njnt):
         joint, dof = model.joint(row).name, int(model.jnt_dofadr[row])
         slide = model.jnt_type[row] == mujoco.mjtJoint.mjJNT_SLIDE
         for name, value, units in (
-            ('armature', model.dof_armature[dof], ('kg', 'kg·m²')),
-            ('stiffness', model.jnt_stiffness[row], ('N/m', 'N·m/rad')),
+            ('armature', model.dof_armature[dof], ('kg·m²', 'kg')),
+            ('stiffness', model.jnt_stiffness[row], ('N·m/rad', 'N/m')),
+            ('ref', model.qpos0[model.jnt_qposadr[row]], ('rad', 'm')),
         ):
-            if value:
-                yield f'joint/{joint}/{name}', float(value), units[0 if slide else 1]
+            if value and model.jnt_type[row] in _SCALAR:
+                yield Lost(f'joint/{joint}/{name}', float(value), units[int(slide)])
         if model.dof_dampingpoly[dof].any():
-            yield f"higher powers of joint/{joint}'s damping", None, ''
-        if model.jnt_type[row] in _SCALAR and model.qpos0[model.jnt_qposadr[row]]:
-            value = float(model.qpos0[model.jnt_qposadr[row]])
-            yield f'joint/{joint}/ref', value, 'm' if slide else 'rad'
+            yield Lost(f'joint/{joint}/damping', why='its higher powers of the velocity')
     for row in range(model.nactuator):
-        yield f'actuator/{model.actuator(row).name}', None, ''
-    for name, kind in (('tendon', model.ntendon), ('contact pair', model.npair)):
-        if kind:
-            yield f'{kind} {name}s', None, ''
+        yield Lost(f'actuator/{model.actuator(row).name}', why='all of it')
     others = int((model.eq_type != mujoco.mjtEq.mjEQ_JOINT).sum())
-    if others:
-        yield f'{others} equalities', None, ''
+    for name, count in (
+        ('tendons', model.ntendon),
+        ('contact pairs', model.npair),
+        ('equalities that are no mimic joints', others),
+    ):
+        if count:
+            yield Lost(f'{count} {name}')
 
 
 class _Carried(NamedTuple):

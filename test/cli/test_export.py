@@ -70,6 +70,7 @@ def test_json_says_it_too(sysid: Sysid, result: Path) -> None:
     assert document['samples'] is None
 
 
+@pytest.mark.slow
 def test_samples_are_counted(sysid: Sysid, quick: Project) -> None:
     (quick.folder / 'baseline.json').rename(quick.folder / 'result.json')
 

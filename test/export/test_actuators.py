@@ -257,7 +257,7 @@ def test_mjlab_builds_drives_that_move_the_robot_like_the_identified_model(
         ),
         ('<position name="one" joint="j" kp="3" timeconst=".1"/>', 'neither a plain servo nor a'),
         (
-            '<general name="one" joint="j" gainprm="3" biastype="affine" biasprm="1 -3 0"/>',
+            '<general name="one" joint="j" gainprm="3" biastype="affine" biasprm="0 -2 0"/>',
             'neither a plain servo nor a',
         ),
         ('', r'joint/j (no actuator of its own drives it)'),
@@ -305,3 +305,17 @@ def test_what_a_drive_does_not_say_of_a_model_is_told(
 
     assert [entry.name for entry in done.lost] == [name]
     assert f'#   {name} ' in text
+
+
+def test_a_constant_force_of_a_motor_is_told(tmp_path: Path) -> None:
+    model = tmp_path / 'robot.xml'
+    model.write_text(
+        '<mujoco><worldbody><body><joint name="j"/><geom size=".1" pos=".1 0 0"/></body>'
+        '</worldbody><actuator><general name="a" joint="j" gainprm="1" biastype="affine" '
+        'biasprm=".2 0 0" ctrlrange="-3 3"/></actuator></mujoco>'
+    )
+
+    done, text = exported(store(tmp_path, model, {'joint/j/damping': 0.3}), ExportFormat.MJLAB)
+
+    assert [(entry.name, entry.value) for entry in done.lost] == [('actuator/a', 0.2)]
+    assert 'BuiltinMotorActuatorCfg(' in text

@@ -153,6 +153,7 @@ def drawn(of: Posterior, count: int, seed: int = 0) -> tuple[Array, int]:
     return np.array(kept), refused
 
 
+@pytest.mark.slow
 def test_a_positive_number_near_zero_is_lognormal_with_the_same_moments(tmp_path: Path) -> None:
     found = {
         'joint/elbow/damping': Found(0.25, 0.1, (0.0, 10.0)),
@@ -162,13 +163,13 @@ def test_a_positive_number_near_zero_is_lognormal_with_the_same_moments(tmp_path
     correlation = np.array([[1.0, 0.5, -0.4], [0.5, 1.0, 0.0], [-0.4, 0.0, 1.0]])
 
     of = posterior(tmp_path, found, correlation)
-    values, refused = drawn(of, 200_000)
+    values, refused = drawn(of, 100_000)
 
     mean, covariance = known(found, correlation, 3)
     assert of.log.tolist() == [True, True, False]
     assert refused == 0
     assert np.all(values > 0)
-    assert values.mean(axis=0) == pytest.approx(mean, rel=2e-3)
+    assert values.mean(axis=0) == pytest.approx(mean, rel=5e-3)
     deviation = np.sqrt(np.diag(covariance))
     assert np.cov(values.T) / np.outer(deviation, deviation) == pytest.approx(correlation, abs=0.02)
 

@@ -97,6 +97,8 @@ def test_the_exported_urdf_with_what_it_lacks_moves_like_the_mjcf_with_servos(
     stored = load_stored(tmp_path)
     told = {entry.name: entry.value for entry in done.lost if entry.identified}
     assert told == {'joint/lift/armature': 0.3, 'actuator/lift_servo/kp': 55.0}
+    of_the_model = {entry.name for entry in done.lost if not entry.identified}
+    assert of_the_model == {'actuator/lift_servo', 'actuator/roll_servo'}
     model = load_model(tmp_path / 'robot.urdf')
     assert np.abs(motion(model) - motion(stored.fitted)).max() > 0.05
     model.dof_armature[model.joint('lift').dofadr] = told['joint/lift/armature']
