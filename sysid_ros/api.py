@@ -140,7 +140,7 @@ class Result:
         if identified is None and not self.accepted:
             identified = Identified(self.record)
         elif identified is None:
-            model, nominal, values = read_again(self.record)
+            model, nominal, _, values = read_again(self.record)
             entries: Any = self.record.provenance.config.get('servos', ())
             servos = [validated(ServoConfig, entry, 'servos of the result') for entry in entries]
             identified = Identified(self.record, values, model, joints_of(servos, nominal))
@@ -155,7 +155,7 @@ class Result:
         Raises:
             ModelError: The MJCF file that was calibrated is not there, or not as it was.
         """
-        (_, spec), nominal, values = read_again(self.record)
+        (_, spec), nominal, _, values = read_again(self.record)
         values = [(target, value) for target, value in values if target.in_mjcf]
         params = ParameterDict(
             {

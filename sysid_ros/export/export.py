@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sysid_ros.errors import ConfigError, ResultError, some
 from sysid_ros.export import isaaclab, mjlab, ros2_control, urdf
@@ -20,13 +21,16 @@ from sysid_ros.export.stored import load_stored
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import encode
-from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.mjcf.write import left_out, write_model
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sysid_ros.export.lost import Lost
     from sysid_ros.export.rendered import Rendered
     from sysid_ros.export.samples import Drawn
     from sysid_ros.export.stored import Stored
+    from sysid_ros.model.mjcf.write import WrittenModel
 
 #: What says how samples were drawn, in their folder.
 RANGES = 'ranges.yaml'
@@ -104,8 +108,10 @@ def export(result: Path, request: ExportRequest) -> Exported:
     """
     _check(request)
     stored = load_stored(result, request.model)
+    said = tuple(_remarks(stored))
     if request.format is ExportFormat.MJCF:
-        return _export_mjcf(stored, request)
+        done = _export_mjcf(stored, request)
+        return dataclasses.replace(done, notes=(*said, *done.notes))
     made = _rendered(stored, request)
     if made.empty:
         parts = (str(entry) for entry in made.lost if not entry.identified)
@@ -115,7 +121,20 @@ def export(result: Path, request: ExportRequest) -> Exported:
         )
         raise ResultError(msg)
     replace_file(request.output, encode(made.text))
-    return Exported(request.format, (request.output,), made.lost, made.notes)
+    return Exported(request.format, (request.output,), made.lost, (*said, *made.notes))
+
+
+def _remarks(stored: Stored) -> Iterator[str]:
+    """Say what there is to know of a result, whatever it is written as."""
+    for check in stored.record.reservations:
+        yield f'The result is {stored.record.standing}: {check.detail}'
+    servos: Any = stored.record.provenance.config.get('servos', ())
+    driven = ', '.join(name for entry in servos for name in entry['actuators'])
+    if driven:
+        yield (
+            f'Laws of servos drive {driven} in the fit; what is written has none of them, and '
+            'their coefficients are beside the result, in servos/.'
+        )
 
 
 def _check(request: ExportRequest) -> None:
@@ -162,7 +181,7 @@ def _export_mjcf(stored: Stored, request: ExportRequest) -> Exported:
     if request.samples is None:
         written = write_model(stored.robot, stored.values, output, stored.biases)
         main = written.path.relative_to(absolute(output))
-        return Exported(request.format, _beside(output / main), lost, written.notes)
+        return Exported(request.format, _beside(output / main), lost, _new(written, stored))
     posterior = Posterior.of(stored)
     temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f'.{output.name}.'))
     try:
@@ -183,7 +202,13 @@ def _export_mjcf(stored: Stored, request: ExportRequest) -> Exported:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     files = (output / RANGES, *_beside(output / main))
-    return Exported(request.format, files, lost, (*written.notes, *drawn.notes), drawn)
+    return Exported(request.format, files, lost, (*_new(written, stored), *drawn.notes), drawn)
+
+
+def _new(written: WrittenModel, stored: Stored) -> tuple[str, ...]:
+    """Return the notes on a written model without those that say what is lost."""
+    told = left_out(stored.values)
+    return tuple(note for note in written.notes if note not in told)
 
 
 def _beside(main: Path) -> tuple[Path, ...]:

@@ -64,7 +64,13 @@ def render(stored: Stored, source: str) -> Rendered:
     for drive in joints:
         lines += _actuator(drive)
     lines.append(')')
-    return Rendered('\n'.join(lines) + '\n', lost, empty=not joints)
+    notes = [
+        f'mjlab wants a limit of effort for motors; the model has none for {drive.actuator!r}, so '
+        f'{_NO_LIMIT:g} was written.'
+        for drive in joints
+        if drive.law is Law.EFFORT and drive.limit is None
+    ]
+    return Rendered('\n'.join(lines) + '\n', lost, tuple(notes), empty=not joints)
 
 
 def _actuator(drive: JointDrive) -> Iterator[str]:

@@ -120,8 +120,7 @@ class Posterior:
 
 def targets_of(parameter: ParameterResult, stored: Stored) -> list[Target]:
     """Return what a parameter writes; none for what is of recordings."""
-    # A path such as body/x/inertia of old results stands for several targets.
-    return [stored.targets[path] for path in parameter.targets if path in stored.targets]
+    return [target for path in parameter.targets for target in stored.targets.get(path, ())]
 
 
 def _bounds(parameter: ParameterResult, stored: Stored) -> tuple[float, float]:

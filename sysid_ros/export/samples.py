@@ -70,16 +70,15 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
     values: list[Array] = []
     beyond, refused, drawn = 0, 0, 0
     often = np.zeros(len(posterior.parameters), int)
-    reason = 'no value is inside of its bounds'
+    reason = ''
     for own, out in posterior.draws(seed):
         if len(files) == count:
             break
         drawn += 1
         if drawn > _MOST_DRAWS or refused > _MOST_REFUSED * count:
-            msg = (
-                f'Expected {count} samples, found {len(files)} in {drawn} draws, as '
-                f'{reason.rstrip(".")}.'
-            )
+            worst = posterior.parameters[int(often.argmax())].name
+            why = reason.rstrip('.') or f'values of {worst} are hardly ever inside of their bounds'
+            msg = f'Expected {count} samples, found {len(files)} in {drawn} draws, as {why}.'
             raise ResultError(msg)
         if out.any():
             beyond += 1
@@ -110,7 +109,7 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
         beyond,
         refused,
         by_parameter,
-        tuple(_notes(posterior, drawn - 1, beyond, refused, by_parameter)),
+        tuple(_notes(posterior, drawn, beyond, refused, by_parameter)),
     )
 
 
@@ -157,6 +156,7 @@ def ranges_text(stored: Stored, posterior: Posterior, drawn: Drawn, main: str, s
         zip(posterior.columns.tolist(), np.sqrt(np.diag(posterior.covariance)), strict=True)
     )
     log = dict(zip(posterior.columns.tolist(), posterior.log.tolist(), strict=True))
+    absent = {target.path for target, _ in stored.values if not target.in_mjcf}
     parameters = {}
     for i, parameter in enumerate(posterior.parameters):
         entry: dict[str, object] = {
@@ -172,7 +172,7 @@ def ranges_text(stored: Stored, posterior: Posterior, drawn: Drawn, main: str, s
         else:
             entry['drawn'] = 'fixed'
         entry['verdict'] = parameter.verdict
-        if not any(target.in_mjcf for target in targets_of(parameter, stored)):
+        if {target.path for target in targets_of(parameter, stored)} <= absent:
             entry['in_mjcf'] = False
         parameters[parameter.name] = entry
     order = [posterior.parameters[i].name for i in posterior.columns]

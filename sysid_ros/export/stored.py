@@ -32,11 +32,13 @@ class ReadAgain(NamedTuple):
     Attributes:
         robot: As read, with the actuators that were implied.
         nominal: What it compiles to.
-        values: Targets that are in it, and what was found for them, in SI units.
+        targets: What the paths of parameters stand for in it, without those of recordings.
+        values: All of these targets, and what was found for them, in SI units.
     """
 
     robot: RobotModel
     nominal: mujoco.MjModel
+    targets: dict[str, tuple[Target, ...]]
     values: list[tuple[Target, float]]
 
 
@@ -48,7 +50,7 @@ class Stored(NamedTuple):
         record: The result.
         robot: The model as read.
         nominal: What that compiles to.
-        targets: All that parameters write in the model, by path.
+        targets: What the paths of parameters stand for, without those of recordings.
         values: Targets and their values in SI units, without the offsets that biases stand for.
         biases: Actuators with the constant forces that they exert beside their commands'.
         fitted: The identified model.
@@ -58,7 +60,7 @@ class Stored(NamedTuple):
     record: CalibrationResult
     robot: RobotModel
     nominal: mujoco.MjModel
-    targets: dict[str, Target]
+    targets: dict[str, tuple[Target, ...]]
     values: list[tuple[Target, float]]
     biases: dict[str, float]
     fitted: mujoco.MjModel
@@ -93,7 +95,7 @@ def load_stored(path: Path, model: Path | None = None) -> Stored:
         raise ResultError(msg)
     if model is not None:
         record = record.model_copy(update={'model': str(model)})
-    robot, nominal, values = read_again(record)
+    robot, nominal, targets, values = read_again(record)
     hashes = {file.sha256 for file in record.provenance.files if file.role == 'model'}
     if hashes and robot.description.sha256 not in hashes:
         msg = (
@@ -104,7 +106,6 @@ def load_stored(path: Path, model: Path | None = None) -> Stored:
         raise ModelError(msg)
     held, biases = with_biases(record, robot, values)
     fitted = fitted_model(Path(record.model), held, biased(robot.spec, biases))
-    targets = {target.path: target for target, _ in values}
     return Stored(found, record, robot, nominal, targets, held, biases, fitted)
 
 
@@ -120,11 +121,16 @@ def read_again(record: CalibrationResult) -> ReadAgain:
     spec = robot.spec
     add_actuators(spec, record.implied_actuators)
     nominal = compile_spec(spec.copy(), path)
+    targets = {
+        name: resolve(name, nominal, spec=spec)
+        for found in record.parameters
+        for name in found.targets
+        if not of_sequence(name)
+    }
     values = [
         (target, found.value)
         for found in record.parameters
-        for path_of_target in found.targets
-        if not of_sequence(path_of_target)
-        for target in resolve(path_of_target, nominal, spec=spec)
+        for name in found.targets
+        for target in targets.get(name, ())
     ]
-    return ReadAgain(robot, nominal, values)
+    return ReadAgain(robot, nominal, targets, values)

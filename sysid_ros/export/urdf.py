@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, nearest
-from sysid_ros.export.lost import Lost, identified_lost
+from sysid_ros.export.lost import Lost, identified_lost, lost_lines
 from sysid_ros.export.rendered import Rendered
 from sysid_ros.model.description import read_description
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
@@ -83,12 +83,9 @@ def render(stored: Stored, source: str, urdf: Path | None, packages: Sequence[Pa
     return Rendered(_with_head(text, source, lost), lost, tuple(notes))
 
 
-def _with_head(text: str, source: str, lost: Sequence[Lost]) -> str:
+def _with_head(text: str, source: str, lost: tuple[Lost, ...]) -> str:
     """Put a comment in front of the robot that says what the URDF does not hold."""
-    lines = [f'Identified by sysid_ros: {source}.']
-    if lost:
-        lines.append('What a URDF has no place for, and this file does not hold:')
-        lines += [f'  {entry}' for entry in lost]
+    lines = [f'Identified by sysid_ros: {source}.', *lost_lines(lost)]
     body = '\n'.join(lines).replace('--', '- -')
     start = text.index('<robot')
     return f'{text[:start]}<!-- {body} -->\n{text[start:]}'
@@ -213,12 +210,15 @@ def _check_names(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:
 def _check_frames(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:
     """Check that bodies and links of a name are in the same places, wherever joints are.
 
+    The robot as a whole may stand somewhere else.
+
     Raises:
         ModelError: They are not.
     """
     ours, theirs = mujoco.MjData(stored.nominal), mujoco.MjData(urdf)
     shared = [name for name in _bodies(stored.nominal) if name in _bodies(urdf)]
     rng = np.random.default_rng(0)
+    base = np.eye(4)
     for turn in (0.0, 0.5):
         for name, row in _moving(stored.nominal).items():
             position = turn * rng.uniform(-1, 1)
@@ -226,24 +226,24 @@ def _check_frames(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:
             theirs.qpos[urdf.jnt_qposadr[_moving(urdf)[name]]] = position
         mujoco.mj_kinematics(stored.nominal, ours)
         mujoco.mj_kinematics(urdf, theirs)
-        for name in shared[1:]:
-            place, rotation = _relative(ours, shared[0], name)
-            other, turned = _relative(theirs, shared[0], name)
-            far = max(np.abs(place - other).max(), np.abs(rotation - turned).max())
-            if far > _SAME_FRAME:
+        if not turn and shared:
+            base = _pose(ours, shared[0]) @ np.linalg.inv(_pose(theirs, shared[0]))
+        for name in shared:
+            off = _pose(ours, name) - base @ _pose(theirs, name)
+            if np.abs(off).max() > _SAME_FRAME:
                 msg = (
                     f'Expected link {name!r} of {path!r} where the model has its body, found it '
-                    f'{1e3 * float(np.linalg.norm(place - other)):.3g} mm away or turned: inertias '
+                    f'{1e3 * float(np.linalg.norm(off[:3, 3])):.3g} mm away or turned: inertias '
                     'cannot be put back into another frame.'
                 )
                 raise ModelError(msg)
 
 
-def _relative(data: mujoco.MjData, base: str, name: str) -> tuple[Array, Array]:
-    """Return (3,) place and (3, 3) rotation of a body in the frame of another."""
-    frame = data.body(base).xmat.reshape(3, 3).T
-    place = frame @ (data.body(name).xpos - data.body(base).xpos)
-    return place, frame @ data.body(name).xmat.reshape(3, 3)
+def _pose(data: mujoco.MjData, name: str) -> Array:
+    """Return the (4, 4) pose of a body in the world."""
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = data.body(name).xmat.reshape(3, 3), data.body(name).xpos
+    return pose
 
 
 class _Carrier:
@@ -303,7 +303,7 @@ class _Carrier:
         The pose is in the frame of the one.
         """
         known = _bodies(self._stored.fitted)
-        rotation = self._data.xmat[link].reshape(3, 3)
+        inverse = np.linalg.inv(_pose(self._data, self._nominal.body(link).name))
         around = {link}
         for row in range(link + 1, self._nominal.nbody):
             fixed = (
@@ -311,11 +311,8 @@ class _Carrier:
             )
             if fixed and self._nominal.body(row).name not in known:
                 around.add(row)
-                pose = np.eye(4)
-                pose[:3, :3] = rotation.T @ self._data.xmat[row].reshape(3, 3)
-                pose[:3, 3] = rotation.T @ (self._data.xpos[row] - self._data.xpos[link])
                 if self._nominal.body_mass[row] > 0:
-                    yield row, pose
+                    yield row, inverse @ _pose(self._data, self._nominal.body(row).name)
 
     def _place(self, link: int, body: int) -> None:
         """Carry over where a body is in its parent, where that is the link's parent, too."""

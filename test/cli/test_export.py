@@ -70,6 +70,19 @@ def test_json_says_it_too(sysid: Sysid, result: Path) -> None:
     assert document['samples'] is None
 
 
+def test_reservations_of_a_result_are_said(sysid: Sysid, result: Path) -> None:
+    document = json.loads(result.read_text('utf-8'))
+    document['reservations'] = [
+        {'name': 'model', 'passed': False, 'detail': 'The model lacks a spring.'}
+    ]
+    result.write_text(json.dumps(document))
+    expected = 'The result is accepted with reservations: The model lacks a spring.'
+
+    for format_ in FORMATS:
+        done = sysid('export', result, '--format', format_, '-o', f'as-{format_}')
+        assert expected in done.out
+
+
 @pytest.mark.slow
 def test_samples_are_counted(sysid: Sysid, quick: Project) -> None:
     (quick.folder / 'baseline.json').rename(quick.folder / 'result.json')

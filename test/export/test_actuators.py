@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -319,3 +320,30 @@ def test_a_constant_force_of_a_motor_is_told(tmp_path: Path) -> None:
 
     assert [(entry.name, entry.value) for entry in done.lost] == [('actuator/a', 0.2)]
     assert 'BuiltinMotorActuatorCfg(' in text
+
+
+def test_a_motor_without_a_limit_gets_one_for_mjlab_and_it_is_told(tmp_path: Path) -> None:
+    model = tmp_path / 'robot.xml'
+    model.write_text(
+        '<mujoco><worldbody><body><joint name="j"/><geom size=".1" pos=".1 0 0"/></body>'
+        '</worldbody><actuator><motor name="a" joint="j"/></actuator></mujoco>'
+    )
+
+    done, text = exported(store(tmp_path, model, {'joint/j/damping': 0.3}), ExportFormat.MJLAB)
+
+    assert "the model has none for 'a', so 1e+06 was written." in done.notes[0]
+    assert 'effort_limit=1000000.0' in text
+
+
+def test_laws_of_servos_and_what_mjcf_lacks_are_told_once(tmp_path: Path) -> None:
+    (tmp_path / 'robot.xml').write_text(DRIVES)
+    path = store(tmp_path, tmp_path / 'robot.xml', {**FOUND, 'actuator/motor/gain': 1.1})
+    document = json.loads(path.read_text('utf-8'))
+    document['provenance']['config']['servos'] = [{'actuators': ['motor'], 'type': 'xl330'}]
+    path.write_text(json.dumps(document))
+
+    done = export(path, ExportRequest(ExportFormat.MJCF, tmp_path / 'mjcf'))
+
+    assert identified(done) == {'actuator/motor/gain': 1.1}
+    assert done.notes[0].startswith('Laws of servos drive motor in the fit')
+    assert not any('does not hold' in note for note in done.notes)

@@ -186,6 +186,28 @@ def test_values_beyond_bounds_are_refused_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_models_that_mujoco_refuses_are_redrawn_and_counted(tmp_path: Path) -> None:
+    # The upper end of the range is 2: every third lower end is above it.
+    found = {
+        'joint/elbow/range[0]': Found(1.95, 0.1),
+        'joint/elbow/damping': Found(0.0, 0.1, (0.0, 10.0)),
+    }
+    result = store(tmp_path, PENDULUM, found)
+
+    done = sampled(result, tmp_path / 'out', 20)
+
+    drawn = done.drawn
+    assert drawn is not None
+    assert np.all(drawn.values < (2.0, np.inf))
+    assert drawn.refused > 0
+    assert drawn.by_parameter == {'joint/elbow/damping': drawn.beyond_bounds}
+    count = 20 + drawn.refused + drawn.beyond_bounds
+    assert done.notes[0].startswith(f'{count} draws: {drawn.beyond_bounds} refused and redrawn')
+    assert f'{drawn.refused} that MuJoCo accepts as no model' in done.notes[0]
+    assert 'Bounds cut the ranges of joint/elbow/damping' in done.notes[1]
+
+
+@pytest.mark.slow
 def test_inertias_of_samples_are_those_of_bodies(tmp_path: Path) -> None:
     model = mujoco.MjModel.from_xml_path(str(PENDULUM))
     theta = theta_from_body(*Inertial.of_body(model, model.body('lower').id))

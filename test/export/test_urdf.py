@@ -232,6 +232,27 @@ def test_an_axis_that_turns_the_other_way_is_refused(tmp_path: Path) -> None:
         exported(tmp_path, model, {'joint/lift/damping': 0.1}, urdf=urdf)
 
 
+def test_the_first_axis_counts_as_well(tmp_path: Path) -> None:
+    model = merged_mjcf(tmp_path)
+    urdf = tmp_path / 'other.urdf'
+    text = (DATA / 'fixed.urdf').read_text()
+    urdf.write_text(text.replace("<axis xyz='0 0 1'/>", "<axis xyz='0 0 -1'/>"))
+
+    with pytest.raises(ModelError, match="Expected link 'arm'"):
+        exported(tmp_path, model, {'joint/lift/damping': 0.1}, urdf=urdf)
+
+
+def test_the_robot_may_stand_somewhere_else(tmp_path: Path) -> None:
+    model = merged_mjcf(tmp_path)
+    text = model.read_text()
+    assert 'pos="0 0 0.1"' in text
+    model.write_text(text.replace('pos="0 0 0.1"', 'pos="0.3 -0.2 0.9"', 1))
+
+    exported(tmp_path, model, {'joint/lift/damping': 0.1}, urdf=DATA / 'fixed.urdf')
+
+    assert load_model(tmp_path / 'robot.urdf').body('arm').pos[2] == 0.1
+
+
 def test_a_joint_that_only_the_urdf_has_is_refused(tmp_path: Path) -> None:
     model = merged_mjcf(tmp_path)
     urdf = tmp_path / 'other.urdf'
