@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, nearest
+from sysid_ros.errors import ModelError, nearest, some
 from sysid_ros.export.lost import Lost, identified_lost, lost_lines
 from sysid_ros.export.rendered import Rendered
 from sysid_ros.model.description import read_description
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.mjcf.write import identified_urdf
-from sysid_ros.model.urdf.tree import Urdf
+from sysid_ros.model.urdf.tree import Urdf, text_of
 from sysid_ros.model.urdf.write import not_held
 
 if TYPE_CHECKING:
@@ -72,23 +72,27 @@ def render(stored: Stored, source: str, urdf: Path | None, packages: Sequence[Pa
     text = identified_urdf(described, nominal, fitted)
     tree = Urdf(text, str(described.path))
     lost = tuple(_lost(stored, tree, fitted))
-    notes = []
+    head = '\n'.join((f'Identified by sysid_ros: {source}.', *lost_lines(lost)))
+    notes = tuple(_notes(described, tree, replaced))
+    return Rendered(tree.document.headed(head), lost, notes)
+
+
+def _notes(described: Description, urdf: Urdf, replaced: Sequence[str]) -> Iterator[str]:
+    """Say what there is to know of a URDF beside what it lacks."""
     if replaced:
-        notes.append(
+        yield (
             f'Not identified, and other in the model than in the URDF: {", ".join(replaced)}; the '
             'file has those of the model.'
         )
     if described.path.suffix != '.urdf':
-        notes.append(f'The URDF is that of {str(described.path)!r}, as it was read.')
-    return Rendered(_with_head(text, source, lost), lost, tuple(notes))
-
-
-def _with_head(text: str, source: str, lost: tuple[Lost, ...]) -> str:
-    """Put a comment in front of the robot that says what the URDF does not hold."""
-    lines = [f'Identified by sysid_ros: {source}.', *lost_lines(lost)]
-    body = '\n'.join(lines).replace('--', '- -')
-    start = text.index('<robot')
-    return f'{text[:start]}<!-- {body} -->\n{text[start:]}'
+        yield f'The URDF is that of {str(described.path)!r}, as it was read.'
+    meshes = (text_of(node, 'filename') for node in urdf.document.elements if node.tag == 'mesh')
+    beside = [name for name in meshes if name and '://' not in name and not name.startswith('/')]
+    if beside:
+        yield (
+            f'Meshes are named by their place beside {described.path.name!r} ({some(beside)}): put '
+            'the file there.'
+        )
 
 
 def _lost(stored: Stored, urdf: Urdf, written: mujoco.MjModel) -> Iterator[Lost]:

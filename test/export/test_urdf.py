@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,31 @@ def test_only_numbers_of_the_text_change_and_what_is_lost_is_said_in_front(tmp_p
     assert '<dynamics damping="0.2"/>' in changed[2]
     assert '<mimic joint="left"/>' in rest
     assert '<!-- A gripper whose right finger mimics' in rest
+
+
+def test_the_head_leaves_an_xml_file_whatever_is_in_front(tmp_path: Path) -> None:
+    text = (DATA / 'mimic.urdf').read_text().replace('name="elbow"', 'name="el--bow---"')
+    model = tmp_path / 'source.urdf'
+    model.write_text(text.replace('<!-- A gripper', '<!-- <robot name="old"> was a gripper'))
+
+    exported(tmp_path, model, {'joint/el--bow---/armature': 0.03})
+
+    written = (tmp_path / 'robot.urdf').read_bytes()
+    assert ET.fromstring(written).tag == 'robot'  # noqa: S314 (written by this test)
+    assert b'joint/el- -bow- - -/armature 0.03' in written
+
+
+def test_meshes_that_have_to_be_beside_the_file_are_named(tmp_path: Path) -> None:
+    text = (DATA / 'mimic.urdf').read_text()
+    visual = '<visual><geometry><mesh filename="{}"/></geometry></visual></link>'
+    model = tmp_path / 'source.urdf'
+    for name in ('meshes/upper.stl', 'package://robot/lower.stl'):
+        text = text.replace('</link>', visual.format(name), 1)
+    model.write_text(text)
+
+    done = exported(tmp_path, model, {'body/upper/mass': 1.4})
+
+    assert any("beside 'source.urdf' (meshes/upper.stl)" in note for note in done.notes)
 
 
 def merged_mjcf(folder: Path) -> Path:

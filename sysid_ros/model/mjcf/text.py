@@ -102,6 +102,11 @@ class Element:
         return self
 
     @property
+    def start(self) -> int:
+        """Where the text opens it; 0 for a new one."""
+        return self._opening.name_end - len(self._read_as) - 1 if self._opening else 0
+
+    @property
     def attributes(self) -> dict[str, str]:
         """Names and values as the text has them, in its order."""
         return {name: written.value for name, written in self._written.items()}
@@ -233,6 +238,12 @@ class Document:
                 self.elements.append(element)
                 if not match['slash']:
                     around.append(element)
+
+    def headed(self, comment: str) -> str:
+        """Return the text with all changes, and a comment in front of the root element."""
+        text, place = self.render(), self.elements[0].start
+        inside = re.sub('-(?=-)', '- ', comment)  # XML has no -- in a comment
+        return f'{text[:place]}<!-- {inside} -->\n{text[place:]}'
 
     @property
     def changed(self) -> bool:
