@@ -62,6 +62,7 @@ def make_parser() -> Parser:
     _add_check(commands)
     _add_baseline(commands)
     _add_compare(commands)
+    _add_export(commands)
     _add_preflight(commands)
     _add_excite(commands)
     _add_process(commands)
@@ -287,6 +288,50 @@ def _add_check(commands: Commands) -> None:
         '-o', '--output', type=Path, help='folder for result and report of this fit; default none'
     )
     _add_outcome(parser)
+
+
+def _add_export(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'export',
+        help='write an identified model for other programs, and models drawn from its intervals',
+        description=(
+            'Write what a calibration found as MJCF, URDF, gains of ros2_controllers or actuators '
+            'of IsaacLab and mjlab, and say what a format does not hold. With --samples, write '
+            'models that vary as much as the data leave open.'
+        ),
+    )
+    parser.add_argument('result', type=Path, help='result.json, or its folder')
+    parser.add_argument(
+        '--format',
+        choices=['mjcf', 'urdf', 'ros2-control', 'isaaclab', 'mjlab'],
+        default='mjcf',
+        help='default mjcf',
+    )
+    parser.add_argument(
+        '-o', '--output', type=Path, required=True, help='new file; for mjcf a new folder'
+    )
+    parser.add_argument(
+        '--samples', type=int, metavar='N', help='of mjcf, also N models drawn from the intervals'
+    )
+    parser.add_argument('--seed', type=int, default=0, help='equal seeds give equal samples')
+    parser.add_argument(
+        '--model', type=Path, metavar='FILE', help='the model that was calibrated, if it was moved'
+    )
+    parser.add_argument(
+        '--urdf',
+        type=Path,
+        metavar='FILE',
+        help='URDF to write into, where an MJCF was calibrated: with the same names',
+    )
+    parser.add_argument(
+        '--package-path',
+        action='append',
+        type=Path,
+        default=[],
+        metavar='DIR',
+        help='folder of a ROS package that --urdf refers to, or of several; may be repeated',
+    )
+    parser.add_argument('--json', action='store_true', help='say what was written as JSON')
 
 
 def _add_preflight(commands: Commands) -> None:

@@ -15,7 +15,7 @@ from sysid_ros.config import MemoryConfig
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.loading import RobotModel, compile_spec, read_model
+from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.stated import stated
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import Subject
     from sysid_ros.results.case import Case
@@ -262,12 +263,8 @@ def write(identified: Identified, folder: Path) -> Calibration:
 
     result, mjcf = identified.result, None
     if result.accepted:
-        source = identified.model or Path(result.model)
-        values, biases = list(identified.values), dict[str, float]()
-        if result.solver is not None and result.solver.estimator is EstimatorKind.TORQUE:
-            spec = source.spec if isinstance(source, RobotModel) else read_model(source).spec
-            biases, read = motor_biases(compile_spec(spec, Path(result.model)), values)
-            values = [v for v in values if v[0].name not in read or v[0].attribute != 'bias']
+        source = identified.model or read_model(Path(result.model))
+        values, biases = with_biases(result, source, identified.values)
         written = write_model(source, values, folder / MODEL, biases)
         mjcf = folder / MODEL / written.path.relative_to(absolute(folder / MODEL))
         if identified.servos is not None:
@@ -286,6 +283,20 @@ def write(identified: Identified, folder: Path) -> Calibration:
     write_figures(result, folder / FIGURES)
     write_report(result, folder / REPORT)
     return Calibration(result, folder / RESULT, folder / REPORT, mjcf)
+
+
+def with_biases(
+    result: CalibrationResult, source: RobotModel, values: Sequence[tuple[Target, float]]
+) -> tuple[list[tuple[Target, float]], dict[str, float]]:
+    """Turn offsets of efforts into constant forces of motors, where the fit was one of efforts.
+
+    Returns:
+        The other values, and actuators with the constant forces that they exert.
+    """
+    if result.solver is None or result.solver.estimator is not EstimatorKind.TORQUE:
+        return list(values), {}
+    biases, read = motor_biases(compile_spec(source.spec, Path(result.model)), values)
+    return [v for v in values if v[0].name not in read or v[0].attribute != 'bias'], biases
 
 
 def check(

@@ -53,6 +53,7 @@ ROOMS = (
     'virtual_robot',
     'toolbox',
     'pipeline',
+    'export',
     'api',
     '__init__',
     'nodes',
