@@ -44,10 +44,7 @@ def run(args: argparse.Namespace) -> int:
     console.print()
     if profile is not None:
         profile.show(console)
-    paths = {'result': done.result_path, 'report': done.report_path}
-    if done.mjcf_path is not None:
-        paths = {'identified MJCF': done.mjcf_path, **paths}
-    print_paths(console, paths)
+    print_paths(console, done.paths)
     return 0 if done.result.accepted else 1
 
 

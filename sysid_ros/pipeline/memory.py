@@ -26,6 +26,7 @@ from sysid_ros.results.result import (
     FileHash,
     StartKind,
 )
+from sysid_ros.results.store import RESULT, find, named
 
 if TYPE_CHECKING:
     import threading
@@ -57,6 +58,11 @@ class Memory:
     path: Path
     sha256: str
     result: CalibrationResult
+
+    @property
+    def place(self) -> str:
+        """The folder that it is in; the file, where that has another name than usual."""
+        return str(self.path.parent if self.path.name == RESULT else self.path)
 
     @property
     def trained(self) -> frozenset[str]:
@@ -111,7 +117,8 @@ def recall(memory: MemoryConfig, latest: Path) -> tuple[Memory | None, tuple[str
     if memory.previous == 'none':
         return None, ()
     if memory.previous != 'auto':
-        path = Path(memory.previous)
+        path = find(Path(memory.previous))
+        path = named(path.parent) / path.name
         result = _usable(CalibrationResult.load(path), path)
         return Memory(path, sha256(path), result), ()
     if not latest.exists():
@@ -203,7 +210,7 @@ def fit_with_memory(
     def fit(parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None) -> Fit:
         chosen = config
         if earlier is not None:
-            observer.stage(f'continuing {memory.path}')
+            observer.stage(f'continuing {memory.place}')
             start = StartKind.NOMINAL if earlier.window is None else config.solver.start
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
@@ -220,7 +227,7 @@ def fit_with_memory(
     )
     found = done.fit
     if found.start == StartKind.NOMINAL:
-        found = dataclasses.replace(found, start_sentence=f'the values of {memory.path}')
+        found = dataclasses.replace(found, start_sentence=f'the values of {memory.place}')
     drift = _drift(memory, found, known, done.difference)
     if drift.changed or math.isnan(drift.p_value):
         warnings.insert(0, drift.sentence)
@@ -304,7 +311,7 @@ def _drift(memory: Memory, fit: Fit, known: Known, seen: Difference) -> Drift:
     )
     units = {parameter.name: parameter.unit for parameter in fit.parameters}
     return Drift(
-        previous=str(memory.path),
+        previous=memory.place,
         statistic=seen.statistic,
         freedom=len(rows),
         p_value=seen.p_value,

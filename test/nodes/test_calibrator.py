@@ -306,7 +306,7 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
 
     success, message = node.ask('refit')
 
-    out = problem.parent / 'out'
+    out = (problem.parent / 'out' / 'current').resolve()
     assert success, message
     assert message.startswith('accepted: Held-out error fell: ')
     assert message.endswith(f'4 of 4 parameters identified; report {out / "report.html"}')
@@ -421,7 +421,7 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert node.ask('refit')[0]
     mjcf = node.latched('mjcf').data
     out = problem.parent / 'out'
-    before = _files(out / 'mjcf')
+    before = _files(out / 'current')
     shutil.rmtree(problem.parent / 'validate')
     shutil.copytree(recordings / 'other', problem.parent / 'validate')
 
@@ -433,12 +433,12 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert result['accepted'] is False
     assert result['held_out_after'] > result['held_out_before']
     assert result == json.loads((out / 'rejected' / 'result.json').read_text())
-    assert json.loads((out / 'result.json').read_text())['accepted'] is True
+    assert json.loads((out / 'current' / 'result.json').read_text())['accepted'] is True
     for status in node.latched('parameters').status:
         assert status.level == type(status).ERROR
         assert status.message == 'rejected: identified'
     assert node.latched('mjcf').data == mjcf
-    assert _files(out / 'mjcf') == before
+    assert _files(out / 'current') == before
     status = node.status(lambda status: 'REJECTED' in status.message)
     assert status.level == type(status).WARN
 
@@ -519,7 +519,7 @@ def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path,
     success, message = node.ask('refit')
 
     assert success, message
-    assert (tmp_path / 'elsewhere' / 'result.json').is_file()
+    assert (tmp_path / 'elsewhere' / 'current' / 'result.json').is_file()
     assert not (problem.parent / 'out').exists()
 
 

@@ -53,7 +53,7 @@ def test_a_refit_continues_the_result_that_is_named(
     memory = MemoryConfig(previous=path, forgetting=1.0, wander=0.01)
     result = calibrate(config_of(tmp_path, 'validate', memory=memory)).result
     assert result.drift is not None
-    assert result.drift.previous == str(path)
+    assert result.drift.previous == str(path.parent)
     assert [row.name for row in result.drift.parameters] == [p.name for p in before.parameters]
     assert not result.drift.changed
     roles = [file.role for file in result.provenance.files]
