@@ -16,9 +16,9 @@ from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
 from sysid_ros.model.implied import add_actuators, drop_implied
 from sysid_ros.model.loading import compile_spec, read_model, write_delays
-from sysid_ros.model.targets import Role, resolve
+from sysid_ros.model.targets import Role, of_sequence, resolve
 from sysid_ros.pipeline.calibration import Calibration, Identified, identify, write
-from sysid_ros.pipeline.loading import ReadOptions, of_sequence, read_aligned
+from sysid_ros.pipeline.loading import ReadOptions, read_aligned
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text

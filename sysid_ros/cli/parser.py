@@ -59,6 +59,8 @@ def make_parser() -> Parser:
     _add_map(commands)
     _show_model(commands)
     _add_check(commands)
+    _add_history(commands)
+    _add_rollback(commands)
     _add_compare(commands)
     _add_preflight(commands)
     _add_excite(commands)
@@ -229,6 +231,34 @@ def _add_check(commands: Commands) -> None:
         '--baseline', type=Path, required=True, help='result.json of the reference calibration'
     )
     _add_overrides(parser)
+
+
+_RESULTS = 'folder of results, or calibration.yaml; default calibration.yaml, else out'
+
+
+def _add_history(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'history',
+        help='show results over time: which is current, how good, what of the robot changed',
+        description='Show the results of a folder in order of time.',
+    )
+    parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+    parser.add_argument(
+        '-o', '--html', type=Path, metavar='FILE', help='each parameter over time, as a page'
+    )
+
+
+def _add_rollback(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'rollback',
+        help='make an earlier accepted result current again',
+        description='Let the link current lead to an earlier accepted result; nothing is removed.',
+    )
+    parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
+    parser.add_argument(
+        'folder', nargs='?', help='of the result; default the accepted one before the current one'
+    )
 
 
 def _add_preflight(commands: Commands) -> None:

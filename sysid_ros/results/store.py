@@ -126,6 +126,11 @@ def find(place: Path) -> Path:
     return named(linked) / RESULT if linked.exists() else place / RESULT
 
 
+def is_dated(name: str) -> bool:
+    """Whether a folder of this name holds a result."""
+    return _PATTERN.fullmatch(name) is not None
+
+
 def named(folder: Path) -> Path:
     """Return a folder by the name that it keeps: where it is a link, what that leads to."""
     return folder.parent / folder.readlink() if folder.is_symlink() else folder
