@@ -40,8 +40,9 @@ def run(args: argparse.Namespace) -> int:
         done = calibrate(config, command=args.command_line, observer=progress)
     progress.finish()
     console = make_console()
-    print_result(console, done.result)
-    console.print()
+    if not args.quiet:
+        print_result(console, done.result)
+        console.print()
     if profile is not None:
         profile.show(console)
     print_paths(console, done.paths)

@@ -92,6 +92,9 @@ def _add_calibrate(commands: Commands) -> None:
         '--profile', action='store_true', help='say in the end where the time of the fit went'
     )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
+    parser.add_argument(
+        '-q', '--quiet', action='store_true', help='say how far it is and where the result is only'
+    )
 
 
 def _add_convert(commands: Commands) -> None:

@@ -84,12 +84,19 @@ class Calibration:
     Attributes:
         result: What was found.
         folder: The dated folder; what is in it never changes.
-        mjcf: Main file of the identified model in it; None when the result was rejected.
     """
 
     result: CalibrationResult
     folder: Path
-    mjcf: Path | None
+
+    @classmethod
+    def load(cls, folder: Path) -> Calibration:
+        """Read what was written into a dated folder.
+
+        Raises:
+            ResultError: It cannot be read.
+        """
+        return cls(CalibrationResult.load(folder / RESULT), folder)
 
     @property
     def result_path(self) -> Path:
@@ -104,13 +111,14 @@ class Calibration:
     @property
     def mjcf_path(self) -> Path | None:
         """Main file of the identified model; None when the result was rejected."""
-        return None if self.mjcf is None else self.folder / self.mjcf
+        return self.folder / self.result.mjcf if self.result.mjcf else None
 
     @property
     def paths(self) -> dict[str, Path]:
         """What a person opens, by what it is; through the link, which later results move."""
         link = self.folder.parent / (CURRENT if self.result.accepted else REJECTED)
-        model = {} if self.mjcf is None else {'identified MJCF': link / self.mjcf}
+        mjcf = self.result.mjcf
+        model = {'identified MJCF': link / mjcf} if mjcf else {}
         return {
             **model,
             'result': link / RESULT,
@@ -272,15 +280,15 @@ def write(
     # Drawing takes long to import, and who only asks for a calibration later should not wait.
     from sysid_ros.report import write_figures, write_report  # noqa: PLC0415
 
-    result, mjcf = identified.result, None
+    result = identified.result
     with draft(output) as begun:
         if result.accepted:
             mjcf, notes = _write_model(identified, begun.folder)
-            result = result.with_warnings(notes)
+            result = result.with_warnings(notes).model_copy(update={'mjcf': str(mjcf)})
         result.save(begun.folder / RESULT)
         write_figures(result, begun.folder / FIGURES)
         write_report(result, begun.folder / REPORT, truth=truth)
-        return Calibration(result, begun.keep(accepted=result.accepted), mjcf)
+        return Calibration(result, begun.keep(accepted=result.accepted))
 
 
 def _write_model(identified: Identified, folder: Path) -> tuple[Path, list[str]]:

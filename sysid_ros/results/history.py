@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sysid_ros.results.result import CalibrationResult, Drift
-    from sysid_ros.results.store import Stored
 
 
 @dataclass(frozen=True)
@@ -103,19 +102,14 @@ def read_history(output: Path) -> tuple[Entry, ...]:
     found: list[Entry] = []
     before: Entry | None = None
     for stored in history(output):
-        entry = _entry(stored, before)
-        found.append(entry)
-        if entry.result.accepted:
-            before = entry
+        result = stored.load()
+        drift = result.drift
+        if drift is None and before is not None and result.accepted:
+            drift = drift_between(before.result, result, before.name)
+        found.append(Entry(stored.name, stored.current, result, drift))
+        if result.accepted:
+            before = found[-1]
     return tuple(found)
-
-
-def _entry(stored: Stored, before: Entry | None) -> Entry:
-    result = stored.load()
-    drift = result.drift
-    if drift is None and before is not None and result.accepted:
-        drift = drift_between(before.result, result, before.name)
-    return Entry(stored.name, stored.current, result, drift)
 
 
 def roll_back(output: Path, name: str | None = None) -> tuple[Entry, Entry]:

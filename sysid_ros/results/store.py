@@ -122,8 +122,12 @@ def find(place: Path) -> Path:
     """
     if not place.is_dir():
         return place
-    linked = place / CURRENT
-    return named(linked) / RESULT if linked.exists() else place / RESULT
+    return (linked(place) or place) / RESULT
+
+
+def linked(output: Path, link: str = CURRENT) -> Path | None:
+    """Return the folder that a link leads to; None where there is none."""
+    return named(output / link) if (output / link).is_dir() else None
 
 
 def is_dated(name: str) -> bool:
@@ -152,8 +156,8 @@ def history(output: Path) -> tuple[Stored, ...]:
         what = 'found none' if output.is_dir() else 'there is no such folder'
         msg = f'Expected folders such as 2026-11-25T23-47-29Z in {str(output)!r}, {what}.'
         raise ResultError(msg)
-    current = named(output / CURRENT).name
-    return tuple(Stored(folder, folder.name == current) for *_, folder in sorted(dated))
+    current = linked(output)
+    return tuple(Stored(folder, folder == current) for *_, folder in sorted(dated))
 
 
 def make_current(output: Path, name: str) -> Stored:
