@@ -295,6 +295,7 @@ def test_the_tables_of_services_and_topics_name_their_types():
         '~/parameters',
         '~/mjcf',
         '~/result',
+        '~/drift',
         '/diagnostics',
     }
     assert all(interface[name] == kind for name, kind in rows)

@@ -97,6 +97,22 @@ def test_a_limit_of_time_is_kept_and_said(quick: Project, sysid: Sysid):
     assert solver.left > 0
 
 
+def test_quiet_says_how_far_it_is_and_where_the_result_is(quick: Project, sysid: Sysid):
+    done = sysid('calibrate', 'calibration.yaml', '--quiet', '-o', 'small')
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == 'reading train'
+    assert [line.partition(':')[0] for line in lines[-4:]] == [
+        'identified MJCF',
+        'result',
+        'report',
+        'kept in',
+    ]
+    kept = (quick.folder / 'small' / 'current').resolve().relative_to(quick.folder)
+    assert lines[-1].split()[-1] == str(kept)
+    assert 'joint/elbow/damping' not in done.out
+
+
 def test_a_limit_of_time_that_is_none_is_named(quick: Project, sysid: Sysid):
     done = sysid('calibrate', 'calibration.yaml', '--time', 'soon')
     assert done.code == 2

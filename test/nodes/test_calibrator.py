@@ -20,6 +20,9 @@ from rosbags.typesys import Stores, get_typestore
 
 from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
 from sysid_ros.bags import BagWriter
+from sysid_ros.config import load_calibration
+from sysid_ros.pipeline import calibrate
+from sysid_ros.results.history import roll_back
 from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
@@ -61,6 +64,8 @@ PENDULUM = """
 </mujoco>
 """
 TRUTH = {'joint/*/armature': 0.05, 'joint/*/damping': 0.6}
+#: Somebody let the grease of one joint dry.
+WORN_TRUTH = {**TRUTH, 'joint/knee/damping': 0.7}
 OTHER_TRUTH = {'joint/*/armature': 0.005, 'joint/*/damping': 0.02}
 NAMES = [f'joint/{joint}/{what}' for what in ('armature', 'damping') for joint in ('hinge', 'knee')]
 
@@ -118,7 +123,7 @@ def _simulate(model: Path, bag: Path, truth: dict[str, float], seconds: float, s
 
 @pytest.fixture(scope='module')
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model and bags: train_1, train_2, validate, other, long."""
+    """Return a folder with a model and bags: train_1, train_2, validate, other, worn, long."""
     folder = tmp_path_factory.mktemp('recordings')
     model = folder / 'arm.xml'
     model.write_text(PENDULUM)
@@ -128,6 +133,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ('train_2', TRUTH, 3.0),
             ('validate', TRUTH, 2.0),
             ('other', OTHER_TRUTH, 2.0),
+            ('worn', WORN_TRUTH, 3.0),
             ('long', TRUTH, 60.0),
         ]
     ):
@@ -421,6 +427,95 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
     node.status(lambda status: status.values[0].value == 'true')
     assert node.ask('cancel')[0]
     assert not call.answer().success
+
+
+def test_a_refit_answers_when_its_budget_is_used_up(
+    start_node: StartNode, ros_client: RosClient, long_problem: Path
+):
+    process = start_node(CALIBRATOR, *_arguments(config=long_problem, budget=8.0))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    before = _files(long_problem.parent)
+
+    success, message = node.ask('refit')
+
+    assert not success
+    assert message.startswith('The refit used up its budget of 8 s while it was at "')
+    assert _files(long_problem.parent) == before
+    status = node.status(lambda status: 'used up its budget' in status.message)
+    assert status.level == type(status).WARN
+
+
+def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
+    start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
+):
+    text = CALIBRATION.replace('  - {path: validate, role: validate}\n', '')
+    problem.write_text(f'{text}memory: auto\n')
+    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_on_bag=True))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    assert node.ask('refit')[0]
+    out = problem.parent / 'out'
+    first = out / (out / 'current').readlink()
+    status = node.status(what='drift')
+    assert (status.level, status.message) == (type(status).OK, 'nothing to compare')
+
+    shutil.copytree(recordings / 'worn', problem.parent / 'train_worn')
+    process.wait_for_line('refitting by itself: train_worn is new', FIT_TIMEOUT)
+    status = node.status(lambda status: status.level == type(status).WARN, what='drift')
+
+    assert status.message.startswith('The robot changed: joint/knee/damping from 0.6')
+    (latched,) = node.latched('drift').status
+    assert (latched.name, latched.level) == ('/calibrator: drift', type(status).WARN)
+    values = {pair.key: pair.value for pair in latched.values}
+    assert values['previous'] == str(first)
+    assert values['changed'] == 'joint/knee/damping'
+    node.status(lambda status: 'the last refit was' in status.message)
+    worn = node.result()
+    assert worn['drift']['changed']
+
+    # A person goes back: what was found then is published again, and there is nothing to warn of.
+    roll_back(out)
+
+    status = node.status(lambda status: status.level == type(status).OK, what='drift')
+    assert status.message == f'{first.name} was made current.'
+    assert node.result() == json.loads((first / 'result.json').read_text())
+    assert node.latched('mjcf').data == (first / 'mjcf' / 'arm.xml').read_text()
+    (latched,) = node.latched('drift').status
+    assert latched.level == type(status).OK
+
+
+def test_it_refits_on_a_schedule_when_there_is_something_to_learn(
+    start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
+):
+    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_every=1.0))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    # Longer than the schedule: what was there at the start is no reason.
+    for _ in range(3):
+        node.status()
+    assert 'refitting' not in process.output
+
+    shutil.copytree(recordings / 'train_2', problem.parent / 'train_2')
+
+    process.wait_for_line('refitting by itself: train_2 is new', FIT_TIMEOUT)
+    node.status(lambda status: status.message.startswith('idle: the last refit was accepted'))
+    assert {topic['bag'] for topic in node.result()['topics']} >= {'train_1', 'train_2'}
+
+
+def test_a_node_that_starts_publishes_what_is_current(
+    start_node: StartNode, ros_client: RosClient, problem: Path
+):
+    config = load_calibration(problem)
+    folder = calibrate(config).folder
+
+    process = start_node(CALIBRATOR, *_arguments(config=problem))
+    process.wait_for_line(f'current is {folder}', FIT_TIMEOUT)
+
+    node = Node(process, ros_client)
+    assert node.result() == json.loads((folder / 'result.json').read_text())
+    assert [status.name for status in node.latched('parameters').status] == NAMES
+    assert node.status().message == 'idle: no refit yet'
 
 
 @pytest.mark.parametrize('stage', ['reading ', 'iteration 0: cost'])

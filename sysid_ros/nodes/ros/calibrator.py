@@ -174,6 +174,7 @@ class Calibrator:
                 return self._failed(str(err))
             child = Child(Path(config.config), settings, budget=config.budget, niceness=niceness)
             self._running = child
+        self._progress = child.stage
         try:
             self._begun = time.monotonic()
             self._bags.learn(self._bags.look(settings, self._begun))
