@@ -77,7 +77,12 @@ def drift_between(earlier: CalibrationResult, later: CalibrationResult, previous
     before = known_of(earlier, {n: targets[n] for n in after.names}, memory.wander)
     places = [after.names.index(name) for name in before.names]
     own = after.estimate.of(places)
-    seen = difference(before.estimate, own, memory.level)
+    try:
+        seen = difference(before.estimate, own, memory.level)
+    except np.linalg.LinAlgError:
+        # Two estimates of which one follows from others leave no distance to judge by.
+        blank = JointEstimate(own.x, np.full_like(own.covariance, np.nan), own.freedom)
+        seen = difference(before.estimate, blank, memory.level)
     units = {p.name: p.unit for p in later.parameters}
     return describe(previous, before, own.x, units, seen)
 

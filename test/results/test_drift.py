@@ -92,3 +92,16 @@ def test_results_without_covariances_cannot_be_compared():
 
     assert (drift.changed, drift.parameters) == (False, ())
     assert drift.sentence.startswith('Whether the robot changed cannot be told')
+
+
+def test_estimates_that_follow_from_each_other_are_not_compared():
+    result = make_result()
+    assert result.inference is not None
+    # Of whole numbers, so that no rounding hides that there is no inverse.
+    covariance = ((1.0, 0.0, 0.0), (0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
+    inference = result.inference.model_copy(update={'covariance': covariance})
+    tied = result.model_copy(update={'inference': inference})
+
+    drift = drift_between(tied, tied, 'before')
+
+    assert (drift.changed, drift.parameters) == (False, ())

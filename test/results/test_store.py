@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parents[1] / 'data' / 'results'
 #: What is in a folder, besides ``result.json``.
-FILES = ('report.html', 'mjcf/arm.xml', 'mjcf/meshes/link.stl', 'figures/parameters.png')
+FILES = (
+    'report.html',
+    'mjcf/arm.xml',
+    'mjcf/meshes/link.stl',
+    'figures/parameters.png',
+    'figures/sequence.png',
+    'servos/elbow.json',
+)
 
 
 @pytest.fixture(scope='module')
@@ -226,7 +233,7 @@ def test_kill_9_at_any_operation_leaves_the_old_or_the_new_whole(
     tmp_path: Path, result: CalibrationResult
 ):
     total = run(tmp_path / 'counted', result, 0)
-    assert total >= 40
+    assert total >= 50
     seen = []
     for number in range(1, total + 1):
         output = tmp_path / str(number)

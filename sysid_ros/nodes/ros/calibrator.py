@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ class Calibrator:
         self._progress = 'idle: no refit yet'
         #: What is current, as far as it was published.
         self._shown: Path | None = None
-        self._drift = DiagnosticStatus(name=f'{self._name}: drift', message='nothing to compare')
+        self._drift = _drift_status(f'{self._name}: drift', None)
         self._bags = NewBags()
         self._begun = time.monotonic()
         self._parameters = node.create_publisher(DiagnosticArray, '~/parameters', latched())
@@ -103,9 +104,8 @@ class Calibrator:
             running = self._running
         if running is not None:
             running.cancel()
-        if not (running is None or running.wait(_END_SECONDS)) or not self._calls.wait(
-            _END_SECONDS
-        ):
+        ended = running is None or running.wait(_END_SECONDS)
+        if not (ended and self._calls.wait(_END_SECONDS)):
             self._log.warning(f'the fit did not end within {_END_SECONDS:g} s')
         time.sleep(max(0.0, self._calls.ended + _DELIVERY_SECONDS - time.monotonic()))
 
@@ -184,6 +184,9 @@ class Calibrator:
             return self._ended(child.run(self._say), before)
         except SysidError as err:
             return self._failed(str(err))
+        except Exception as err:  # noqa: BLE001 (told in full; the next refit may have better input)
+            self._log.error(traceback.format_exc())
+            return self._failed(f'The refit failed unexpectedly ({err!r}).', unexpected=True)
         finally:
             self._running = None
 
@@ -248,10 +251,9 @@ class Calibrator:
             self._mjcf.publish(String(data=text))
         self._result.publish(String(data=result.to_json()))
 
-    def _show_drift(self, drift: Drift | None, sentence: str = 'nothing to compare') -> None:
+    def _show_drift(self, drift: Drift | None, *sentence: str) -> None:
         """Publish whether the robot changed; it is said until another result says otherwise."""
-        self._drift = _drift_status(drift, sentence)
-        self._drift.name = f'{self._name}: drift'
+        self._drift = _drift_status(f'{self._name}: drift', drift, *sentence)
         self._drifts.publish(self._stamped(self._drift))
 
     def _stamped(self, *statuses: Any) -> Any:
@@ -342,10 +344,10 @@ def _summary(done: Calibration, drift: Drift | None) -> str:
     )
 
 
-def _drift_status(drift: Drift | None, sentence: str) -> Any:
+def _drift_status(name: str, drift: Drift | None, sentence: str = 'nothing to compare') -> Any:
     """Return a drift as a DiagnosticStatus: WARN where something changed."""
     if drift is None:
-        return DiagnosticStatus(level=DiagnosticStatus.OK, message=sentence)
+        return DiagnosticStatus(level=DiagnosticStatus.OK, name=name, message=sentence)
     pairs = {
         'previous': drift.previous,
         'p_value': repr(drift.p_value),
@@ -353,6 +355,7 @@ def _drift_status(drift: Drift | None, sentence: str) -> Any:
     }
     return DiagnosticStatus(
         level=DiagnosticStatus.WARN if drift.changed else DiagnosticStatus.OK,
+        name=name,
         message=drift.sentence,
         values=[KeyValue(key=key, value=value) for key, value in pairs.items()],
     )
