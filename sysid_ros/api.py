@@ -18,12 +18,13 @@ from sysid_ros.export.stored import read_again
 from sysid_ros.model.implied import drop_implied
 from sysid_ros.model.loading import write_delays
 from sysid_ros.model.targets import Role
-from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
+from sysid_ros.pipeline.calibration import Calibration, Identified, identify, write
 from sysid_ros.pipeline.loading import ReadOptions, read_aligned
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
+from sysid_ros.results.store import find
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 
 if TYPE_CHECKING:
@@ -103,13 +104,13 @@ class Result:
         """Read a stored result.
 
         Args:
-            path: ``result.json``, or the folder that it is in.
+            path: ``result.json``, the folder that it is in, or a folder of results, of which the
+                current one counts.
 
         Raises:
             ResultError: There is none, or it cannot be read.
         """
-        path = Path(path)
-        return cls(CalibrationResult.load(path / RESULT if path.is_dir() else path))
+        return cls(CalibrationResult.load(find(Path(path))))
 
     @property
     def accepted(self) -> bool:
@@ -125,8 +126,8 @@ class Result:
         """Write result, report and figures; where it is accepted the MJCF and servos' files, too.
 
         Args:
-            folder: Files in it are replaced one by one, each whole or not at all. A rejected result
-                goes to ``rejected/`` inside.
+            folder: Gets a new, dated folder, whole or not at all, and a link ``current`` to it, or
+                ``rejected``.
 
         Returns:
             The paths.

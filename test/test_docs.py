@@ -75,7 +75,7 @@ PACKAGES = {
 
 #: Files and folders in the text that are the user's.
 USER_FILES = {'config/NODE.yaml'} | {
-    f'{name}/' for name in ('bags', 'demo', 'figures', 'mjcf', 'rejected', 'servos')
+    f'{name}/' for name in ('bags', 'demo', 'figures', 'mjcf', 'servos')
 }
 FILE = r'[\w.-]+(?:/[\w.-]+)*\.(?:py|yaml|j2|xml|md|rst|toml|cfg|ipynb)'
 FOLDER = r'[\w.-]+/(?:[\w.-]+/)*'
@@ -297,6 +297,7 @@ def test_the_tables_of_services_and_topics_name_their_types():
         '~/parameters',
         '~/mjcf',
         '~/result',
+        '~/drift',
         '/diagnostics',
     }
     assert all(interface[name] == kind for name, kind in rows)

@@ -29,6 +29,7 @@ __all__ = [
     'print_comparison',
     'print_paths',
     'print_result',
+    'print_table',
 ]
 
 

@@ -27,6 +27,7 @@ _BESIDE = {
     'map': 'convert.propose_mapping',
     'plot': 'inspect.plot',
     'process': 'servo_logs.process_raw',
+    'rollback': 'history.rollback',
 }
 
 

@@ -61,6 +61,8 @@ def make_parser() -> Parser:
     _add_evaluate(commands)
     _add_check(commands)
     _add_baseline(commands)
+    _add_history(commands)
+    _add_rollback(commands)
     _add_compare(commands)
     _add_export(commands)
     _add_preflight(commands)
@@ -93,6 +95,9 @@ def _add_calibrate(commands: Commands) -> None:
         '--profile', action='store_true', help='say in the end where the time of the fit went'
     )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
+    parser.add_argument(
+        '-q', '--quiet', action='store_true', help='say how far it is and where the result is only'
+    )
 
 
 def _add_convert(commands: Commands) -> None:
@@ -332,6 +337,34 @@ def _add_export(commands: Commands) -> None:
         help='folder of a ROS package that --urdf refers to, or of several; may be repeated',
     )
     parser.add_argument('--json', action='store_true', help='say what was written as JSON')
+
+
+_RESULTS = 'folder of results, or calibration.yaml; default calibration.yaml, else out'
+
+
+def _add_history(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'history',
+        help='show results over time: which is current, how good, what of the robot changed',
+        description='Show the results of a folder in order of time.',
+    )
+    parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+    parser.add_argument(
+        '-o', '--html', type=Path, metavar='FILE', help='each parameter over time, as a page'
+    )
+
+
+def _add_rollback(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'rollback',
+        help='make an earlier accepted result current again',
+        description='Let the link current lead to an earlier accepted result; nothing is removed.',
+    )
+    parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
+    parser.add_argument(
+        'folder', nargs='?', help='of the result; default the accepted one before the current one'
+    )
 
 
 def _add_preflight(commands: Commands) -> None:

@@ -216,6 +216,17 @@ class CalibratorConfig(Section):
 
     config: str = Field(default='', description='calibration.yaml; required')
     output: str = Field(default='', description="folder for results; default the file's")
+    refit_on_bag: bool = Field(
+        default=False, description='refit by itself when a new training bag is finished'
+    )
+    refit_every: Annotated[float, Field(ge=0, le=1e8)] = Field(
+        default=0.0,
+        description='refit by itself so often, s, if a training bag was finished since; 0 is never',
+    )
+    budget: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0,
+        description='a refit is ended after so many seconds, its fit after half; 0 is never',
+    )
 
 
 class RefitConfig(Section):

@@ -11,19 +11,16 @@ from sysid_ros.errors import ModelError, ResultError
 from sysid_ros.model.implied import add_actuators
 from sysid_ros.model.loading import compile_spec, fitted_model, read_model
 from sysid_ros.model.mjcf.write import biased
-from sysid_ros.model.targets import resolve
-from sysid_ros.pipeline.calibration import RESULT, with_biases
-from sysid_ros.pipeline.loading import of_sequence
+from sysid_ros.model.targets import of_sequence, resolve
+from sysid_ros.pipeline.calibration import with_biases
 from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.store import CURRENT, RESULT, find
 
 if TYPE_CHECKING:
     import mujoco
 
     from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
-
-#: Where the latest result is in a folder with several.
-_CURRENT = 'current'
 
 
 class ReadAgain(NamedTuple):
@@ -66,14 +63,6 @@ class Stored(NamedTuple):
     fitted: mujoco.MjModel
 
 
-def find_result(path: Path) -> Path:
-    """Return the ``result.json`` that a path means: itself, or that of a folder."""
-    if not path.is_dir():
-        return path
-    here = path / RESULT
-    return here if here.exists() else path / _CURRENT / RESULT
-
-
 def load_stored(path: Path, model: Path | None = None) -> Stored:
     """Read a result, and its model again.
 
@@ -85,9 +74,9 @@ def load_stored(path: Path, model: Path | None = None) -> Stored:
         ResultError: There is no such result, or it was rejected.
         ModelError: The model is not there, or is not the one that was calibrated.
     """
-    found = find_result(path)
+    found = find(path)
     if path.is_dir() and not found.exists():
-        msg = f'Expected {RESULT} or {_CURRENT}/{RESULT} in {str(path)!r}, found neither.'
+        msg = f'Expected {RESULT} or {CURRENT}/{RESULT} in {str(path)!r}, found neither.'
         raise ResultError(msg)
     record = CalibrationResult.load(found)
     if not record.accepted:

@@ -14,13 +14,14 @@ import mujoco
 import numpy as np
 
 from sysid_ros.config import BagSelection, CalibrationConfig, DataConfig, validate
-from sysid_ros.errors import ConfigError, ModelError, nearest
+from sysid_ros.errors import ConfigError
 from sysid_ros.files import sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.stated import stated
+from sysid_ros.model.targets import of_sequence
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, estimated, with_motors
-from sysid_ros.pipeline.loading import bags_of, load, of_sequence
+from sysid_ros.pipeline.loading import bags_of, load
 from sysid_ros.pipeline.validation import DIVERGED, Predictor, horizon_errors, residuals_of
 from sysid_ros.results.evaluation import (
     EvaluatedBag,
@@ -29,6 +30,7 @@ from sysid_ros.results.evaluation import (
     PredictionError,
 )
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
+from sysid_ros.results.store import find
 from sysid_ros.results.summary import versions_now
 
 if TYPE_CHECKING:
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Seconds ahead at which errors are given unless told otherwise.
 HORIZON = (0.2, 1.0)
-#: Where a result lies in a folder of results.
-_RESULTS = ('result.json', 'current/result.json')
 
 
 class _Subject(NamedTuple):
@@ -130,13 +130,8 @@ def _subject(model: Path, bags: Sequence[str], data: DataConfig) -> _Subject:
     """Return what a path stands for, with the recordings in the place of those it was fitted to."""
     selected = tuple(BagSelection(path=bag) for bag in bags)
     asked = {key: getattr(data, key) for key in DataConfig.model_fields}
-    inside = [model / place for place in _RESULTS] if model.is_dir() else [model]
-    stored = next((p for p in inside if p.suffix == '.json' and p.is_file()), None)
-    if stored is None and model.suffix == '.json':
-        near = [entry.name for entry in model.parent.glob('*.json')]
-        msg = f'There is no result {str(model)!r}; {nearest(model.name, near)}.'
-        raise ModelError(msg)
-    if stored is None:
+    stored = find(model)
+    if stored.suffix != '.json' or not (stored.is_file() or stored == model):
         config = CalibrationConfig.model_construct(
             None, **{**asked, 'model': model, 'bags': selected}
         )

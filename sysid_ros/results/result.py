@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 3
+SCHEMA_MINOR = 4
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -643,12 +643,15 @@ class CalibrationResult(UnjudgedResult):
 
     ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
     ``reservations`` is what a reader has to know before he relies on it, though it may be used.
+    ``mjcf`` is the main file of the identified model, from the result's own folder; empty where
+    there is none, and in results of older versions.
     """
 
     accepted: bool
     acceptance: str
     gate: tuple[GateCheck, ...] = ()
     reservations: tuple[GateCheck, ...] = ()
+    mjcf: str = ''
 
     @property
     def standing(self) -> Standing:
