@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import ResultError
-from sysid_ros.pipeline.loading import of_sequence
+from sysid_ros.model.targets import of_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
