@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.bags.raw import read_raw, write_mcap
 from sysid_ros.cli.console import make_console
-from sysid_ros.errors import ConfigError
+from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.pipeline.predicting import (
     MEASURED,
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: A file is there already, or its name does not say what it is.
+        BagError: A topic of the bag has the name of one of the prediction.
     """
     layout = args.layout or args.output.with_suffix('.json')
     if args.output.suffix != _MCAP:
@@ -46,7 +47,12 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(msg)
     prediction = predict_bag(args.bag, forecaster(args.source))
     predicted = prediction.messages('/')
-    recorded = read_raw(args.bag).without({topic.name for topic in predicted.topics})
+    recorded = read_raw(args.bag)
+    own = {topic.name for topic in recorded.topics}
+    for topic in predicted.topics:
+        if topic.name in own:
+            msg = f'The bag {str(args.bag)!r} has a topic {topic.name} of its own already.'
+            raise BagError(msg)
     written = recorded.beside(predicted)
     write_mcap(args.output, written)
     names = [name for name in (MEASURED, PREDICTED, NOMINAL) if name in prediction.series()]

@@ -38,12 +38,15 @@ class FakeClock:
 
     @property
     def passed(self) -> int:
+        """Nanoseconds since it was made."""
         return self.now - self.begun
 
     def now_ns(self) -> int:
+        """Return the time."""
         return self.now
 
     def wait(self, changed: threading.Condition, span_ns: int | None) -> None:
+        """Go on to the end of the wait, or to what is planned before."""
         until = None if span_ns is None else self.now + span_ns
         if self._plans and (until is None or self._plans[0][0] <= until):
             self.now, do = self._plans.pop(0)
@@ -57,6 +60,7 @@ class FakeClock:
             self.now = until
 
     def sleep(self, span_ns: int) -> None:
+        """Go on."""
         self.now += span_ns
 
 

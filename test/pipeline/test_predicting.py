@@ -165,9 +165,7 @@ def test_a_quantity_that_is_not_measured_is_empty_in_the_messages(tmp_path: Path
 
 def test_a_fit_to_windows_is_predicted_over_windows(result: Path, prediction: JointPrediction):
     record = CalibrationResult.load(result)
-    solver = record.solver.model_copy(
-        update={'window': 0.5, 'estimator': EstimatorKind.WINDOWS}
-    )
+    solver = record.solver.model_copy(update={'window': 0.5, 'estimator': EstimatorKind.WINDOWS})
     config = of_result(result).config
     found = predict_bag(BAG, Forecaster(config, record.model_copy(update={'solver': solver})))
     assert found.nominal is not None
@@ -210,9 +208,7 @@ def test_a_configuration_predicts_with_the_result_in_its_output(tmp_path: Path, 
     assert found.result.to_json().encode() == result.read_bytes()
 
 
-def test_a_result_whose_model_is_elsewhere_asks_for_the_configuration(
-    tmp_path: Path, result: Path
-):
+def test_a_result_whose_model_is_elsewhere_asks_for_the_configuration(tmp_path: Path, result: Path):
     record = CalibrationResult.load(result)
     config = {**record.provenance.config, 'model': 'gone/arm.xml'}
     provenance = record.provenance.model_copy(update={'config': config})
