@@ -181,6 +181,7 @@ def run(rate: float, seconds: float, folder: Path) -> None:
         '-p', 'start_paused:=true', '-p', 'use_sim_time:=false',
     )  # fmt: skip
     try:
+        _read(node, 'replaying')
         _read(listener, 'connected')
         time.sleep(1.0)  # what the publishers know of the subscriber nobody says
         before, used, began = busy(), cpu_seconds(node.pid), time.monotonic()

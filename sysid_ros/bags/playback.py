@@ -82,6 +82,7 @@ class Playback:
         rate: float = 1.0,
         loop: bool = False,
         paused: bool = False,
+        lead: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         """Begin at the first message.
@@ -91,6 +92,7 @@ class Playback:
             rate: Seconds of the bag per second.
             loop: Whether the bag begins again after its end.
             paused: Whether `resume` is waited for.
+            lead: Seconds from here, or from when it is resumed, to the first message.
             clock: What time goes by; the machine's unless given.
         """
         self.loop = loop
@@ -104,7 +106,7 @@ class Playback:
         self._next = 0
         self._punctuality = Punctuality()
         # So far into the bag, ns, ...
-        self._played = 0.0
+        self._played = -rate * lead * _NS
         # ... when the clock was at this time.
         self._since_ns = self._clock.now_ns()
 

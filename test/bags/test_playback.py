@@ -110,6 +110,15 @@ def test_nothing_is_due_before_it_is_resumed_where_it_starts_paused():
     assert played == [(place, 700 * MS + after) for place, after in enumerate(AFTER)]
 
 
+@pytest.mark.parametrize('rate', [1.0, 10.0])
+def test_the_first_message_may_be_due_later(rate: float):
+    clock = FakeClock()
+    playback = Playback(TIMES, rate=rate, lead=0.5, clock=clock)
+    assert playback.time_ns == START
+    played = _played(playback, clock)
+    assert played == [(place, round(500 * MS + after / rate)) for place, after in enumerate(AFTER)]
+
+
 def test_it_goes_on_from_the_place_that_is_sought():
     clock = FakeClock()
     playback = Playback(TIMES, clock=clock)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from sysid_ros.nodes.ros.runtime import Stop
 
 _CLOCK = '/clock'
+#: From the announcement of the topics to the first message, s: who listens already is connected by
+#: then, and the node's start is over.
+_LEAD_SECONDS = 1.0
 #: How long the last messages may take to reach their subscribers, s.
 _FAREWELL_SECONDS = 0.5
 #: The lowest there is: before every process without one, behind every controller.
@@ -67,6 +70,7 @@ class Replayer:
             rate=config.rate,
             loop=config.loop,
             paused=config.start_paused,
+            lead=0.0 if config.start_paused else _LEAD_SECONDS,
         )
         node.create_service(Trigger, '~/pause', self._on_pause)
         node.create_service(Trigger, '~/resume', self._on_resume)
