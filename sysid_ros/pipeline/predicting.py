@@ -96,10 +96,8 @@ class JointPrediction:
     @property
     def quantities(self) -> tuple[Quantity, ...]:
         """What is measured of any joint."""
-        known = np.isfinite(self.measured).any(axis=(0, 2)).tolist()
-        return tuple(
-            quantity for quantity, is_known in zip(_QUANTITIES, known, strict=True) if is_known
-        )
+        known = np.isfinite(self.measured).any(axis=(0, 2))
+        return tuple(_QUANTITIES[place] for place in np.flatnonzero(known))
 
     def errors(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (3, k) root mean square differences to what was measured, NaN where none."""

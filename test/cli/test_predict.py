@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PLAIN = str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹', '0123456789')
 TOPICS = ['/measured', '/nominal', '/predicted', '/residual']
 
+pytestmark = pytest.mark.slow
+
 
 def _by_topic(path: Path) -> dict[str, list[tuple[int, bytes]]]:
     """Return times and bytes of the messages of each topic, by rosbags."""

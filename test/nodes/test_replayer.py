@@ -30,7 +30,7 @@ STEP_NS = 5_000_000
 COUNT = 200
 SPAN = (COUNT - 1) * STEP_NS / 1e9
 
-pytestmark = [pytest.mark.ros, pytest.mark.slow]
+pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 
 def _text(text: str) -> bytes:

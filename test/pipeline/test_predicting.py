@@ -31,6 +31,8 @@ from sysid_ros.results.result import CalibrationResult, EstimatorKind
 BAG = FOLDER / 'validate'
 STATE = 'sensor_msgs/msg/JointState'
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope='module')
 def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
