@@ -14,10 +14,11 @@ import numpy as np
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole, Quantity
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags.output.files import define, known_types
-from sysid_ros.bags.raw import RawMessages, RawTopic
+from sysid_ros.bags.raw import RawMessages, RawTopic, read_raw, write_mcap
 from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_calibration, validate
 from sysid_ros.config.calibration import BagSelection
-from sysid_ros.errors import AlignmentError, BagError, ResultError
+from sysid_ros.errors import AlignmentError, BagError, ConfigError, ResultError
+from sysid_ros.files import replace_file
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.implied import add_actuators
 from sysid_ros.model.loading import read_model
@@ -28,6 +29,7 @@ from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.loading import Subject, load, of_sequence
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.pipeline.windowed import predict_in_windows
+from sysid_ros.report.foxglove import foxglove_layout
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ _CURRENT = 'current'
 _STATE = 'sensor_msgs/msg/JointState'
 _QUANTITIES = tuple(Quantity)
 _SECOND_NS = 10**9
+_MCAP = '.mcap'
 _YAML = frozenset({'.yaml', '.yml'})
 
 
@@ -208,6 +211,71 @@ def of_config(path: Path) -> Forecaster:
     config = load_calibration(path)
     place = find_result(config.output)
     return of_result(place, config) if place.is_file() else Forecaster(config)
+
+
+class WrittenPrediction(NamedTuple):
+    """A bag that was written with a prediction beside it.
+
+    Attributes:
+        prediction: What was predicted.
+        messages: So many messages are in the file, those of the bag and of the prediction.
+        mcap: The file.
+        layout: Foxglove's layout for it.
+    """
+
+    prediction: JointPrediction
+    messages: int
+    mcap: Path
+    layout: Path
+
+
+def write_prediction(
+    bag: Path,
+    forecast: Forecaster,
+    output: Path,
+    layout: Path | None = None,
+    observer: Observer | None = None,
+) -> WrittenPrediction:
+    """Write the messages of a bag and what is predicted along it into one MCAP file.
+
+    Beside the topics of the bag it has ``/measured``, ``/predicted``, ``/residual`` and, after a
+    fit, ``/nominal``.
+
+    Args:
+        bag: The recording.
+        forecast: What predicts.
+        output: The new file, whose name ends with ``.mcap``.
+        layout: The new file for Foxglove's layout; default beside it, with ``.json``.
+        observer: Is told of stages.
+
+    Raises:
+        ConfigError: A file is there already, or its name does not say what it is.
+        BagError: The bag cannot be read, has a topic of one of these names, or nothing can be
+            written.
+        SysidError: In one sentence, what is wrong with the bag, the model or the result.
+    """
+    layout = layout or output.with_suffix('.json')
+    if output.suffix != _MCAP:
+        msg = f'Expected a file that ends with {_MCAP} for the bag, found {str(output)!r}.'
+        raise ConfigError(msg)
+    for path in (output, layout):
+        if path.exists():
+            msg = f'{str(path)!r} exists already; choose another name or remove it.'
+            raise ConfigError(msg)
+    recorded = read_raw(bag)
+    prediction = predict_bag(bag, forecast, observer)
+    predicted = prediction.messages('/')
+    own = {topic.name for topic in recorded.topics}
+    for topic in predicted.topics:
+        if topic.name in own:
+            msg = f'The bag {str(bag)!r} has a topic {topic.name} of its own already.'
+            raise BagError(msg)
+    content = recorded.beside(predicted)
+    write_mcap(output, content)
+    names = [name for name in (MEASURED, PREDICTED, NOMINAL) if name in prediction.series()]
+    shown = foxglove_layout([f'/{n}' for n in names], prediction.joints, prediction.quantities)
+    replace_file(layout, shown.encode())
+    return WrittenPrediction(prediction, len(content.messages), output, layout)
 
 
 def predict_bag(
