@@ -21,6 +21,7 @@ NODES = (
     'pendulum_bench',
     'recorder',
     'refit',
+    'replayer',
     'simulated_robot',
     'simulated_servo',
 )
@@ -51,6 +52,7 @@ ROS = (
     'ros-jazzy-rclpy[fastrtps]>=7.1',
     'ros-builtin-interfaces==2.0.3',
     'ros-rcl-interfaces==2.0.3',
+    'ros-rosgraph-msgs==2.0.3',
     'ros-diagnostic-msgs==5.3.6',
     'ros-sensor-msgs==5.3.6',
     'ros-std-msgs==5.3.6',

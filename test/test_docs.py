@@ -63,6 +63,7 @@ SCHEMAS: dict[str, type[Section]] = {
     'pendulum_bench': config.PendulumBenchConfig,
     'calibrator': config.CalibratorConfig,
     'refit': config.RefitConfig,
+    'replayer': config.ReplayerConfig,
 }
 #: Calls of rclpy that make a name, and what they make.
 CREATORS = {'create_service': 'service', 'create_publisher': 'topic'}

@@ -56,6 +56,7 @@ def make_parser() -> Parser:
     _add_inspect(commands)
     _add_plot(commands)
     _add_recover(commands)
+    _add_predict(commands)
     _add_map(commands)
     _show_model(commands)
     _add_evaluate(commands)
@@ -164,6 +165,34 @@ def _add_recover(commands: Commands) -> None:
     parser.add_argument('bag', type=Path, help='bag folder, or one of its files')
     parser.add_argument(
         '-o', '--output', type=Path, help='folder of the new bag; default <bag>_recovered'
+    )
+
+
+def _add_predict(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'predict',
+        help='write a bag with what a model predicts beside it, for PlotJuggler and Foxglove',
+        description=(
+            'Predict what joints do along a bag, before and after a fit, and write that beside the '
+            'messages of the bag into one MCAP file.'
+        ),
+    )
+    parser.add_argument(
+        'source',
+        type=Path,
+        metavar='result',
+        help='result.json or its folder; or a calibration.yaml, with the result in its output if '
+        'there is one; or an MJCF, URDF or xacro file as it is',
+    )
+    parser.add_argument('bag', type=Path, help='bag folder or file')
+    parser.add_argument(
+        '-o', '--output', type=Path, required=True, metavar='FILE.mcap', help='new MCAP file'
+    )
+    parser.add_argument(
+        '--layout',
+        type=Path,
+        metavar='FILE.json',
+        help='new layout for Foxglove; default beside it',
     )
 
 

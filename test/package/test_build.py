@@ -25,6 +25,7 @@ NODES = (
     'pendulum_bench',
     'recorder',
     'refit',
+    'replayer',
     'simulated_robot',
     'simulated_servo',
 )
