@@ -7,13 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.console import make_console
-from sysid_ros.pipeline.predicting import (
-    NOMINAL,
-    PREDICTED,
-    RESIDUAL,
-    forecaster,
-    write_prediction,
-)
+from sysid_ros.pipeline.forecast import forecaster
+from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, write_prediction
 from sysid_ros.report.numbers import padded
 from sysid_ros.report.tables import print_table
 

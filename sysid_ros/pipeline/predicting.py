@@ -15,25 +15,17 @@ from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole, Quantity
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags.output.files import define, known_types
 from sysid_ros.bags.raw import RawMessages, RawTopic, read_raw, write_mcap
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_calibration, validate
+from sysid_ros.config import SegmentsConfig
 from sysid_ros.config.calibration import BagSelection
-from sysid_ros.errors import AlignmentError, BagError, ConfigError, ResultError
+from sysid_ros.errors import AlignmentError, BagError, ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.implied import add_actuators
-from sysid_ros.model.loading import read_model
-from sysid_ros.model.targets import resolve
-from sysid_ros.model.unknown import Unknown
-from sysid_ros.pipeline.calibration import RESULT
-from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import Subject, load, of_sequence
-from sysid_ros.pipeline.validation import Predictor
+from sysid_ros.pipeline.forecast import known_problem
 from sysid_ros.pipeline.windowed import predict_in_windows
 from sysid_ros.report.foxglove import foxglove_layout
-from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -42,31 +34,16 @@ if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns, TopicColumns
     from sysid_ros.config.calibration import Role
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.forecast import Forecaster
     from sysid_ros.rollout.simulation import Prediction
     from sysid_ros.signals.trajectory import Trajectory
 
 #: What the topics of a prediction are called, behind a prefix.
 MEASURED, NOMINAL, PREDICTED, RESIDUAL = 'measured', 'nominal', 'predicted', 'residual'
-#: Folder inside of one with several results that holds the one in use.
-_CURRENT = 'current'
 _STATE = 'sensor_msgs/msg/JointState'
 _QUANTITIES = tuple(Quantity)
 _SECOND_NS = 10**9
 _MCAP = '.mcap'
-_YAML = frozenset({'.yaml', '.yml'})
-
-
-class Forecaster(NamedTuple):
-    """What predicts.
-
-    Attributes:
-        config: Which model it is, and how bags are read for it.
-        result: What was found; None where the model predicts as it is.
-    """
-
-    config: CalibrationConfig
-    result: CalibrationResult | None = None
 
 
 @dataclass(frozen=True)
@@ -151,68 +128,6 @@ class JointPrediction:
             yield bytes(types.serialize_cdr(message, _STATE))
 
 
-def find_result(path: Path) -> Path:
-    """Return where a result is: the file itself, or that in a folder or in its ``current``."""
-    if not path.is_dir():
-        return path
-    places = path / RESULT, path / _CURRENT / RESULT
-    return next((place for place in places if place.is_file()), places[0])
-
-
-def forecaster(path: Path) -> Forecaster:
-    """Return what predicts by the name of a file.
-
-    Args:
-        path: A result.json or its folder; a calibration.yaml, with the result in its output where
-            there is one; or an MJCF, URDF or xacro file, which predicts as it is.
-
-    Raises:
-        SysidError: It is none of these, or not valid.
-    """
-    if path.is_dir() or path.suffix == '.json':
-        return of_result(path)
-    if path.suffix in _YAML:
-        return of_config(path)
-    # A model alone has nothing to identify, which a configuration must.
-    return Forecaster(CalibrationConfig.model_construct(model=path, bags=()))
-
-
-def of_result(path: Path, config: CalibrationConfig | None = None) -> Forecaster:
-    """Return what predicts with the values of a result.
-
-    Args:
-        path: The file, or its folder.
-        config: Where the model is; as the result says unless given.
-
-    Raises:
-        ResultError: There is no result that can be read.
-        ConfigError: Its configuration is not one.
-    """
-    place = find_result(path)
-    result = CalibrationResult.load(place)
-    if config is None:
-        config = validate(CalibrationConfig, result.provenance.config, f'config in {place}')
-        if not config.model.exists():
-            msg = (
-                f'The model {str(config.model)!r} of the result {str(place)!r} is not there: '
-                'expected to be called where the calibration was, or its calibration.yaml.'
-            )
-            raise ResultError(msg)
-    return Forecaster(config, result)
-
-
-def of_config(path: Path) -> Forecaster:
-    """Return what predicts by a calibration.yaml and the result in its output, if there is one.
-
-    Raises:
-        ConfigError: The file is not valid.
-        ResultError: There is a result, and it cannot be read.
-    """
-    config = load_calibration(path)
-    place = find_result(config.output)
-    return of_result(place, config) if place.is_file() else Forecaster(config)
-
-
 class WrittenPrediction(NamedTuple):
     """A bag that was written with a prediction beside it.
 
@@ -295,12 +210,19 @@ def predict_bag(
         SysidError: In one sentence, what is wrong with the bag, the model or the result.
     """
     config, result = forecast
+    # Cuts were made for other bags, and what is not compared may be looked at.
+    update = {
+        'bags': (BagSelection(path=glob.escape(str(bag)), role='train'),),
+        'segments': SegmentsConfig(gap=config.segments.gap),
+        'sensors': None,
+    }
+    forecast = forecast._replace(config=config.model_copy(update=update))
     kept: list[BagColumns] = []
 
     def look(columns: BagColumns, _role: Role, _model: mujoco.MjModel) -> None:
         kept.append(columns)
 
-    problem = _problem(bag, forecast, observer or Nobody(), look)
+    known = known_problem(forecast, observer or Nobody(), look)
     (columns,) = kept
     if columns.set_back:
         msg = (
@@ -308,12 +230,9 @@ def predict_bag(
             f'in {str(bag)!r}: what was measured has no place of its own in it.'
         )
         raise BagError(msg)
+    problem = known.seen.problem
     alignment, sequences = problem.recordings[0].alignment, problem.sequences('train')
-    nominal = Predictor(problem.spec, threads=config.solver.threads, drives=problem.servos)
-    models = [nominal]
-    if result is not None:
-        values = np.array([unknown.nominal for unknown in problem.parameters])
-        models.insert(0, nominal._replace(parameters=problem.parameters, values=values))
+    models = [known.nominal] if result is None else [known.predictor, known.nominal]
     window = None if result is None else result.solver.window
     noise = {} if result is None else {scale.sensor: scale.sigma for scale in result.noise}
     predictions = [
@@ -323,41 +242,6 @@ def predict_bag(
         for each in models
     ]
     return _gathered(problem.model, columns, replace(alignment, sequences=sequences), predictions)
-
-
-def _problem(
-    bag: Path,
-    forecast: Forecaster,
-    observer: Observer,
-    look: Callable[[BagColumns, Role, mujoco.MjModel], None],
-) -> Problem:
-    """Read the bag for the model, with what was found as the only unknowns, at their values."""
-    config, result = forecast
-    # Cuts were made for other bags, and values are known.
-    config = config.model_copy(
-        update={
-            'bags': (BagSelection(path=glob.escape(str(bag)), role='train'),),
-            'segments': SegmentsConfig(gap=config.segments.gap),
-            'parameters': (),
-            'sensors': None,
-        }
-    )
-    subject = None
-    if result is not None:
-        config = config.model_copy(update={'estimator': result.solver.estimator.value})
-        model = read_model(config.model, config.package_path)
-        add_actuators(model.spec, result.implied_actuators)
-        subject = Subject(model, {})
-    problem = load(config, observer, look, subject)
-    found = [] if result is None else result.parameters
-    known = tuple(
-        Unknown(target.path, (target,), parameter.value, parameter.value, parameter.value)
-        for parameter in found
-        for path in parameter.targets
-        if not of_sequence(path)
-        for target in resolve(path, problem.model, spec=problem.spec)
-    )
-    return estimated(config, replace(problem, parameters=known)).problem
 
 
 class _Places(NamedTuple):

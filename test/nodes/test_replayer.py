@@ -14,7 +14,8 @@ from sysid_ros.bags import BagWriter, TopicQos
 from sysid_ros.bags.output.files import define
 from sysid_ros.bags.writer import known_types
 from sysid_ros.pipeline import identify
-from sysid_ros.pipeline.predicting import of_result, predict_bag
+from sysid_ros.pipeline.forecast import of_result
+from sysid_ros.pipeline.predicting import predict_bag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,15 +17,8 @@ from builders.recorded_pendulum import FOLDER, calibration
 from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.errors import ResultError
 from sysid_ros.pipeline import identify
-from sysid_ros.pipeline.predicting import (
-    Forecaster,
-    JointPrediction,
-    find_result,
-    forecaster,
-    of_config,
-    of_result,
-    predict_bag,
-)
+from sysid_ros.pipeline.forecast import Forecaster, forecaster, of_config, of_result
+from sysid_ros.pipeline.predicting import JointPrediction, predict_bag
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 
 BAG = FOLDER / 'validate'
@@ -186,16 +179,6 @@ def test_a_fit_of_forces_is_predicted_as_forces(result: Path):
     assert found.nominal is not None
     assert np.all(found.errors(found.predicted)[2] < found.errors(found.nominal)[2])
     assert np.all(np.diff(found.due_ns) > 0)
-
-
-def test_where_a_result_is(tmp_path: Path, result: Path):
-    text = result.read_bytes()
-    assert find_result(result) == result
-    assert find_result(result.parent) == result
-    (tmp_path / 'runs' / 'current').mkdir(parents=True)
-    (tmp_path / 'runs' / 'current' / 'result.json').write_bytes(text)
-    assert find_result(tmp_path / 'runs') == tmp_path / 'runs' / 'current' / 'result.json'
-    assert find_result(tmp_path / 'none') == tmp_path / 'none'
 
 
 def test_a_configuration_predicts_with_the_result_in_its_output(tmp_path: Path, result: Path):

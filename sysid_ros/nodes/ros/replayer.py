@@ -106,7 +106,8 @@ class Replayer:
         if not (config.config or config.result):
             return content
         # Who only replays does not wait for the engine.
-        from sysid_ros.pipeline.predicting import of_config, of_result, predict_bag  # noqa: PLC0415
+        from sysid_ros.pipeline.forecast import of_config, of_result  # noqa: PLC0415
+        from sysid_ros.pipeline.predicting import predict_bag  # noqa: PLC0415
 
         if config.result:
             given = load_calibration(Path(config.config)) if config.config else None
