@@ -74,6 +74,7 @@ def test_a_result_gets_a_folder_of_its_time_in_utc_and_current_leads_there(
     assert not (tmp_path / 'rejected').exists()
 
 
+@pytest.mark.slow
 def test_results_of_one_second_are_numbered_and_stay_in_order(
     tmp_path: Path, result: CalibrationResult, monkeypatch: pytest.MonkeyPatch
 ):
