@@ -16,6 +16,7 @@ from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.motion import Motion, sample_times
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,7 +89,7 @@ def format_waypoints(model: mujoco.MjModel, motion: Motion, comments: Iterable[s
             columns.append(commands)
     stream = io.StringIO()
     for comment in comments:
-        stream.write(f'# {comment}\n')
+        stream.write(f'# {one_line(comment)}\n')
     writer = csv.writer(stream, lineterminator='\n')
     writer.writerow(['time', *names])
     for time, row in zip(motion.times, np.stack(columns, axis=1), strict=True):
