@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import BAD_INPUT, make_parser
 from sysid_ros.errors import SysidError
@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             # Also where argparse leaves, after --help.
             sys.stdout.flush()
+            sys.stderr.flush()
     except SysidError as error:
         _complain(str(error))
         return BAD_INPUT
@@ -58,14 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain('interrupted; what was not finished is not written.')
         return INTERRUPTED
     except BrokenPipeError:
-        _let_go(sys.stdout)
+        _let_go()
         return BROKEN_PIPE
     except OSError as error:
         if error.filename is not None:
             raise
-        # Files are named; this is a stream, as one on a full disk.
+        # Files are named; this is standard output, as on a full disk.
         _complain(f'Cannot write standard output: {error.strerror}.')
-        _let_go(sys.stdout)
+        _let_go()
         return BAD_INPUT
 
 
@@ -94,9 +95,11 @@ def _complain(text: str) -> None:
     try:
         print(f'sysid: {text}', file=sys.stderr, flush=True)  # noqa: T201 (one line of ours)
     except OSError:
-        _let_go(sys.stderr)
+        _let_go()
 
 
-def _let_go(stream: TextIO) -> None:
-    """Let nothing more be written: Python would complain when it flushes the stream at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _let_go() -> None:
+    """Let nothing more be written: Python would complain when it flushes streams at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())

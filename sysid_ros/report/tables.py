@@ -66,6 +66,10 @@ class LiteralConsole(Console):
         """Return a text as it is shown; whatever is printed, in tables as well, comes by here."""
         return super().render_str(one_line(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller; rich would end the process with a code that means something."""
+        raise BrokenPipeError
+
 
 def result_text(result: CalibrationResult) -> str:
     """Return what `print_result` prints, nothing folded."""
