@@ -64,7 +64,11 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
         what: What it is, for people.
     """
     try:
-        document = json.loads(path.read_text('utf-8-sig'))
+        text = path.read_text('utf-8-sig')
+        document = json.loads(text)
+        if '\\ud' in text.lower():
+            # Half of a pair of surrogates could not be written again.
+            json.dumps(document, ensure_ascii=False).encode()
     except FileNotFoundError as err:
         beside = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
         hint = nearest(path.name, sorted(entry.name for entry in beside))
@@ -78,7 +82,12 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
         msg = f'{str(path)!r} is not valid JSON: {place}.'
         raise error(msg) from err
     except ValueError as err:
-        msg = f'{str(path)!r} is not valid JSON: it is not UTF-8 text, or has a number without end.'
+        why = (
+            'it is not UTF-8 text'
+            if isinstance(err, UnicodeError)
+            else 'it has a number without end'
+        )
+        msg = f'{str(path)!r} is not valid JSON: {why}.'
         raise error(msg) from err
     except RecursionError as err:
         raise error(_too_deep(path)) from err

@@ -13,6 +13,8 @@ from sysid_ros.text import in_json
 
 #: Texts that need no quotes, unless YAML takes them for something else.
 _PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
+#: Longer keys must be announced by a question mark (YAML 1.1, 7.4: 1024 characters).
+_LONGEST_KEY = 1000
 #: Nothing that anybody configures or records is nested deeper.
 _DEEPEST = 50
 #: Aliases may stand for so many values in all: those of aliases of aliases grow without end.
@@ -32,6 +34,12 @@ def scalar(text: str) -> str:
     return in_json(quoted).rstrip('\n')
 
 
+def block_entry(key: str, value: str) -> list[str]:
+    """Return the lines of a key and its value, which is YAML already, in a mapping of lines."""
+    name = scalar(key)
+    return [f'{name}: {value}'] if len(name) <= _LONGEST_KEY else [f'? {name}', f': {value}']
+
+
 def parse_yaml(text: str) -> Any:
     """Read YAML.
 
@@ -43,7 +51,8 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, _LOADER)  # noqa: S506 (is safe)
     except (ValueError, RecursionError) as err:
         # PyYAML lets through what Python says of a 13th month or a number of 5000 digits.
-        msg = f'a value is not what it looks like: {err}'
+        reason = str(err).partition(';')[0]
+        msg = f'a value is not what it looks like: {reason}'
         raise yaml.YAMLError(msg) from err
 
 

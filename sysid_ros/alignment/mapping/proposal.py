@@ -39,7 +39,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.errors import AlignmentError
 from sysid_ros.json_text import to_json as json_of
 from sysid_ros.text import one_line
-from sysid_ros.yaml_text import scalar
+from sysid_ros.yaml_text import block_entry, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -634,10 +634,8 @@ def to_yaml(proposal: Proposal, model: str, notes: Sequence[str] = ()) -> str:
             lines.append(f'# Remove the {{}} behind {title} when you use one of these:')
         for pair in pairs:
             start = '  ' if pair.confident else '  # '
-            lines += [
-                f'  # {pair.score:.2f} {one_line(pair.reason)}',
-                f'{start}{scalar(pair.name)}: {{{_entry(pair)}}}',
-            ]
+            lines.append(f'  # {pair.score:.2f} {one_line(pair.reason)}')
+            lines += [f'{start}{line}' for line in block_entry(pair.name, f'{{{_entry(pair)}}}')]
     if proposal.unmapped:
         lines += ['', '# Without a counterpart:']
         lines += [
