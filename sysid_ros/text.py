@@ -3,12 +3,14 @@
 """Text of others where it leaves: names and notes of bags and models may hold anything.
 
 They stay as they are inside, so that a name is found by its name, and are escaped once, by what
-they are written to: here for lines that people read, for JSON and for the names of files; in
+they are written to: here for lines that people read, for JSON, CSV and the names of files; in
 ``yaml_text``, ``report.tables`` and ``report.html`` for YAML, terminals and HTML.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import unicodedata
 from typing import TYPE_CHECKING
@@ -68,6 +70,17 @@ def _json_escape(found: re.Match[str]) -> str:
         return f'\\u{code:04x}'
     high, low = divmod(code - 0x10000, 0x400)
     return f'\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}'
+
+
+def csv_header(names: Iterable[str]) -> str:
+    """Return the names of columns as a line of CSV, with what spreadsheets would take for formulas.
+
+    They are exact, as whoever reads the columns by their names needs them.
+    """
+    stream = io.StringIO(newline='')
+    # With a shorter end, Python before 3.13 leaves carriage returns without quotes.
+    csv.writer(stream, lineterminator='\r\n').writerow(names)
+    return stream.getvalue().removesuffix('\r\n') + '\n'
 
 
 def file_stems(names: Iterable[str]) -> list[str]:
