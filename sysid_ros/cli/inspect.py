@@ -168,7 +168,7 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
         table.add_column('type')
     for item in shown:
         row = [
-            item.topic,
+            short(item.topic),
             str(item.messages),
             _number(item.rate, 1),
             _number(1e3 * item.jitter, 2),
@@ -201,7 +201,7 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
     for joint in found.joints:
         low, high, step = (significant(x, 3) for x in (joint.low, joint.high, joint.step))
         row = [
-            joint.name,
+            short(joint.name),
             '-' if math.isnan(joint.low) else f'{low}…{high}',
             '-' if math.isnan(joint.step) else step,
         ]
