@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 #: line breaks, marks that reverse the direction, spaces without width), Zl and Zp, and halves of
 #: surrogate pairs, which no file can hold.
 UNSEEN = (
-    '\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f'
-    '\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd'
-    '\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f'
+    '\n'
+    '\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e'
+    '\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb'
+    '\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a'
+    '\U000e0001\U000e0020-\U000e007f'
 )
 _UNSEEN = re.compile(f'[{UNSEEN}]')
+#: Between JSON's strings, line breaks are the layout; inside, they are escaped already.
+_UNSEEN_IN_JSON = re.compile(f'[{UNSEEN[1:]}]')
 #: No name of a topic or a file is longer; longer ones are cut where people read them.
 _LONGEST_NAME = 256
 #: Nor does anybody read a sentence of more characters.
@@ -58,13 +62,10 @@ def sentence(text: str) -> str:
 
 def in_json(text: str) -> str:
     """Return JSON with what is not seen inside its strings as JSON escapes it."""
-    return _UNSEEN.sub(_json_escape, text)
+    return _UNSEEN_IN_JSON.sub(_json_escape, text)
 
 
 def _json_escape(found: re.Match[str]) -> str:
-    # Between strings, line breaks are the layout; inside, JSON escapes those itself.
-    if found[0] == '\n':
-        return found[0]
     code = ord(found[0])
     if code < 0x10000:  # noqa: PLR2004 (the end of the plane that JSON's escapes reach)
         return f'\\u{code:04x}'

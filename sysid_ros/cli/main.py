@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import BAD_INPUT, make_parser
 from sysid_ros.errors import SysidError
+from sysid_ros.text import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,11 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _let_go()
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is not None:
-            raise
-        # Files are named; this is standard output, as on a full disk.
-        _complain(f'Cannot write standard output: {error.strerror}.')
-        _let_go()
+        # Files are named; what is not is standard output, as on a full disk.
+        if error.filename is None:
+            _complain(f'Cannot write standard output: {error.strerror}.')
+            _let_go()
+        else:
+            _complain(sentence(f'Cannot use {str(error.filename)!r}: {error.strerror}.'))
         return BAD_INPUT
 
 
