@@ -321,7 +321,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('content', 'complaint'),
     [
-        (b'a: [', r"bad.yaml' is not valid YAML: .* line 1, column "),
+        (b'a: [', r"bad.yaml' is not valid YAML: .* line 2, column "),
         (b'a: b: c', r'is not valid YAML: .* line 1, column 5\.$'),
         (b'a: \xff', r'is not valid YAML: byte 3 is not UTF-8 text\.$'),
         (b'!!python/object:os.system {}', r'is not valid YAML: could not determine a constructor'),

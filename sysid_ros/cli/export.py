@@ -18,6 +18,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SysidError: In one sentence, what is wrong; nothing was written.
     """
+    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
     from sysid_ros.export.export import (  # noqa: PLC0415 (heavy)
         ExportFormat,
         ExportRequest,
@@ -35,21 +36,21 @@ def run(args: argparse.Namespace) -> int:
     )
     found = export(args.result, request)
     if args.json:
-        print(_json(found))
+        print(_json(found))  # noqa: T201 (escaped as JSON)
         return 0
     for identified, title in ((True, 'identified'), (False, 'in the model')):
         entries = [entry for entry in found.lost if entry.identified is identified]
         if entries:
-            print(f'{title}, and not in a file of format {found.format}:')
+            say(f'{title}, and not in a file of format {found.format}:')
         for entry in entries:
-            print(f'  {entry}')
+            say(f'  {entry}')
     for note in found.notes:
-        print(note)
+        say(note)
     for path in found.files:
-        print(f'wrote {path}')
+        say(f'wrote {path}')
     if found.drawn is not None:
         first, last = found.drawn.files[0], found.drawn.files[-1]
-        print(f'wrote {len(found.drawn.files)} samples: {first} to {last}')
+        say(f'wrote {len(found.drawn.files)} samples: {first} to {last}')
     return 0
 
 

@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
 
         write_trend(entries, args.html, str(output))
     if args.json:
-        print(to_json([entry.plain() for entry in entries], indent=2))
+        plain = [entry.plain() for entry in entries]
+        print(to_json(plain, indent=2))  # noqa: T201 (escaped as JSON)
         return 0
     columns = ('folder', 'standing', 'error', '>identified', 'changed since', '')
     rows = [
@@ -66,7 +67,7 @@ def rollback(args: argparse.Namespace) -> int:
     before, now = roll_back(output, name)
     console = make_console()
     print_table(console, 'Parameters', _COLUMNS, _rows(before, now))
-    console.print(f'{output}/current is {now.name}, after {before.name}', markup=False)
+    console.print(f'{output}/current is {now.name}, after {before.name}')
     return 0
 
 

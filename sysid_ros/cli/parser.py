@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sysid_ros.errors import ConfigError, nearest
+from sysid_ros.text import sentence
 from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit."""
         text = message[:1].upper() + message[1:].rstrip('.')
-        self.exit(BAD_INPUT, f'sysid: {text}; see `{self.prog} --help`.\n')
+        self.exit(BAD_INPUT, f'sysid: {sentence(text)}; see `{self.prog} --help`.\n')
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -744,6 +745,8 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     """
     import yaml  # noqa: PLC0415 (--help must not wait for it)
 
+    from sysid_ros.yaml_text import parse_yaml  # noqa: PLC0415
+
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition('=')
@@ -751,7 +754,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
             msg = f'Expected --set KEY=VALUE, as solver.loss=huber, got {pair!r}.'
             raise ConfigError(msg)
         try:
-            found[key] = yaml.safe_load(text)
+            found[key] = parse_yaml(text)
         except yaml.YAMLError as err:
             msg = f'The value in --set {pair!r} is not YAML.'
             raise ConfigError(msg) from err

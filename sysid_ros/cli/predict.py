@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.console import make_console
+from sysid_ros.cli.console import make_console, say
 from sysid_ros.pipeline.forecast import forecaster
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, write_prediction
 from sysid_ros.report.numbers import padded
@@ -23,10 +23,10 @@ def run(args: argparse.Namespace) -> int:
     found = write_prediction(args.bag, forecaster(args.source), args.output, args.layout)
     _print_errors(found.prediction)
     for name in found.prediction.unstable:
-        print(f'the simulation of {name} becomes unstable')
+        say(f'the simulation of {name} becomes unstable')
     topics = ', '.join(f'/{name}' for name in found.prediction.series())
-    print(f'wrote {found.mcap}: {found.messages} messages, of them {topics}')
-    print(f'wrote {found.layout}: a layout for Foxglove')
+    say(f'wrote {found.mcap}: {found.messages} messages, of them {topics}')
+    say(f'wrote {found.layout}: a layout for Foxglove')
     return 0
 
 

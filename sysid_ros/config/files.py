@@ -21,6 +21,7 @@ from sysid_ros.config.section import Section, explain
 from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.files import matching
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: There is no such file, it is not YAML, or not a mapping.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding='utf-8'))
+        document = parse_yaml(path.read_text(encoding='utf-8'))
     except FileNotFoundError as err:
         near = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
         hint = nearest(path.name, sorted(entry.name for entry in near))

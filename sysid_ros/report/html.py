@@ -22,6 +22,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, signals, tables
 from sysid_ros.results.result import ROLES, Standing
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,7 +140,7 @@ def _headline(result: CalibrationResult) -> Headline:
 
 def _breakable(text: str) -> Markup:
     """Escape a name and allow line breaks after its separators."""
-    safe = _BREAKS.sub(r'\g<0><wbr>', str(escape(text)))
+    safe = _BREAKS.sub(r'\g<0><wbr>', str(escape(one_line(text))))
     return Markup(safe)  # noqa: S704 (escaped above)
 
 
@@ -159,6 +160,7 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader('sysid_ros.report'),
         autoescape=True,
+        finalize=lambda value: one_line(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -241,8 +243,10 @@ def _context(
         'horizon': pictures.horizon(result),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
-        'config_text': (
-            yaml.safe_dump(config, sort_keys=False, allow_unicode=True) if config else ''
+        'config_lines': (
+            yaml.safe_dump(config, sort_keys=False, allow_unicode=True).splitlines()
+            if config
+            else ()
         ),
         # These hold no text of the user's.
         'style': Markup(asset('report.css')),  # noqa: S704

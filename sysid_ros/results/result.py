@@ -25,6 +25,7 @@ from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
+from sysid_ros.text import in_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -675,7 +676,7 @@ class CalibrationResult(UnjudgedResult):
 
     def to_json(self) -> str:
         """Return the result as JSON text."""
-        return self.model_dump_json(indent=1) + '\n'
+        return in_json(self.model_dump_json(indent=1)) + '\n'
 
     def save(self, path: Path) -> None:
         """Write the result as JSON; an existing file is replaced only when all is written."""

@@ -31,9 +31,11 @@ MODULES = frozenset(_module(path) for path in SOURCES)
 
 #: The rooms of the package, low to high: each imports those before it.
 ROOMS = (
+    'text',
     'errors',
     'files',
     'json_text',
+    'yaml_text',
     'version',
     'config',
     'signals',

@@ -36,6 +36,7 @@ from sysid_ros.bags.recovery.sqlite import SalvagedSqlite
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.version import __version__
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -202,8 +203,8 @@ def _metadata(source: Path) -> dict[str, Any]:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        document = parse_yaml(text)
+    except yaml.YAMLError:
         return {}
     return document if isinstance(document, dict) else {}
 
