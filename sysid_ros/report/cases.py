@@ -56,7 +56,7 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
     """
     failed = str(sum(not case.passed for case in cases))
     root = etree.Element('testsuites')
-    parent = etree.SubElement(root, 'testsuite', name=one_line(suite))
+    parent = etree.SubElement(root, 'testsuite', name=_xml(suite))
     for name, count in (('tests', str(len(cases))), ('failures', failed), ('errors', '0')):
         parent.set(name, count)
     for case in cases:
@@ -64,20 +64,20 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
         node = etree.SubElement(
             parent,
             'testcase',
-            classname=one_line(classname),
-            name=one_line(case.name),
+            classname=_xml(classname),
+            name=_xml(case.name),
             time='0',
         )
         if case.place is not None:
-            node.set('file', one_line(case.place.file))
+            node.set('file', _xml(case.place.file))
             node.set('line', str(case.place.line))
         known = list(properties(case))
         if known:
             holder = etree.SubElement(node, 'properties')
             for name, value in known:
-                etree.SubElement(holder, 'property', name=name, value=one_line(value))
+                etree.SubElement(holder, 'property', name=name, value=_xml(value))
         if not case.passed:
-            message = one_line(said(case))
+            message = _xml(said(case))
             etree.SubElement(node, 'failure', message=message, type=str(case.kind)).text = message
     return bytes(etree.tostring(root, xml_declaration=True, encoding='UTF-8', pretty_print=True))
 
@@ -126,6 +126,11 @@ def _table(cases: Sequence[Case]) -> Iterator[str]:
         cells = (_cell(case.name), _cell(case.bag), *numbers, _cell(case.unit), verdict)
         yield f'| {" | ".join(cells)} |'
     yield ''
+
+
+def _xml(text: str) -> str:
+    # Two more that XML cannot hold.
+    return re.sub('[\ufffe\uffff]', '\N{REPLACEMENT CHARACTER}', one_line(text))
 
 
 def _cell(text: str) -> str:

@@ -29,7 +29,7 @@ WRONG = Case(
     sentence='moved by 0.4',
     place=Place('robot/arm.xml', 7),
 )
-TEXT = st.text(max_size=40)
+TEXT = st.text(max_size=40) | st.sampled_from(['\ufffe', 'a\x00\x1b[0m', '::error::', '|`<b>'])
 
 
 def test_junit_has_the_numbers_as_properties_and_what_failed():
