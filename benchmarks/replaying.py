@@ -6,7 +6,8 @@ The bag is made first: numbered joint states whose stamps are on a grid, the top
 period apart. The subscriber notes when each message arrives, by the clock of the machine, which
 both processes share. What is printed is how far arrivals are from the grid that fits them best,
 how far intervals of a topic are from those in the bag, and what the node says of when messages
-left. Other work on the machine is in all of these; how busy it was is printed, too.
+left. Like the node, the subscriber asks for real-time priority. Other work on the machine is in all
+of these; how busy it was is printed, too.
 
     python benchmarks/replaying.py --seconds 20
 """
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +79,9 @@ def listen(file: Path, count: int) -> None:
     from rclpy.task import Future  # noqa: PLC0415
     from sensor_msgs.msg import JointState  # noqa: PLC0415
 
+    # What measures is not to be late itself, and its threads inherit this.
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     rclpy.init()
     node = rclpy.create_node('listener')
     heard: list[tuple[int, int, bytes]] = []
