@@ -104,7 +104,8 @@ class Headline(NamedTuple):
     change: str
 
 
-_STANDING = {
+#: Word, symbol and tone of what may be done with a result.
+STANDING = {
     standing: Tag(standing.capitalize(), symbol, tone)
     for standing, symbol, tone in (
         (Standing.ACCEPTED, '✓', 'good'),
@@ -127,7 +128,7 @@ def _headline(result: CalibrationResult) -> Headline:
     if sentence and sentence[-1] not in '.!?':
         sentence += '.'
     return Headline(
-        _STANDING[result.standing],
+        STANDING[result.standing],
         sentence,
         ('Held-out error' if held_out else 'Training error (nothing is held out)')
         + result.solver.over_windows,
@@ -154,16 +155,17 @@ def _source_hash(script: str) -> str:
     return 'sha256-' + base64.b64encode(digest).decode('ascii')
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Return what renders templates: all text is escaped, and an unknown name is an error."""
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader('sysid_ros.report'),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(breakable=_breakable)
-    environment.globals.update(
+    found.filters.update(breakable=_breakable)
+    found.globals.update(
         bounds=numbers.bounds,
         duration=numbers.duration,
         interval=numbers.interval,
@@ -174,10 +176,11 @@ def _environment() -> jinja2.Environment:
         significant=numbers.significant,
         times=numbers.times,
     )
-    return environment
+    return found
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file beside the templates."""
     folder = resources.files('sysid_ros.report').joinpath('templates')
     return folder.joinpath(name).read_text(encoding='utf-8')
 
@@ -210,7 +213,7 @@ def _context(
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
-    library, script = get_plotlyjs(), _asset('report.js')
+    library, script = get_plotlyjs(), asset('report.js')
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -243,7 +246,7 @@ def _context(
             yaml.safe_dump(config, sort_keys=False, allow_unicode=True) if config else ''
         ),
         # These hold no text of the user's.
-        'style': Markup(_asset('report.css')),  # noqa: S704
+        'style': Markup(asset('report.css')),  # noqa: S704
         'scripts': (Markup(library), Markup(script)),  # noqa: S704
         'curves': signals.curves_json(result, groups),
         'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
@@ -267,7 +270,7 @@ def render_report(
         films: Animations of the motion, shown before the signals.
     """
     context = _context(result, truth, title, films)
-    return _environment().get_template('report.html.j2').render(context)
+    return environment().get_template('report.html.j2').render(context)
 
 
 def write_report(
