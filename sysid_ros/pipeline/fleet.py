@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -271,6 +272,9 @@ def _connected(scheduler: str, workers: int) -> Iterator[Client]:
     except ImportError as err:
         msg = "Fleets need Dask; `pip install 'sysid_ros[fleet]'`."
         raise ConfigError(msg) from err
+    # What its logs would say of workers and schedulers that die is said in a sentence.
+    for name in ('distributed', 'distributed.client'):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     if not scheduler:
         with (
             LocalCluster(
@@ -278,6 +282,7 @@ def _connected(scheduler: str, workers: int) -> Iterator[Client]:
                 threads_per_worker=1,
                 memory_limit=0,
                 dashboard_address=None,
+                silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster) as client,
         ):
