@@ -14,7 +14,7 @@ from builders.recorded_pendulum import FEW, FOLDER
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Seconds from where each robot's 1.5 s of training begin.
+#: Seconds from where each robot's 2 s of training begin.
 STARTS = {'ann': 0.0, 'bob': 0.4, 'cat': 0.8}
 
 
@@ -36,7 +36,7 @@ def make_fleet(folder: Path, **robots: dict[str, Any]) -> Path:
             'train': 'train',
             'validate': ['validate'],
             'overrides': {
-                'segments.times': {'train': [[start, start + 1.5]], 'validate': [[0.0, 1.5]]}
+                'segments.times': {'train': [[start, start + 2.0]], 'validate': [[0.0, 1.5]]}
             },
         }
         for name, start in STARTS.items()
