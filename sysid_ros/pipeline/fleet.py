@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +35,7 @@ from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.summary import versions_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from distributed import Client
 
@@ -49,11 +50,14 @@ PARTS = 'parts'
 ROBOTS = 'robots'
 #: Says of a finished calibration which of its files are what.
 _PART = 'part.json'
+#: Why a robot that was calibrated has no files here.
+_ELSEWHERE = 'Its worker wrote to a folder that is not seen here; expected one that all share.'
 #: Seconds until a scheduler must have answered.
 _PATIENCE = 10
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """The calibration of a robot, or of several that are given the same.
 
     Attributes:
@@ -64,7 +68,7 @@ class Part(NamedTuple):
     """
 
     key: str
-    config: CalibrationConfig
+    config: CalibrationConfig = field(compare=False)
     folder: Path
     command: str
 
@@ -106,23 +110,21 @@ def calibrate_fleet(
         SysidError: In one sentence, what is wrong with more than one robot.
     """
     observer = observer or Nobody()
+    if workers is not None and workers < 1:
+        msg = f'Expected at least one worker, found {workers}.'
+        raise ConfigError(msg)
     check_writable(fleet.output)
     parts, failures = _parts(fleet, command)
-    open_ = {part.key: part for part in parts.values() if not part.done}
-    names = {key: ', '.join(n for n, part in parts.items() if part.key == key) for key in open_}
-    count = len(open_)
-    observer.stage(
-        f'{len(parts) - sum(p.key in open_ for p in parts.values())} of '
-        f'{len(fleet.robots)} robots are calibrated already'
-    )
-    if open_:
-        wrong = {}
-        for done, (key, failure) in enumerate(_computed(open_.values(), scheduler, workers), 1):
-            if failure:
-                wrong[key] = failure
-            observer.stage(f'{done} of {count}: {names[key]} {"failed" if failure else "done"}')
-        failures |= {n: wrong[part.key] for n, part in parts.items() if part.key in wrong}
-    for part in open_.values():
+    names: dict[Part, list[str]] = {}
+    for name, part in parts.items():
+        if not part.done:
+            names.setdefault(part, []).append(name)
+    left = sum(map(len, names.values()))
+    observer.stage(f'{len(parts) - left} of {len(fleet.robots)} robots are calibrated already')
+    for done, (part, failure) in enumerate(_computed(list(names), scheduler, workers), 1):
+        outcome = 'failed' if failure else 'done'
+        observer.stage(f'{done} of {len(names)}: {", ".join(names[part])} {outcome}')
+        failures |= dict.fromkeys(names[part], failure) if failure else {}
         _sweep(part)
     outcomes = {
         name: RobotOutcome(None, failures[name])
@@ -223,27 +225,30 @@ def calibrate_part(part: Part) -> str:
 
 
 def _computed(
-    parts: Iterable[Part], scheduler: str, workers: int | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the key of each part when it is finished, and why it failed, if it did.
+    parts: Sequence[Part], scheduler: str, workers: int | None
+) -> Iterator[tuple[Part, str]]:
+    """Yield each part when it is finished, and why it failed, if it did.
 
     Raises:
         ConfigError: Dask is missing, or there is no such scheduler.
         FitError: The scheduler went away.
     """
-    parts = list(parts)
+    if not parts:
+        return
     with _connected(scheduler, min(workers or os.cpu_count() or 1, len(parts))) as client:
         from distributed import as_completed  # noqa: PLC0415
 
+        # Two fleets may share a scheduler, and parts but not folders.
         futures = {
-            client.submit(calibrate_part, part, key=f'sysid-{part.key}', pure=False): part.key
+            client.submit(calibrate_part, part, key=f'sysid-{part.folder}', pure=False): part
             for part in parts
         }
         for future in as_completed(futures):
+            part = futures[future]
             if future.status == 'finished':
-                yield futures[future], future.result()
+                yield part, future.result() or ('' if part.done else _ELSEWHERE)
             elif future.status == 'error':
-                yield futures[future], _sentence(future.exception())
+                yield part, _sentence(future.exception())
             else:
                 msg = (
                     'The Dask scheduler went away; robots that are done are kept, and the same '
