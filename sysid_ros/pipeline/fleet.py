@@ -286,7 +286,7 @@ def _connected(scheduler: str, workers: int) -> Iterator[Client]:
                 n_workers=workers,
                 threads_per_worker=1,
                 memory_limit=0,
-                dashboard_address=None,
+                dashboard_address='127.0.0.1:0',
                 silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster) as client,
