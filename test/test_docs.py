@@ -30,6 +30,7 @@ from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import (
     CalibrationConfig,
     DataConfig,
+    FleetConfig,
     MappingConfig,
     QosOverride,
     Section,
@@ -65,6 +66,8 @@ SCHEMAS: dict[str, type[Section]] = {
     'refit': config.RefitConfig,
     'replayer': config.ReplayerConfig,
 }
+#: Files that examples show with every key.
+WHOLE: dict[str, type[Section]] = {'calibration': CalibrationConfig, 'fleet': FleetConfig}
 #: Calls of rclpy that make a name, and what they make.
 CREATORS = {'create_service': 'service', 'create_publisher': 'topic'}
 #: Package of each interface that the nodes use.
@@ -416,10 +419,9 @@ def test_every_yaml_block_is_checked():
 @pytest.mark.parametrize('block', _checked_blocks(), ids=lambda b: f'{b.page}: {b.checked}')
 def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
     document = yaml.safe_load(block.text)
-    if block.checked == 'calibration':
-        shown = validate(CalibrationConfig, document, block.page)
-        assert set(document) == set(CalibrationConfig.model_fields), 'the example shows every key'
-        assert shown.parameters
+    if block.checked in WHOLE:
+        shown = validate(WHOLE[block.checked], document, block.page)
+        assert set(document) == set(type(shown).model_fields), 'the example shows every key'
     elif block.checked == 'part of a calibration':
         needed = {'model': 'm.xml', 'bags': [{'path': 'b'}], 'parameters': [{'target': 't'}]}
         validate(CalibrationConfig, {**needed, **document}, block.page)

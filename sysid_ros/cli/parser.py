@@ -67,6 +67,7 @@ def make_parser() -> Parser:
     _add_rollback(commands)
     _add_compare(commands)
     _add_export(commands)
+    _add_fleet(commands)
     _add_preflight(commands)
     _add_excite(commands)
     _add_process(commands)
@@ -497,6 +498,29 @@ def _add_compare(commands: Commands) -> None:
     )
     parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
     _add_overrides(parser)
+
+
+def _add_fleet(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'fleet',
+        help='fit many robots side by side; say what they have in common and which is odd',
+        description=(
+            'Calibrate each robot of a fleet on the workers of Dask, and compare them. What is '
+            'finished is kept: the same command goes on where it was interrupted.'
+        ),
+    )
+    parser.add_argument('config', type=Path, help='fleet.yaml')
+    parser.add_argument(
+        '--scheduler',
+        default='',
+        metavar='ADDRESS',
+        help='of Dask, as tcp://HOST:8786; default processes on this machine',
+    )
+    parser.add_argument(
+        '--workers', type=int, metavar='N', help='number of those processes; default one per core'
+    )
+    parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
 def _add_overrides(parser: argparse.ArgumentParser) -> None:

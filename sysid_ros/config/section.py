@@ -110,7 +110,8 @@ def _keys(schema: type[BaseModel], parts: list[int | str]) -> list[str]:
             continue
         fields = getattr(current, 'model_fields', {})
         current = _section(fields[part].annotation) if part in fields else current
-    return list(getattr(current, 'model_fields', {}))
+    fields = getattr(current, 'model_fields', {})
+    return [field.alias or name for name, field in fields.items()]
 
 
 def _section(annotation: Any) -> Any:

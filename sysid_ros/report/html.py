@@ -105,6 +105,7 @@ class Headline(NamedTuple):
     change: str
 
 
+#: Word, symbol and tone of what may be done with a result.
 STANDING = {
     standing: Tag(standing.capitalize(), symbol, tone)
     for standing, symbol, tone in (

@@ -179,7 +179,7 @@ def test_only_the_nodes_import_ros():
 
 @pytest.mark.slow
 def test_third_party_imports_are_declared_in_setup_py():
-    lists = ('REQUIRED', 'PARQUET', 'XACRO')
+    lists = ('REQUIRED', 'PARQUET', 'XACRO', 'FLEET')
     declared = {_normal(name) for listed in lists for name in _strings_of(listed)}
     providers = packages_distributions()
 
