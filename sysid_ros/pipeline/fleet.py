@@ -211,10 +211,9 @@ def calibrate_part(part: Part) -> str:
         identified = identify(part.config, command=part.command)
         part.folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=part.folder.parent, prefix=f'.{part.key}.'))
-        written = write(identified, beside)
-        files = {'result': written.result_path, 'report': written.report_path}
-        inside = beside.resolve()
-        said = {name: os.path.relpath(path.resolve(), inside) for name, path in files.items()}
+        # By its link: the folder's own name is the time, which a repetition would change.
+        paths = write(identified, beside).paths
+        said = {name: str(paths[name].relative_to(beside)) for name in ('result', 'report')}
         replace_file(beside / _PART, to_json(said).encode())
     except SysidError as err:
         return str(err)

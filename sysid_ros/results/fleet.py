@@ -21,6 +21,7 @@ from sysid_ros.inference.fleet import (
     shrunken,
 )
 from sysid_ros.results.result import Frozen, MaybeFloat, Standing
+from sysid_ros.text import in_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +168,7 @@ class FleetResult(Frozen):
 
     def to_json(self) -> str:
         """Return it as JSON text."""
-        return self.model_dump_json(indent=1) + '\n'
+        return in_json(self.model_dump_json(indent=1)) + '\n'
 
     def save(self, path: Path) -> None:
         """Write it as JSON; an existing file is replaced only when all is written."""

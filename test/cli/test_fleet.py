@@ -38,7 +38,7 @@ def test_a_process_prints_the_population_and_who_failed(finished: tuple[Path, Ou
     assert '0 of 4 robots are calibrated already' in done.out
     for name in STARTS:
         assert f'{name} done' in done.out
-        assert (folder / 'fleet' / 'robots' / name / 'report.html').is_file()
+        assert (folder / 'fleet' / 'robots' / name / 'current' / 'report.html').is_file()
     assert 'joint/elbow/damping' in done.out
     assert 'failed: eve: No bag matches' in done.out
     assert 'fleet/fleet.html' in done.out

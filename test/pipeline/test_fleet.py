@@ -148,7 +148,7 @@ def test_workers_of_this_machine_find_the_serial_numbers_bit_by_bit(
 
     assert _numbers(fleet, done) == serial
     for name in STARTS:
-        assert (fleet.output / 'robots' / name / 'report.html').is_file()
+        assert (fleet.output / 'robots' / name / 'current' / 'report.html').is_file()
     assert done.report_path.read_text().startswith('<!DOCTYPE html>')
 
 
