@@ -402,3 +402,10 @@ def test_backends_and_losses_are_the_solvers() -> None:
     fields = SolverConfig.model_fields
     assert set(get_args(fields['backend'].annotation)) == set(BACKENDS)
     assert set(get_args(fields['loss'].annotation)) == set(LOSSES)
+
+
+def test_a_path_that_no_file_can_have_is_one_sentence(tmp_path: Path):
+    path = tmp_path / 'calibration.yaml'
+    path.write_text('model: "a\\0b"\nbags: [{path: x, role: train}]\nparameters: []\n')
+    with pytest.raises(ConfigError, match=r"Expected the name of a file, found 'a\\x00b', in "):
+        load_calibration(path)

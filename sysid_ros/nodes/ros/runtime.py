@@ -164,14 +164,18 @@ class _Log:
         return getattr(self._logger, name)
 
     def info(self, text: str) -> None:
-        self._logger.info(one_line(text))
+        self._logger.info(_lines(text))
 
     def warning(self, text: str) -> None:
         self._logger.warning(one_line(text))
 
     def error(self, text: str) -> None:
-        # A traceback has lines.
-        self._logger.error('\n'.join(map(one_line, text.split('\n'))))
+        self._logger.error(_lines(text))
+
+
+def _lines(text: str) -> str:
+    """Return a text of several lines, as a table or a traceback, with nothing unseen in them."""
+    return '\n'.join(map(one_line, text.split('\n')))
 
 
 def _make_node(rclpy: Any, name: str) -> Node:
