@@ -83,7 +83,7 @@ class Oddness(NamedTuple):
     Attributes:
         deviations: (k,) studentised: from the mean of the others that are not odd themselves, in
             standard deviations of where another robot of theirs would be found.
-        p_values: (k,) corrected for the number of robots and parameters that were looked at.
+        p_values: (k,) corrected for all choices of robots and parameters that were looked at.
         odd: (k,) whether it is none of theirs.
     """
 
@@ -171,10 +171,10 @@ def oddness(
     order: list[int] = []
     named = 0
     for turn in range(1, max(count // _ODD_SHARE, 1) + 1):
-        found, chances = _studentised(values[left], variances[left])
+        _, chances = _studentised(values[left], variances[left])
         place = int(np.argmin(chances))
         order.append(int(left[place]))
-        if chances[place] * turn * math.comb(count, turn) * parameters < FALSE_ALARMS:
+        if chances[place] * _choices(count, turn) * parameters < FALSE_ALARMS:
             named = turn
         left = np.delete(left, place)
         if len(left) < FEWEST:
@@ -186,7 +186,8 @@ def oddness(
         beside = np.append(typical, place)
         found, chances = _studentised(values[beside], variances[beside], only_last=True)
         deviations[place], raw[place] = found[-1], chances[-1]
-    return Oddness(deviations, np.minimum(raw * count * parameters, 1.0), odd)
+    choices = np.where(odd, _choices(count, named), _choices(count, named + 1))
+    return Oddness(deviations, np.minimum(raw * choices * parameters, 1.0), odd)
 
 
 def heterogeneity(
@@ -259,6 +260,11 @@ def _generalised_q(
 ) -> float:
     mean, _ = _mean(values, variances, tau2)
     return float(np.sum((values - mean) ** 2 / (variances + tau2)))
+
+
+def _choices(count: int, turn: int) -> int:
+    """Return of how many comparisons one in a turn is: of a robot, with others put aside."""
+    return turn * math.comb(count, turn)
 
 
 def _restricted(values: NDArray[np.float64], variances: NDArray[np.float64]) -> float:

@@ -140,7 +140,7 @@ def test_an_interval_for_another_robot_holds_another_robot():
 @pytest.mark.parametrize(('count', 'tau'), [(8, 0.0), (8, 5.0), (12, 1.0)])
 def test_in_clean_fleets_nobody_is_odd_in_95_percent(count: int, tau: float):
     rng = np.random.default_rng([3, count, round(10 * tau)])
-    draws, parameters = 100, 3
+    draws, parameters = 60, 3
     alarms = sum(
         any(oddness(*_fleet(rng, count, tau), parameters).odd.any() for _ in range(parameters))
         for _ in range(draws)

@@ -7,13 +7,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +26,7 @@ from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -197,39 +196,44 @@ def _parts_in(fleet: Fleet) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
-def _finish(fleet: Fleet) -> None:
-    for part in _parts(fleet, '')[0].values():
-        assert calibrate_part(part) == ''
+def _keys(folder: Path) -> dict[str, str]:
+    parts, _ = _parts(load_fleet(folder / 'fleet.yaml'), '')
+    return {name: part.key for name, part in parts.items()}
+
+
+def _edit(path: Path, old: str, new: str) -> None:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
 
 
 def test_what_is_finished_is_computed_again_only_where_its_input_changed(tmp_path: Path):
-    path = make_fleet(tmp_path / 'fleet')
-    fleet = load_fleet(path)
-    before = {name: part.key for name, part in _parts(fleet, '')[0].items()}
+    folder = make_fleet(tmp_path / 'fleet').parent
+    before = _keys(folder)
 
-    # A folder may move, and a robot be told to do otherwise.
-    moved = shutil.move(path.parent, tmp_path / 'elsewhere')
-    text = (Path(moved) / 'fleet.yaml').read_text()
-    (Path(moved) / 'fleet.yaml').write_text(text.replace('- - 0.4\n', '- - 0.45\n'))
-    parts = _parts(load_fleet(Path(moved) / 'fleet.yaml'), '')[0]
-    changed = {name for name, part in parts.items() if part.key != before[name]}
-    # Bags and models count by what is in them.
-    (bag,) = (Path(moved) / 'train').glob('*.mcap')
+    folder = folder.rename(tmp_path / 'elsewhere')
+    moved = _keys(folder)
+    _edit(folder / 'fleet.yaml', '- - 0.4\n', '- - 0.45\n')
+    told = _keys(folder)
+    (bag,) = (folder / 'train').glob('*.mcap')
     bag.write_bytes(bag.read_bytes() + b'\0')
-    with_bag = {
-        name: part.key
-        for name, part in _parts(load_fleet(Path(moved) / 'fleet.yaml'), '')[0].items()
-    }
-    model = Path(moved) / 'arm.xml'
-    model.write_text(model.read_text().replace('mass="1.2"', 'mass="1.25"'))
-    with_model = {
-        name: part.key
-        for name, part in _parts(load_fleet(Path(moved) / 'fleet.yaml'), '')[0].items()
-    }
+    recorded = _keys(folder)
+    _edit(folder / 'arm.xml', 'mass="1.2"', 'mass="1.25"')
+    modelled = _keys(folder)
 
-    assert changed == {'bob'}
-    assert all(with_bag[name] != part.key for name, part in parts.items())
-    assert all(with_model[name] != key for name, key in with_bag.items())
+    assert moved == before
+    assert {name for name in STARTS if told[name] != moved[name]} == {'bob'}
+    assert all(recorded[name] != told[name] for name in STARTS)
+    assert all(modelled[name] != recorded[name] for name in STARTS)
+
+
+def test_robots_that_are_given_the_same_are_one_calibration(tmp_path: Path):
+    same = {'train': 'train', 'validate': 'validate'}
+    fleet = load_fleet(make_fleet(tmp_path / 'fleet', dan=same, eve=same))
+
+    parts, _ = _parts(fleet, '')
+
+    assert parts['dan'] == parts['eve']
+    assert len(set(parts.values())) == len(STARTS) + 1
 
 
 @pytest.fixture(scope='module')
@@ -269,6 +273,12 @@ def test_a_robots_result_is_that_of_its_own_calibration(broken: tuple[Fleet, Fle
         assert (value.value, value.low, value.high) == (own.value, own.low, own.high)
     model = json.loads((fleet.output / robot.result).read_text())['provenance']['config']['solver']
     assert model['threads'] == 1
+
+
+def test_a_number_of_workers_below_one_is_told(fleet: Fleet):
+    with pytest.raises(ConfigError, match='Expected at least one worker, found 0'):
+        calibrate_fleet(fleet, workers=0)
+    assert not fleet.output.exists()
 
 
 def test_a_scheduler_that_is_not_there_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
